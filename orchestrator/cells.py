@@ -42,7 +42,7 @@ def cell(value: Any) -> str:
 
 
 def is_setting(name: str) -> bool:
-    """Whether a field or measurement of that name is a value that was chosen, not measured: no table may round it.
+    """Whether a field or measurement of that name is a value that was chosen, not measured.
 
     >>> [is_setting(name) for name in ("params.epochs", "recipe.size", "train.learning_rate", "metrics.f1")]
     [True, True, True, False]
@@ -63,13 +63,21 @@ def setting_cell(value: Any) -> str:
 
 def field_cell(name: str, value: Any) -> str:
     """Text of a field's value: of a setting as it was chosen, of anything else as of a measurement."""
-    return setting_cell(value) if is_setting(name) else cell(value)
+    return setting_cell(value) if name.startswith(_SETTINGS) else column_cells([value], name)[0]
 
 
 def column_cells(values: list[Any], name: str = "") -> list[str]:
-    """Texts of a column's values; all its fractions have the same number of decimals, unless they are settings."""
+    """Texts of a column's values; all its fractions have the same number of decimals, unless they are settings.
+
+    Settings that were drawn or computed have six digits, where these tell as many of them apart.
+
+    >>> column_cells([0.1 + 0.2, 1 / 6e4], "params.learning_rate"), column_cells([0.3, 0.1 + 0.2], "params.dropout")
+    (['0.3', '1.66667e-05'], ['0.3', '0.30000000000000004'])
+    """
     if is_setting(name):
-        return [setting_cell(value) for value in values]
+        exact = [setting_cell(value) for value in values]
+        short = [setting_cell(float(f"{v:.6g}")) if isinstance(v, float) else cell(v) for v in values]
+        return short if len(set(short)) == len(set(exact)) else exact
     fractions = [value for value in values if isinstance(value, float) and math.isfinite(value)]
     decimals = _decimals(fractions)
     return [

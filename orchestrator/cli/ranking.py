@@ -1,27 +1,29 @@
 """Command `leaderboard`: groups of runs that differ only in their seed, ranked by what they show."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from orchestrator.cells import setting_cell
-from orchestrator.cli.frame import GlobalOptionsCommand, refuse_options
+from orchestrator.cli.frame import refuse_options
 from orchestrator.cli.messages import notify
-from orchestrator.cli.output import page_size, show_record, show_rows, show_table, show_text, shows_briefly
-from orchestrator.cli.reading import current_reading, list_options
-from orchestrator.cli.registry_reading import no_runs, open_registry, tell_archived
+from orchestrator.cli.output import show_record, show_table, show_text
+from orchestrator.cli.reading import current_reading
+from orchestrator.cli.registry_reading import no_runs, tell_archived
+from orchestrator.cli.table_commands import TableView, table_command
+from orchestrator.errors import NotFoundError, SeveralRunsError
 from orchestrator.measurements import is_better_lower, score_bounds
 from orchestrator.progress import counted
 
 if TYPE_CHECKING:
     from orchestrator.registry import Registry
-    from orchestrator.registry.group_records import GroupRecord, GroupRun
+    from orchestrator.registry.group_records import GroupRecord
     from orchestrator.significance.ranking import SeedNoise
 
-_NUM_PLACES, _PAGE = 10, 30
-"""Places of each task, and rows of a list of all groups on a terminal; `--limit` gives more of them."""
+_NUM_PLACES = 10
+"""Places of each task; `--limit` gives more of them."""
 
 _NO_TRIALS = "no fine-tuned trials yet; run a sweep: `orchestrator run experiments/sweep_sst2.yaml`"
 _MAY_BE_BEST = "≈"
@@ -32,10 +34,7 @@ _BY = {
 }
 
 
-@click.command(
-    cls=GlobalOptionsCommand,
-    example="orchestrator leaderboard sst2\norchestrator leaderboard --group 3f2a77c0.1a2b3c4d",
-)
+@table_command(example="orchestrator leaderboard sst2\norchestrator leaderboard --group 3f2a77c0.1a2b3c4d")
 @click.argument("task", required=False)
 @click.option("--all", "shows_all", is_flag=True, help=f"All groups, not the first {_NUM_PLACES} per task.")
 @click.option("--group", "group", metavar="GROUP", help="One group with its runs; by id prefix or a run of it.")
@@ -48,16 +47,15 @@ _BY = {
 )
 @click.option("--across-code", is_flag=True, help="Pool runs that differ only in code version.")
 @click.option("--archived", is_flag=True, help="Include archived runs.")
-@list_options
 def leaderboard(
+    registry: "Registry",
+    view: TableView,
     task: str | None,
     shows_all: bool,
     group: str | None,
     by: Any,
     across_code: bool,
     archived: bool,
-    form: str | None,
-    output: str | None,
 ) -> None:
     """Rank recipes by task, over their seeds.
 
@@ -66,77 +64,78 @@ def leaderboard(
     rows of a ranking, so a row with one seed has a confidence interval, too. `≈`: not significantly worse than the best
     (multiple comparisons with the best, 95%). --limit is the number of rows per task (default: 10).
     """
-    from orchestrator.errors import NotFoundError
-
     if group is not None:
         refuse_options(("task", "shows_all", "by", "across_code", "archived"), "does not go with --group")
-        _show_group(group, form, output)
+        _show_group(registry, view, group)
         return
     reading = current_reading()
-    limit = page_size(_PAGE, form, output) if shows_all else reading.limit or _NUM_PLACES
-    with open_registry() as registry:
-        most = None if limit is None else reading.offset + limit
-        table = registry.leaderboard(task, by=by, limit=most, archived=archived, across_code=across_code)
-        num_archived = 0 if archived else registry.num_ranked_archived(task)
-        if task is not None and not table.records and not num_archived:
-            known = ", ".join(registry.ranked_tasks()) or "none yet"
-            raise NotFoundError(f"no finished trial of task {task}; there are: {known}")
-        empty = _no_groups(registry, num_archived)
-    rows = [row for row in table.records if shows_all or (row["rank"] or row["num_ranked"]) > reading.offset]
+    limit = view.limit if shows_all else reading.limit or _NUM_PLACES
+    most = None if limit is None else reading.offset + limit
+    table = registry.leaderboard(task, by=by, limit=most, archived=archived, across_code=across_code)
+    num_archived = 0 if archived else registry.num_ranked_archived(task)
+    if task is not None and not table.records and not num_archived:
+        known = ", ".join(registry.ranked_tasks()) or "none yet"
+        raise NotFoundError(f"no finished trial of task {task}; there are: {known}")
     if shows_all:
-        rankings = {(row["task"], row["metric"], row["split"], row["data"]): row["num_ranked"] for row in rows}
-        _show_all(rows[reading.offset :][:limit], table.columns, form, output, empty, sum(rankings.values()))
-    elif not shows_briefly(form, output):
-        show_rows(rows, table.columns, form, output, empty=empty, total=len(rows))
-    else:
-        _show_briefly(rows, empty, by, several_tasks=task is None)
-        if rows and by in _BY:
-            notify(_BY[by])
-        _tell_of(rows)
+        total = sum({_ranking(row): row["num_ranked"] for row in table.records}.values())
+        rows = table.records[reading.offset :][:limit]
+    else:  # the offset is one of each ranking
+        rows = [row for row in table.records if (row["rank"] or row["num_ranked"]) > reading.offset]
+        total = len(rows)
+    columns: Sequence[str] = table.columns
+    if view.is_brief:
+        columns = _brief_columns(rows, by, has_tasks=task is None)
+        columns = ["group", *columns] if shows_all else [*columns, "group"]
+    own = [] if shows_all else ["group"]
+    alike = ["task"] if len({row["task"] for row in rows}) == 1 else []  # which then tells nothing apart
+    spare = ["size", "kind", *own, *alike, "model", "metric"]
+    empty = "every run that could be ranked is archived"
+    if not rows and not num_archived:
+        empty = _NO_TRIALS if registry.run_table(limit=1).records else no_runs(registry)
+    view.show(rows, columns, empty=empty, spare=spare, below=["recipe", "init_from"], total=total)
+    if rows and view.is_brief:
+        _tell_of(rows, by)
     tell_archived(num_archived)
 
 
-def _show_all(
-    rows: list[dict[str, Any]], columns: Sequence[str], form: str | None, output: str | None, empty: str, total: int
-) -> None:
-    """Show groups as a list, with what tells them apart.
-
-    Args:
-        total: number of groups that there are.
-    """
-    if shows_briefly(form, output):
-        from orchestrator.registry.group_records import group_label
-
-        differing = [name for name in ("init_from", "size") if len({row[name] for row in rows}) > 1]
-        columns = ["group", "task", "kind", "metric", "seeds", "mean", "sd", *differing, "recipe", "notes"]
-        rows = [row | {"group": group_label(row["group"]), "seeds": _seeds_text(row)} for row in rows]
-    spare, below = ["kind", "metric", "sd", "size"], ["recipe", "notes", "init_from"]
-    show_rows(rows, columns, form, output, empty=empty, spare=spare, below=below, total=total)
+def _ranking(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Identity of the ranking that a group stands in."""
+    return row["task"], row["metric"], row["split"], row["data"]
 
 
-def _show_group(name: str, form: str | None, output: str | None) -> None:
+def _show_group(registry: "Registry", view: TableView, name: str) -> None:
     """Show one group: its numbers, its settings, and each of its runs."""
-    from orchestrator.errors import NotFoundError, SeveralRunsError
-
-    with open_registry() as registry:
-        try:
-            found = registry.group(name)
-        except SeveralRunsError:
-            raise
-        except NotFoundError:
-            registry.find_run(name)  # which tells the nearest name
-            raise
-        noise = registry.seed_noise(found)
-        num_archived = len(registry.annotations.flagged("archived") & {run.id for run in found.runs})
-    rows = (_run_row(found, run) for run in found.runs)
-    runs = sorted(rows, key=lambda row: (row["seed"] is None, row["seed"], row["fold"] or 0))
-    record = group_record(found, noise)
+    try:
+        found = registry.group(name)
+    except SeveralRunsError:
+        raise
+    except NotFoundError:
+        registry.find_run(name)  # which tells the nearest name
+        raise
+    record = group_record(found, registry.seed_noise(found))
+    num_archived = len(registry.annotations.flagged("archived") & {run.id for run in found.runs})
+    runs = [
+        {
+            "seed": run.seed,
+            "fold": run.fold,
+            "run": run.id,
+            "of": run.parent_id,
+            "state": run.state,
+            "score": None if found.refusal else run.score,
+            "test": None if run.test_refusal else run.test,
+            "collapsed": run.is_collapsed,
+            "finished_at": run.finished_at,
+        }
+        for run in sorted(found.runs, key=lambda run: (run.seed is None, run.seed, run.fold or 0))
+    ]
     if num_archived:
         notify(f"{num_archived} of its {counted(len(found.runs), 'run')} archived: the leaderboard leaves these out")
-    if not shows_briefly(form, output):
-        show_record({**record, "parameters": dict(found.parameters), "runs": runs}, form, output)
+    if not view.is_brief:
+        record |= {"parameters": dict(found.parameters), "runs": runs}
+        show_record(record, view.form, view.output)
         return
-    show_record({**record, **{path: setting_cell(value) for path, value in found.parameters.items()}}, form, output)
+    record |= {path: setting_cell(value) for path, value in found.parameters.items()}
+    show_record(record, view.form, view.output)
     show_text("\n")
     columns = ["seed", *(["fold"] if found.num_folds > 1 else []), "run", "of", "state", "score"]
     columns += [name for name in ("test", "collapsed") if any(row[name] for row in runs)]
@@ -170,33 +169,12 @@ def group_record(group: "GroupRecord", noise: "SeedNoise | None") -> dict[str, A
     }
 
 
-def _run_row(group: "GroupRecord", run: "GroupRun") -> dict[str, Any]:
-    return {
-        "seed": run.seed,
-        "fold": run.fold,
-        "run": run.id,
-        "of": run.parent_id,
-        "state": run.state,
-        "score": None if group.refusal else run.score,
-        "test": None if run.test_refusal else run.test,
-        "collapsed": run.is_collapsed,
-        "finished_at": run.finished_at,
-    }
-
-
-def _no_groups(registry: "Registry", num_archived: int) -> str:
-    """Message in place of a board without groups.
+def _brief_columns(rows: Sequence[dict[str, Any]], by: str, *, has_tasks: bool) -> list[str]:
+    """Columns that tell places apart, in 80 characters where that is possible; those with words are added to the rows.
 
     Args:
-        num_archived: number of runs that it leaves out.
+        has_tasks: whether there may be groups of several tasks.
     """
-    if num_archived:
-        return "every run that could be ranked is archived"
-    return _NO_TRIALS if registry.run_table(limit=1).records else no_runs(registry)
-
-
-def _show_briefly(rows: list[dict[str, Any]], empty: str, by: str, *, several_tasks: bool) -> None:
-    """Show the places with the columns that tell them apart, in 80 characters where that is possible."""
     from orchestrator.registry.group_records import group_label
 
     for row in rows:
@@ -205,50 +183,52 @@ def _show_briefly(rows: list[dict[str, Any]], empty: str, by: str, *, several_ta
         row["seeds"] = _seeds_text(row)
         row["group"] = group_label(row["group"])
         row["best of n"] = row["best"]
-    interval = ["95 % of mean"] if any(row["low"] is not None for row in rows) else []
-    columns = ["#", "metric", "mean", *{"best": ["best of n"], "median": ["median"]}.get(by, interval), "seeds"]
-    columns += ["test"] if any(row["test"] is not None for row in rows) else []
-    columns += [name for name in ("init_from", "size") if len({row[name] for row in rows}) > 1]
-    columns += ["recipe"] if any(row["recipe"] for row in rows) else []
-    for name in ("kind", "split", "data"):
-        if _differs_within_tasks(rows, name):
-            columns.insert(1, name)
-    if several_tasks:
-        columns.insert(0, "task")
-    columns += ["model"] if any(row["model"] for row in rows) else []
-    alike = ["task"] if len({row["task"] for row in rows}) == 1 else []  # which then tells nothing apart
-    spare = ["size", "kind", "group", *alike, "model", "metric"]
-    below = ["recipe", "init_from"]
-    show_rows(rows, [*columns, "group"], None, None, empty=empty, spare=spare, below=below, total=len(rows))
+
+    def has(name: str) -> bool:
+        return any(row[name] not in (None, "") for row in rows)
+
+    interval = ["95 % of mean"] if has("low") else []
+    differing = [name for name in ("init_from", "size") if len({row[name] for row in rows}) > 1]
+    return [
+        *(["task"] if has_tasks else []),
+        "#",
+        *(name for name in ("data", "split", "kind") if _differs_within_tasks(rows, name)),
+        "metric",
+        "mean",
+        *{"best": ["best of n"], "median": ["median"]}.get(by, interval),
+        "seeds",
+        *(["test"] if has("test") else []),
+        *differing,
+        *(name for name in ("recipe", "model") if has(name)),
+    ]
 
 
-def _is_also_best(row: dict[str, Any]) -> bool:
+def _is_also_best(row: Mapping[str, Any]) -> bool:
     """Whether a group that does not stand first may be the best."""
     return bool(row["may_be_best"]) and row["rank"] > 1
 
 
-def _differs_within_tasks(rows: list[dict[str, Any]], name: str) -> bool:
+def _differs_within_tasks(rows: Sequence[Mapping[str, Any]], name: str) -> bool:
     """Whether places of one task have different values of a column."""
     return len({(row["task"], row[name]) for row in rows}) > len({row["task"] for row in rows})
 
 
-def _seeds_text(row: dict[str, Any]) -> str:
+def _seeds_text(row: Mapping[str, Any]) -> str:
     """Number of seeds that have a score, with their folds, and of runs there were, where these are more."""
     num_runs = sum(row[name] for name in ("completed", "failed", "pruned", "unfinished"))
     num_asked, folds = math.ceil(num_runs / (row["folds"] or 1)), f" × {row['folds']} folds" if row["folds"] else ""
     return f"{row['n']}{folds}" if num_asked == row["n"] else f"{row['n']} of {num_asked}{folds}"
 
 
-def _tell_of(rows: list[dict[str, Any]]) -> None:
+def _tell_of(rows: Sequence[Mapping[str, Any]], by: str) -> None:
     """Say what the table's numbers hide: noise, doubts of single places, what the first place was chosen from."""
     from orchestrator.registry.group_records import ranking_sentences
 
-    if not rows:
-        return
+    if by in _BY:
+        notify(_BY[by])
     if any(map(_is_also_best, rows)):
         notify(f"{_MAY_BE_BEST} may be the best, too: the best mean is not significantly better")
-    rankings = {(row["task"], row["metric"], row["split"], row["data"]) for row in rows}
-    if len(rankings) > len({row["task"] for row in rows}):
+    if len(set(map(_ranking, rows))) > len({row["task"] for row in rows}):
         notify("scores on other data, splits or by other names are ranked apart: each has its own first place")
     for sentence in ranking_sentences(rows):
         notify(sentence)
@@ -256,7 +236,7 @@ def _tell_of(rows: list[dict[str, Any]]) -> None:
         notify(line)
 
 
-def _note_lines(rows: list[dict[str, Any]]) -> Iterator[str]:
+def _note_lines(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """Yield each note once, with the places that it is about: `2, 3: of 3 runs 1 failed`."""
     telling = [name for name in ("metric", "split", "data") if _differs_within_tasks(rows, name)]
     several_tasks = len({row["task"] for row in rows}) > 1

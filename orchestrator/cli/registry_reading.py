@@ -10,7 +10,7 @@ from orchestrator.run_ids import is_run_id
 
 if TYPE_CHECKING:
     from orchestrator.registry import Registry
-    from orchestrator.registry.records import Flag, RunRecord
+    from orchestrator.registry.records import RunRecord
 
 _NUM_LISTED = 5
 """Runs of one name that a message lists."""
@@ -117,22 +117,6 @@ def add_notes(registry: "Registry", rows: Sequence[dict[str, Any]]) -> None:
         texts.setdefault(one.run_id, []).append(one.text)
     for row in rows:
         row["note"] = "; ".join(texts.get(row["id"], ())) or None
-
-
-def note_lines(registry: "Registry", run_id: str) -> dict[str, Any]:
-    """Fields of a record for the notes on a run: `note.1: 2026-11-23 ann: looks good`."""
-    lines = {}
-    for number, one in enumerate(registry.annotations.notes(run_id), 1):
-        who = f"{one.written_at:%Y-%m-%d}" + (f" {one.author}" if one.author else "")
-        lines[f"note.{number}"] = f"{who}: {one.text}"
-    return lines
-
-
-def marks_of(registry: "Registry", run_id: str) -> list[str]:
-    """Flags of a run; those that it has through another run with that run's id: `archived with 7f3a`."""
-    flags: tuple[Flag, ...] = ("archived", "pinned")
-    bearers = {flag: registry.annotations.bearers(run_id, flag) for flag in flags}
-    return [flag if by[0] == run_id else f"{flag} with {by[0]}" for flag, by in bearers.items() if by]
 
 
 def tell_archived(num_runs: int) -> None:

@@ -1,7 +1,7 @@
 """Commands of `runs` that change the record: `edit` (tags, notes, pins, archive), `rm` and `restore`."""
 
 import getpass
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -87,49 +87,43 @@ def _change_tags(registry: "Registry", run: "RunRecord", changes: Sequence[str])
     notify(f"tags of {run.id}: {', '.join(registry.tags(run.id)) or 'none'}")
 
 
-_OPTIONS: "dict[tuple[Flag, bool], str]" = {
-    ("pinned", True): "--pin",
-    ("pinned", False): "--unpin",
-    ("archived", True): "--archive",
-    ("archived", False): "--unarchive",
-}
-
-
 def _flag(registry: "Registry", runs: "Sequence[RunRecord]", flag: "Flag", *, sets: bool) -> None:
     """Set or clear a flag of runs, and say which runs and stages it reached."""
     for run in runs:
         (registry.annotations.set_flag if sets else registry.annotations.clear_flag)(run.id, flag)
+    flagged = registry.annotations.flagged(flag)
     for run in runs:
-        reached = registry.annotations.flagged(flag)
-        stages = list(reversed(registry.stages(run.id))) if run.kind == "pipeline" else []
-        same = [one for one in (run, *stages) if (one.id in reached) != sets]
+        stages = registry.stages(run.id)[::-1] if run.kind == "pipeline" else []
+        same = [one for one in (run, *stages) if (one.id in flagged) != sets]
         if run not in same:
             num_stages = sum(stage not in same for stage in stages)
             with_stages = f" and its {counted(num_stages, 'stage')}" if num_stages else ""
             notify(f"{'' if sets else 'no longer '}{flag}: {run.kind} {run.id} ({run.name}){with_stages}")
         for one in same:
-            notify(f"  {one.kind} {one.id} ({one.name}) {_why_the_same(registry, one, flag, sets=sets)}")
+            why = _why_not_flagged(registry, one, flagged) if sets else _why_still_flagged(registry, one, flag)
+            notify(f"  {one.kind} {one.id} ({one.name}) {why}")
 
 
-def _why_the_same(registry: "Registry", run: "RunRecord", flag: "Flag", *, sets: bool) -> str:
-    """Reason why a flag that was set did not reach a run, or why one that was cleared still does."""
+def _why_not_flagged(registry: "Registry", run: "RunRecord", flagged: Collection[str]) -> str:
     from orchestrator.registry.tables import PIPELINE
 
-    if sets:
-        users = [tag.removeprefix(PIPELINE) for tag in registry.tags(run.id) if tag.startswith(PIPELINE)]
-        shown = [user.id for user in registry.run_records(users) if user.id not in registry.annotations.flagged(flag)]
-        return f"stays as it was: pipeline {', '.join(sorted(shown))} uses it, too"
+    users = [tag.removeprefix(PIPELINE) for tag in registry.tags(run.id) if tag.startswith(PIPELINE)]
+    shown = [user.id for user in registry.run_records(users) if user.id not in flagged]
+    return f"stays as it was: pipeline {', '.join(sorted(shown))} uses it, too"
+
+
+def _why_still_flagged(registry: "Registry", run: "RunRecord", flag: "Flag") -> str:
     bearers = registry.annotations.bearers(run.id, flag)
     if not bearers:
         return f"is no longer {flag}"
     by = "by itself" if bearers[0] == run.id else f"with {', '.join(bearers)}"
-    ends = f"orchestrator{given_options()} runs edit {' '.join(bearers)} {_OPTIONS[flag, False]}"
+    option = "--unpin" if flag == "pinned" else "--unarchive"
+    ends = f"orchestrator{given_options()} runs edit {' '.join(bearers)} {option}"
     return f"is still {flag} {by}; this ends it: {ends}"
 
 
 @click.command(
-    cls=GlobalOptionsCommand,
-    example="orchestrator runs rm 7f3a 9c21 --dry-run\norchestrator runs rm 7f3a --yes",
+    cls=GlobalOptionsCommand, example="orchestrator runs rm 7f3a 9c21 --dry-run\norchestrator runs rm 7f3a --yes"
 )
 @_runs_argument
 @click.option("--dry-run", is_flag=True, help="Show what would be removed.")
@@ -137,14 +131,7 @@ def _why_the_same(registry: "Registry", run: "RunRecord", flag: "Flag", *, sets:
 @click.option("--now", "at_once", is_flag=True, help="Delete permanently; `runs restore` cannot undo it.")
 @click.option("--force", is_flag=True, help="Also registered models and best trials of groups.")
 @format_options
-def rm(
-    run_ids: tuple[str, ...],
-    dry_run: bool,
-    yes: bool,
-    at_once: bool,
-    force: bool,
-    form: str | None,
-) -> None:
+def rm(run_ids: tuple[str, ...], dry_run: bool, yes: bool, at_once: bool, force: bool, form: str | None) -> None:
     """Remove runs with their trials, pipelines with their stages.
 
     `runs restore` undoes it until `gc` deletes the files. Refused for running runs, pinned runs and runs that others
@@ -155,7 +142,7 @@ def rm(
     from orchestrator.execution.garbage import find_removals, remove_runs
     from orchestrator.progress import size_text
 
-    settings = current_settings()
+    settings, own = current_settings(), f"orchestrator{given_options()} "
     with open_registry() as registry:
         found = [find_run(registry, run_id, only=True).id for run_id in run_ids]
     removals = find_removals(found, settings, force=force)
@@ -163,7 +150,7 @@ def rm(
     removals = [one for one in removals if not one.needed]
     refused = [f"run {one.run.id} ({one.run.name}) stays: {one.refusal}" for one in removals if one.refusal]
     if refused:
-        raise InputError("\n".join(refused) + "\nnothing was removed")
+        raise InputError("\n".join(refused).replace("orchestrator ", own) + "\nnothing was removed")
     rows = [
         {**vars(one.run), "state": one.run.state, "trials": one.num_trials, "num_bytes": one.num_bytes}
         for one in removals
@@ -175,12 +162,11 @@ def rm(
     if not is_confirmed("remove", total, dry_run=dry_run, yes=yes):
         return
     gone = list(remove_runs(removals, settings, at_once=at_once))
-    size = size_text(sum(one.num_bytes for one in gone))
-    notify(f"removed {counted(len(gone), 'run')}, {size}")
+    notify(f"removed {counted(len(gone), 'run')}, {size_text(sum(one.num_bytes for one in gone))}")
     if gone and not at_once:
         named = [one.run.id for one in gone if not one.is_stage] or [one.run.id for one in gone]
-        lines = "\n".join(f"  orchestrator{given_options()} runs restore {run_id}" for run_id in named)
-        notify(f"`orchestrator gc` deletes the files; until then, to undo:\n{lines}")
+        lines = "".join(f"\n  {own}runs restore {run_id}" for run_id in named)
+        notify(f"`{own}gc` deletes the files; until then, to undo:{lines}")
 
 
 @click.command(cls=GlobalOptionsCommand, example="orchestrator runs restore 7f3a")

@@ -2,23 +2,19 @@
 
 import os
 import sys
-from collections.abc import Sequence
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from orchestrator.cli.frame import (
-    GlobalOptionsCommand,
-    WritingCommand,
-    current_settings,
-    given_options,
-)
+from orchestrator.cli.frame import GlobalOptionsCommand, WritingCommand, current_settings, given_options
 from orchestrator.cli.messages import make_room, notify, say_now, status_line
-from orchestrator.cli.output import show_rows, show_text, shows_briefly, write_output
-from orchestrator.cli.reading import check_output, list_options, remember_reading
+from orchestrator.cli.output import show_rows, show_text, write_output
+from orchestrator.cli.reading import check_output, remember_reading
 from orchestrator.cli.registry_reading import NUM_PARAMETERS_SHOWN, find_run, open_registry, run_id_of
-from orchestrator.errors import InputError
+from orchestrator.cli.table_commands import TableView, table_command
+from orchestrator.errors import InputError, NotFoundError
 from orchestrator.progress import counted, terminal_width
 from orchestrator.progress.log_lines import folded
 from orchestrator.settings import ASKED_AT_VARIABLE
@@ -28,64 +24,54 @@ if TYPE_CHECKING:
     from orchestrator.registry.records import RunRecord
 
 
-@click.command(cls=GlobalOptionsCommand, example="orchestrator runs trials 7f3a -f csv -o trials.csv")
+@table_command(example="orchestrator runs trials 7f3a -f csv -o trials.csv")
 @click.argument("run_id", metavar="RUN")
-@list_options
-def trials(run_id: str, form: str | None, output: str | None) -> None:
+def trials(registry: "Registry", view: TableView, run_id: str) -> None:
     """List the trials of a sweep: parameters that vary, and scores."""
     from orchestrator.registry.group_records import varied_parameters
 
-    with open_registry() as registry:
-        run = find_run(registry, run_id)
-        table = registry.trials.table(run.id)
-        stages = registry.stages(run.id) if run.kind == "pipeline" else []
+    run = find_run(registry, run_id)
+    table = registry.trials.table(run.id)
     if not table.records:
-        notify(f"run {run.id} is a {run.kind} without trials{_stages_text(stages)}")
-    varied = varied_parameters(table.records)
-    scores = [
-        column
-        for column in table.columns
-        if column.startswith("metrics.") and any(value is not None for value in table.values(column))
-    ]
-    own = [f"metrics.{run.metric}"] if f"metrics.{run.metric}" in scores else []
-    if shows_briefly(form, output):
-        scores = own or scores[:NUM_PARAMETERS_SHOWN]
+        notify(f"run {run.id} is a {run.kind} without trials{_stages_text(registry, run)}")
+    known = [name for name in table.columns if any(value is not None for value in table.values(name))]
+    varied, scores = varied_parameters(table.records), [name for name in known if name.startswith("metrics.")]
+    if view.is_brief:
+        own = f"metrics.{run.metric}"
+        scores = [own] if own in scores else scores[:NUM_PARAMETERS_SHOWN]
         varied = varied[:NUM_PARAMETERS_SHOWN]
-    folds = ["params.fold"] if any(row.get("params.fold") is not None for row in table.records) else []
+    folds = ["params.fold"] if "params.fold" in known else []
     columns = ["number", "id", "state", "seed", *folds, *varied, *scores, "seconds"]
-    show_rows(table.records, columns, form, output, spare=["seconds", "state", *scores[1:], "seed", "id"])
+    view.show(table.records, columns, spare=["seconds", "state", *scores[1:], "seed", "id"])
 
 
-def _stages_text(stages: "Sequence[RunRecord]") -> str:
+def _stages_text(registry: "Registry", run: "RunRecord") -> str:
     """Ending of a message about a pipeline, whose stages have what is asked for."""
-    named = ", ".join(f"{stage.id} ({stage.name.rpartition('/')[2]})" for stage in reversed(stages))
+    from orchestrator.reports.run_facts import RunFacts, stage_name
+
+    named = ", ".join(f"{stage.id} ({stage_name(stage)})" for stage in RunFacts(registry, run).stages)
     return f"; its stages have them: {named}" if named else ""
 
 
-@click.command(cls=GlobalOptionsCommand, example="orchestrator runs metrics 7f3a mlm_loss -f csv")
+@table_command(example="orchestrator runs metrics 7f3a mlm_loss -f csv")
 @click.argument("run_id", metavar="RUN")
 @click.argument("name", required=False)
-@list_options
-def metrics(run_id: str, name: str | None, form: str | None, output: str | None) -> None:
+def metrics(registry: "Registry", view: TableView, run_id: str, name: str | None) -> None:
     """List the metrics of a run, step by step.
 
     NAME (mlm_loss, train.mlm_loss) selects one metric.
     """
-    with open_registry() as registry:
-        run = find_run(registry, run_id)
-        table = registry.metrics.history(run.id, name)
-        known = [] if table.records else sorted(registry.metrics.latest(run.id))
-        stages = registry.stages(run.id) if run.kind == "pipeline" else []
-    if not table.records:
-        has = f" {name}; it has: {', '.join(known) or 'none'}" if name else ""
-        told = f"run {run.id} has no measurement{has}{_stages_text(stages)}"
+    run = find_run(registry, run_id)
+    rows = registry.metrics.history(run.id, name).records
+    if not rows:
+        known = ", ".join(sorted(registry.metrics.latest(run.id))) or "none"
+        has = f" {name}; it has: {known}" if name else ""
+        told = f"run {run.id} has no measurement{has}{_stages_text(registry, run)}"
         if name:
-            from orchestrator.errors import NotFoundError
-
             raise NotFoundError(told)
         notify(told)
     columns = ["split", "name", "step", "epoch", "value"]
-    show_rows(table.records, columns, form, output, measurement=lambda row: f"{row['split']}.{row['name']}")
+    view.show(rows, columns, measurement=lambda row: f"{row['split']}.{row['name']}")
 
 
 @click.command(
@@ -122,9 +108,6 @@ def logs(run_id: str, rank: str | None, follow: bool) -> int:
 
     With --follow the log of a pipeline includes the running stage.
     """
-    from orchestrator.errors import NotFoundError
-    from orchestrator.storage import join, read_bytes
-
     if rank not in (None, "all") and not rank.isdecimal():
         raise click.BadParameter(f"{rank!r} is no rank; give a number from 0 on, or --worker alone for all of them")
     if follow and rank is not None:
@@ -133,16 +116,26 @@ def logs(run_id: str, rank: str | None, follow: bool) -> int:
         return _follow(run_id_of(run_id))
     with open_registry() as registry:
         run = find_run(registry, run_id)
-        folder = run.folder(current_settings().storage)
-        stages = registry.stages(run.id)[::-1] if run.kind == "pipeline" else []
-    if rank is not None:
-        _show_worker_logs(run.id, folder, None if rank == "all" else int(rank))
-        return 0
-    path = join(folder, "log.txt")
-    try:
-        show_text(_log_text(read_bytes(path)))
-    except FileNotFoundError:
-        raise NotFoundError(f"run {run.id} has no log at {path}; was it made with another --storage?") from None
+        stages = registry.stages(run.id)[::-1] if run.kind == "pipeline" and rank is None else []
+    from orchestrator.storage import join, read_bytes
+
+    folder = run.folder(current_settings().storage)
+    if rank is None:
+        path = join(folder, "log.txt")
+        try:
+            show_text(_log_text(read_bytes(path)))
+        except FileNotFoundError:
+            raise NotFoundError(f"run {run.id} has no log at {path}; was it made with another --storage?") from None
+    else:
+        from orchestrator.training.worker_log import worker_logs
+
+        paths = [log.path for log in worker_logs(folder) if rank in ("all", str(log.rank))]
+        if not paths:
+            whose = "of its workers" if rank == "all" else f"of a worker of rank {rank}"
+            raise NotFoundError(f"run {run.id} has no log {whose} at {folder}; only trainings on Ray have such logs")
+        for path in paths:
+            show_text(f"== {path}")
+            show_text(read_bytes(path).decode("utf-8", "replace"))
     for stage in stages:
         notify(f"the log of {stage.name}: orchestrator{given_options()} runs logs {stage.id}")
     return 0
@@ -168,21 +161,6 @@ def _follow(run_id: str) -> int:
     return 0 if record.state == RunState.COMPLETED else 1
 
 
-def _show_worker_logs(run_id: str, run_folder: str, rank: int | None) -> None:
-    """Print the logs of a run's workers, each under its name. Raises: NotFoundError."""
-    from orchestrator.errors import NotFoundError
-    from orchestrator.storage import read_bytes
-    from orchestrator.training.worker_log import worker_logs
-
-    logs = [log for log in worker_logs(run_folder) if rank in (None, log.rank)]
-    if not logs:
-        whose = "of its workers" if rank is None else f"of a worker of rank {rank}"
-        raise NotFoundError(f"run {run_id} has no log {whose} at {run_folder}; only trainings on Ray have such logs")
-    for log in logs:
-        show_text(f"== {log.path}")
-        show_text(read_bytes(log.path).decode("utf-8", "replace"))
-
-
 _ENDINGS = (".csv", ".json", ".parquet")
 _TRACKERS = ("tensorboard", "mlflow", "wandb")
 
@@ -198,11 +176,7 @@ _TRACKERS = ("tensorboard", "mlflow", "wandb")
 )
 @click.option("--where", metavar="QUERY", default="", show_default=False, help="Runs that match QUERY; all by default.")
 @click.option(
-    "-o",
-    "--output",
-    required=True,
-    metavar="FILE|FOLDER",
-    help="File (.csv, .json, .parquet), or folder with --to.",
+    "-o", "--output", required=True, metavar="FILE|FOLDER", help="File (.csv, .json, .parquet), or folder with --to."
 )
 @click.option("--raw", is_flag=True, hidden=True, expose_value=False, callback=remember_reading)
 def export(run_ids: tuple[str, ...], tracker: str | None, output: str, where: str) -> None:
@@ -214,22 +188,27 @@ def export(run_ids: tuple[str, ...], tracker: str | None, output: str, where: st
     """
     if run_ids and where:
         raise click.UsageError("either RUNs or --where")
-    if tracker is not None:
-        _write_for(tracker, run_ids, where, output)
-    else:
+    if tracker is None:
         check_output(output)
-        _write_table(run_ids, where, output)
-
-
-def _write_table(run_ids: tuple[str, ...], where: str, output: str) -> None:
-    ending = Path(output).suffix
-    if ending not in _ENDINGS:
-        raise InputError(f"{output} should end in .csv, .json or .parquet, which says what is written")
+        if Path(output).suffix not in _ENDINGS:
+            raise InputError(f"{output} should end in .csv, .json or .parquet, which says what is written")
+    elif ASKED_AT_VARIABLE in os.environ:
+        raise InputError("--to writes a folder of this machine; copy the registry here first, as docs/cluster.md says")
+    elif (folder := Path(output).expanduser()).exists() and not folder.is_dir():
+        raise InputError(f"{output} is a file; name a folder")
     with open_registry() as registry:
-        table = registry.run_table(_query(registry, run_ids) or where)
-    if ending == ".parquet":
-        from io import BytesIO
+        if run_ids:
+            ids = ", ".join(f"'{find_run(registry, run_id).id}'" for run_id in run_ids)
+            where = f"id in ({ids}) or parent in ({ids})"
+        if tracker is None:
+            _write_table(registry, where, output)
+        else:
+            _write_for(tracker, registry, where, output)
 
+
+def _write_table(registry: "Registry", where: str, output: str) -> None:
+    table = registry.run_table(where)
+    if output.endswith(".parquet"):
         buffer = BytesIO()
         parameters = [column for column in table.columns if column.startswith("params.")]
         table.frame().astype(dict.fromkeys(parameters, "string")).to_parquet(buffer, index=False)
@@ -239,26 +218,15 @@ def _write_table(run_ids: tuple[str, ...], where: str, output: str) -> None:
     notify(f"{len(table.records)} runs and trials")
 
 
-def _query(registry: "Registry", run_ids: tuple[str, ...]) -> str:
-    """Query for some runs and their trials; nothing where none are named. Raises: NotFoundError."""
-    ids = ", ".join(f"'{find_run(registry, run_id).id}'" for run_id in run_ids)
-    return f"id in ({ids}) or parent in ({ids})" if ids else ""
-
-
-def _write_for(tracker: str, run_ids: tuple[str, ...], where: str, output: str) -> None:
-    if ASKED_AT_VARIABLE in os.environ:
-        raise InputError("--to writes a folder of this machine; copy the registry here first, as docs/cluster.md says")
-    folder = Path(output).expanduser()
-    if folder.exists() and not folder.is_dir():
-        raise InputError(f"{output} is a file; name a folder")
+def _write_for(tracker: str, registry: "Registry", where: str, output: str) -> None:
     say_now(f"writing for {tracker}")
     from orchestrator.reports.tracker_exports import TRACKERS, load_runs, write_runs
 
-    with open_registry() as registry:
-        named = [find_run(registry, run_id).id for run_id in run_ids]
-        runs = load_runs(registry, named, where=where)
+    runs = load_runs(registry, where)
     with status_line() as show:
-        changed = write_runs(tracker, runs, folder, on_run=lambda run: show(f"writing {run.title[:60]} for {tracker}"))
+        changed = write_runs(
+            tracker, runs, Path(output).expanduser(), on_run=lambda run: show(f"writing {run.title[:60]} for {tracker}")
+        )
     if changed:
         names = ", ".join(f"{name} as {written}" for name, written in changed.items())
         notify(f"{tracker} takes no such names, and has {names}")

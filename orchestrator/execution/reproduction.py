@@ -17,8 +17,7 @@ from orchestrator.registry.lineage import written_again
 from orchestrator.registry.parameters import RECORDED_DIGITS
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.tables import is_internal
-from orchestrator.reports.run_differences import make_of
-from orchestrator.reports.run_texts import code_line
+from orchestrator.reports.run_facts import RunFacts, code_line
 from orchestrator.settings import Settings
 from orchestrator.specs import Spec
 from orchestrator.specs.loading import parse_spec
@@ -29,7 +28,7 @@ from orchestrator.specs.references import TOKENIZER_FIELDS, names_of
 def reproduction_facts(run: RunRecord, registry: Registry, settings: Settings) -> dict[str, Any]:
     """Facts for making a run again, by name; a trial is part of its sweep, which is made again as a whole."""
     whole = run if run.parent_id is None else registry.run(run.parent_id)
-    make = make_of(registry, run)
+    make = RunFacts(registry, run).made_by
     folder, code = origin_folder(whole.storage_path), (make.code if make else None) or {}
     own, changes = f"orchestrator runs reproduce {whole.id}", None
     if make is not None and code.get("diff_digest"):
@@ -60,7 +59,7 @@ def spec_text(run: RunRecord, registry: Registry) -> str:
 
 def kept_diff(run: RunRecord, registry: Registry) -> str:
     """The uncommitted changes of a run's code, as `git apply` takes them. Raises: NotFoundError where none are kept."""
-    make = make_of(registry, run)
+    make = RunFacts(registry, run).made_by
     diff = None if make is None else registry.code_diff(make.run_id, make.number)
     if diff is None:
         raise NotFoundError(f"no uncommitted changes of code are kept of run {run.id}")

@@ -10,6 +10,7 @@ Everything is read; nothing can be changed from a browser.
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -29,7 +30,6 @@ from orchestrator.web.guard import App, Guard
 from orchestrator.web.server import LOOPBACK_NAMES
 
 if TYPE_CHECKING:
-    from orchestrator.registry.records import RunRecord
     from orchestrator.registry.registry import Registry
 
 MAX_ROWS = 1_000
@@ -38,18 +38,16 @@ _COLUMNS = ("name", "state", "score", "metric", "task", "kind", "seed", "took", 
 _AT_WORK = (RunState.PENDING, RunState.RUNNING)
 
 
-def build_app(registry: "Registry", cost_of: Callable[["RunRecord"], str | None] = lambda run: None) -> App:
+def build_app(registry: "Registry", home: Path | None = None) -> App:
     """Build the application that shows a registry to the browsers of this machine, by its own names alone.
 
     Args:
-        cost_of: one line on what a run has taken.
+        home: folder with the table of prices.
     """
 
     def run(request: Request) -> tuple[Page, Served]:
         found = registry.find_run(request.path_params["run"])
-        cost = cost_of(found)
-        page = run_page(registry, found, {"cost": cost} if cost else None)
-        return page, Served(is_live=found.state in _AT_WORK)
+        return run_page(registry, found, home), Served(is_live=found.state in _AT_WORK)
 
     def task(request: Request) -> tuple[Page, Served]:
         name = request.path_params["task"]

@@ -4,20 +4,32 @@ A trial is compared by its whole recipe; its code and environment are those of t
 Of any other run the newest attempt counts.
 """
 
-from collections.abc import Mapping
+import json
 from dataclasses import dataclass
 from typing import Any
 
+from orchestrator.cells import MISSING, cell, setting_cell
 from orchestrator.measurements import is_of_the_machine
-from orchestrator.provenance.source_code import SourceCode
 from orchestrator.registry.model_origins import SplitData
 from orchestrator.registry.parameters import is_source_digest
 from orchestrator.registry.records import AttemptRecord, RunRecord
 from orchestrator.registry.registry import Registry
+from orchestrator.reports.run_facts import RunFacts, stage_name
 from orchestrator.results import Split
 
+TITLES = {
+    "run": "Runs",
+    "spec": "Spec",
+    "data": "Data",
+    "code": "Code",
+    "environment": "Environment",
+    "scores": "Scores",
+    "speed": "Speed",
+    "stages": "Stages, each of which can be compared",
+}
+"""Headings of the sections of a comparison, in the order of reading."""
 _DATA_PARAMETERS = "data."
-_DIGEST = ".digest"
+_DIGEST, _DIGEST_CHARS = ".digest", 12
 _SPLITS: tuple[Split, ...] = ("train", "validation", "test")
 
 
@@ -47,14 +59,11 @@ class RunComparison:
     same_files: list[str]
     """Splits for which both read the same file, into different examples."""
 
-    def of(self, section: str) -> list[Difference]:
-        return [each for each in self.differences if each.section == section]
-
 
 def compare_runs(registry: Registry, first: str, second: str) -> RunComparison:
     """Compare two runs, given by the beginnings of their ids. Raises: NotFoundError."""
     runs = registry.run(first), registry.run(second)
-    both = [_sections(registry, run) for run in runs]
+    both = [run_sections(RunFacts(registry, run)) for run in runs]
     data = [sections["data"] or {} for sections in both]
     same_files = _take_same_files(*data)
     differences, same, unknown = list[Difference](), list[str](), dict[str, list[str]]()
@@ -64,23 +73,14 @@ def compare_runs(registry: Registry, first: str, second: str) -> RunComparison:
             unknown[section] = [run.id for run, fields in zip(runs, (one, other), strict=True) if fields is None]
             continue
         values = {name: (one.get(name), other.get(name)) for name in [*one, *other]}
-        found = [Difference(section, name, *pair) for name, pair in values.items() if not _is_same(*pair)]
+        found = [Difference(section, name, *pair) for name, pair in values.items() if not is_same(*pair)]
         differences += found
         same += [section] if one and not found else []
     refusals = registry.test_refusals([run.id for run in runs])
     return RunComparison(*runs, differences, same, unknown, refusals, same_files)
 
 
-def make_of(registry: Registry, run: RunRecord) -> AttemptRecord | None:
-    """Newest attempt of a run; of a trial the newest of its sweep that ran its code, or else the newest one."""
-    attempts = registry.attempts(run.parent_id or run.id)
-    if run.parent_id is not None:
-        of_its_code = [one for one in attempts if one.code and SourceCode(**one.code).code_version == run.code_version]
-        attempts = of_its_code or attempts
-    return attempts[-1] if attempts else None
-
-
-def _is_same(one: Any, other: Any) -> bool:
+def is_same(one: Any, other: Any) -> bool:
     """Whether two values are the same: 16 is 16.0, NaN is NaN, an empty list is no value, and 1 is not true."""
     if one in (None, []) and other in (None, []):
         return True
@@ -89,30 +89,39 @@ def _is_same(one: Any, other: Any) -> bool:
     return bool(one == other or (one != one and other != other))
 
 
-def _sections(registry: Registry, run: RunRecord) -> dict[str, dict[str, Any] | None]:
+def run_sections(facts: RunFacts) -> dict[str, dict[str, Any] | None]:
     """Fields of a run by section; None for a section that was not recorded of it."""
-    parameters, metrics, attempt = registry.parameters(run.id), registry.metrics.latest(run.id), make_of(registry, run)
+    run, values = facts.run, facts.values
     return {
         "run": {"kind": run.kind, "task": run.task, "state": str(run.state), "error": run.error},
-        "spec": {path: value for path, value in parameters.items() if not path.startswith(_DATA_PARAMETERS)},
-        "data": _data(registry, run, parameters),
-        "code": _code(attempt),
-        "environment": _environment(attempt),
-        "scores": {name: value for name, value in metrics.items() if not is_of_the_machine(name)},
-        "speed": {"seconds": run.seconds, **{n: value for n, value in metrics.items() if is_of_the_machine(n)}},
-        "stages": {stage.name.rpartition("/")[2]: stage.id for stage in reversed(registry.stages(run.id))},
+        "spec": {path: value for path, value in facts.parameters.items() if not path.startswith(_DATA_PARAMETERS)},
+        "data": _data(facts),
+        "code": _code(facts.made_by),
+        "environment": _environment(facts.made_by),
+        "scores": {name: value for name, value in values.items() if not is_of_the_machine(name)},
+        "speed": {"seconds": run.seconds, **{name: v for name, v in values.items() if is_of_the_machine(name)}},
+        "stages": {stage_name(stage): stage.id for stage in facts.stages},
     }
 
 
-def _data(registry: Registry, run: RunRecord, parameters: Mapping[str, Any]) -> dict[str, Any]:
+def _data(facts: RunFacts) -> dict[str, Any]:
     """Digests and counts of a run's data, and the digests of the models and tokenizers that it began with."""
     found: dict[str, Any] = {}
-    for row in registry.datasets.table(run.id).records:
+    for row in facts.data:
         name = f"{row['kind']} {row['name']}"
         found[f"{name}{_DIGEST}"] = row["fingerprint"]
         found |= {f"{name}.{count}": number for count, number in row["counts"].items()}
         found |= {f"{name}.{file['path']}.num_bytes": file["num_bytes"] for file in row["files"]}
-    return found | {path: value for path, value in parameters.items() if path.startswith(_DATA_PARAMETERS)}
+    return found | {path: value for path, value in facts.parameters.items() if path.startswith(_DATA_PARAMETERS)}
+
+
+def shown_value(value: Any, section: str) -> str:
+    """Text of a field's value; of a digest its beginning."""
+    if value is None or value in ([], {}):
+        return "not set"
+    text = setting_cell(value) if section == "spec" else cell(value)
+    is_digest = isinstance(value, str) and len(value) in (40, 64) and all(c in "0123456789abcdef" for c in value)
+    return value[:_DIGEST_CHARS] if is_digest else json.dumps(value) if text == MISSING else text
 
 
 def _take_same_files(*both: dict[str, Any]) -> list[str]:

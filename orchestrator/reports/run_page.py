@@ -10,20 +10,13 @@ import yaml
 
 from bert_core.objectives import OBJECTIVES
 from bert_core.objectives.base import PERPLEXITY
-from orchestrator.cells import short_value
+from orchestrator.cells import field_cell, short_value
 from orchestrator.errors import InputError, NotFoundError
 from orchestrator.measurements import best_first, is_better_lower, is_of_the_machine, score_bounds
 from orchestrator.progress import duration
-from orchestrator.registry.group_records import (
-    choice_words,
-    group_code,
-    replicate_text,
-    scored_trials,
-    varied_parameters,
-    varying_paths,
-)
+from orchestrator.registry.group_records import group_code, replicate_text, scored_trials, varied_parameters
 from orchestrator.registry.leaderboard import trial_groups
-from orchestrator.registry.tables import is_internal
+from orchestrator.registry.parameters import is_source_digest
 from orchestrator.reports.blocks import Block, Chart, Code, Facts, Page, Row, Section, Table, Words, run_cell
 from orchestrator.reports.charts import (
     MIN_TRIALS,
@@ -35,9 +28,8 @@ from orchestrator.reports.charts import (
     setting_importances,
 )
 from orchestrator.reports.predictions import prediction_blocks
-from orchestrator.reports.run_differences import make_of
-from orchestrator.reports.run_texts import TEST, attempt_line, changed_spec, data_line, make_lines, score_lines
-from orchestrator.run_states import RunState
+from orchestrator.reports.run_differences import TITLES, is_same, run_sections, shown_value
+from orchestrator.reports.run_facts import TEST, RunFacts, changed_spec, stage_name
 from orchestrator.significance.ranking import SeedNoise
 from orchestrator.significance.summary import summarize
 from orchestrator.storage import write_bytes
@@ -56,57 +48,46 @@ _MOST_GROUPS = 30
 _PARAMETER = "params."
 
 
-def run_page(registry: "Registry", run: "RunRecord", more: Mapping[str, str] | None = None) -> Page:
+def run_page(registry: "Registry", run: "RunRecord", home: Path | None = None) -> Page:
     """Make the page of a run, a trial, a sweep or a pipeline.
 
     Args:
-        more: further facts for the result, by their names.
+        home: folder with the table of prices.
     """
-    stages = list(reversed(registry.stages(run.id))) if run.kind == "pipeline" else []
-    trials = registry.trials.table(run.id).records
-    models = registry.models.left_by(run)
+    facts = RunFacts(registry, run, home)
     sections = [
-        Section("Result", _result(registry, run, more or {}, trials)),
-        Section("Stages", [_stage_table(registry, stages)]),
-        *_sweep_sections(registry, run, trials),
+        Section("Result", _result(facts)),
+        Section("Stages", [_stage_table(registry, facts.stages)]),
+        *_sweep_sections(registry, run, facts.trials),
         *(
-            Section(f"{_stage_name(stage)}: {section.heading}", section.blocks)
-            for stage in stages
+            Section(f"{stage_name(stage)}: {section.heading}", section.blocks)
+            for stage in facts.stages
             for section in _sweep_sections(registry, stage, registry.trials.table(stage.id).records)
         ),
         Section("How it learned", curve_charts(registry, {"": run})),
-        *(Section(f"How {_stage_name(stage)} learned", curve_charts(registry, {"": stage})) for stage in stages),
+        *(Section(f"How {stage_name(stage)} learned", curve_charts(registry, {"": stage})) for stage in facts.stages),
         Section("Where it errs", prediction_blocks(run.predictions_path) if run.predictions_path else []),
         Section(
             "Where its model comes from",
-            [lineage_table(registry.lineage.ancestors(models[0].label))] if models else [],
+            [lineage_table(registry.lineage.ancestors(facts.models[0].label))] if facts.models else [],
         ),
-        Section("Made with", [Facts(_made_with(registry, run))]),
+        Section("Made with", [_told(facts.data_lines | facts.attempt_lines | facts.make_lines)]),
         Section("Make it again", _spec_blocks(run)),
     ]
     return Page(run.name, f"{run.kind} {run.id}, {run.state}, made {run.created_at:%Y-%m-%d %H:%M} UTC", sections)
 
 
-def _result(registry: "Registry", run: "RunRecord", more: Mapping[str, str], trials: Sequence[Row]) -> list[Block]:
-    values = registry.metrics.latest(run.id)
-    refusal = registry.test_refusals([run.id]).get(run.id)
-    is_of_the_best = run.state == RunState.COMPLETED and run.metric is not None and run.parent_id is None
-    choice = choice_words(len(scored_trials(trials, str(run.metric)))) if is_of_the_best else ""
-    facts = {
-        "state": str(run.state),
-        "why it ended": run.error or "",
-        "task": run.task or "",
-        "tags": ", ".join(tag for tag in registry.tags(run.id) if not is_internal(tag)),
-        "took": "" if run.seconds is None else duration(run.seconds),
-        **more,
-        **score_lines(values, run.metric, refusal, choice),
-        "model": run.model_folder or "",
-        "registered as": ", ".join(model.label for model in registry.models.left_by(run)),
-    }
-    blocks: list[Block] = [Facts({name: text for name, text in facts.items() if text})]
-    if choice:
-        has_test = any(name.startswith(TEST) for name in values)
-        tested = f" Nothing was chosen on the test data of the scores {TEST}*." if has_test and not refusal else ""
+def _told(values: Mapping[str, Any]) -> Facts:
+    shown = {name: value for name, value in values.items() if value not in (None, "", [])}
+    return Facts({name: v if isinstance(v, str) else field_cell(name, v) for name, v in shown.items()})
+
+
+def _result(facts: RunFacts) -> list[Block]:
+    blocks: list[Block] = [_told(facts.outcome | facts.score_lines() | facts.files)]
+    if facts.run.metric in facts.values and facts.best_trial and facts.best_trial.choice:
+        has_test = any(name.startswith(TEST) for name in facts.values)
+        is_honest = has_test and not facts.test_refusal
+        tested = f" Nothing was chosen on the test data of the scores {TEST}*." if is_honest else ""
         blocks.append(
             Words(
                 "The scores on the validation data are those of the trial that did best on these very data: a little "
@@ -119,7 +100,7 @@ def _result(registry: "Registry", run: "RunRecord", more: Mapping[str, str], tri
 def _stage_table(registry: "Registry", stages: Sequence["RunRecord"]) -> Table:
     rows = [
         {
-            "stage": _stage_name(stage),
+            "stage": stage_name(stage),
             "kind": stage.kind,
             "state": str(stage.state),
             "metric": stage.metric,
@@ -130,10 +111,6 @@ def _stage_table(registry: "Registry", stages: Sequence["RunRecord"]) -> Table:
         for stage in stages
     ]
     return Table(("stage", "kind", "state", "metric", "score", "took", "run"), rows)
-
-
-def _stage_name(stage: "RunRecord") -> str:
-    return stage.name.rpartition("/")[2]
 
 
 def _sweep_sections(registry: "Registry", run: "RunRecord", records: Sequence[Row]) -> list[Section]:
@@ -271,13 +248,6 @@ def lineage_table(tree: "LineageTree") -> Table:
     return Table(("what", "was", "of", "digest"), list(rows.values()))
 
 
-def _made_with(registry: "Registry", run: "RunRecord") -> dict[str, str]:
-    facts = {f"data {n}": data_line(row) for n, row in enumerate(registry.datasets.table(run.id).records, 1)}
-    facts |= {f"attempt {one.number}": attempt_line(one) for one in registry.attempts(run.id)}
-    facts |= {name: line for name, line in make_lines(make_of(registry, run)).items() if line}
-    return facts | ({"folder": run.storage_path} if run.storage_path else {})
-
-
 def _spec_blocks(run: "RunRecord") -> list[Block]:
     """The spec to copy, first without what has its default, then whole; and the commands that carry it out."""
     if run.parent_id is not None:
@@ -298,53 +268,46 @@ def _as_yaml(values: dict[str, Any]) -> str:
 
 MAX_RUNS = 20
 """Runs side by side at most: more lines cannot be told apart."""
-_METRICS = "metrics."
 _OF_EXECUTION = ("execution.", "name", "tags")
+_WHOLE_SECTIONS = ("scores", "speed")
+"""Sections of a comparison that are shown with what is the same, too."""
 
 
 def comparing_page(registry: "Registry", runs: Sequence["RunRecord"]) -> Page:
     """Make the page of some runs; names that are not unique get their ids."""
     names = [run.name for run in runs]
     labels = [run.name if names.count(run.name) == 1 else f"{run.name} ({run.id[:6]})" for run in runs]
+    headings = {f"run {number}": label for number, label in enumerate(labels)}
+    rows = [
+        {"name": run_cell(run.id, label), "kind": run.kind, "state": str(run.state), "task": run.task}
+        for run, label in zip(runs, labels, strict=True)
+    ]
     refusals = registry.test_refusals([run.id for run in runs])
     refused = [Words(f"The test score of {run_id} is refused: {why}.") for run_id, why in refusals.items()]
-    differing: list[Block] = [_differing_settings(registry, runs, labels)]
-    if len(runs) == 2:
-        first, second = (run.id for run in runs)
-        differing.append(Words(f"Data, code and environment: `orchestrator compare {first} {second}`."))
+    of_each = [run_sections(RunFacts(registry, run)) for run in runs]
+    tables = {name: _side_by_side(name, [sections[name] or {} for sections in of_each], headings) for name in TITLES}
     return Page(
         f"{len(runs)} runs side by side",
         ", ".join(run.id for run in runs),
         [
-            Section("Scores", [_scores(registry, runs, labels), *refused]),
-            Section("What differs", differing),
+            Section("Runs", [Table(("name", "kind", "state", "task"), rows), *refused]),
+            *(Section(TITLES[name], [tables[name]]) for name in TITLES if name != "run"),
             Section("Curves", curve_charts(registry, dict(zip(labels, runs, strict=True)))),
         ],
     )
 
 
-def _scores(registry: "Registry", runs: Sequence["RunRecord"], labels: Sequence[str]) -> Table:
-    rows: list[dict[str, Any]] = []
-    for run, label in zip(runs, labels, strict=True):
-        values = {f"{_METRICS}{name}": value for name, value in registry.metrics.latest(run.id).items()}
-        took = None if run.seconds is None else duration(run.seconds)
-        own = {"name": run_cell(run.id, label), "state": str(run.state), "task": run.task, "took": took}
-        rows.append({**own, **values})
-    measured = {key for row in rows for key in row if key.startswith(_METRICS)}
-    ordered = sorted(measured, key=lambda key: (is_of_the_machine(key.removeprefix(_METRICS)), key))
-    return Table(("name", "state", "task", *ordered, "took"), rows)
-
-
-def _differing_settings(registry: "Registry", runs: Sequence["RunRecord"], labels: Sequence[str]) -> Table:
-    """Settings that are not the same in all runs, a row each."""
-    settings = [registry.parameters(run.id) for run in runs]
-    headings = {f"run {number}": label for number, label in enumerate(labels)}
+def _side_by_side(section: str, of_each: Sequence[Mapping[str, Any]], headings: Mapping[str, str]) -> Table:
+    """The fields of a section that differ between runs, a row each with a column for each run."""
     rows = []
-    for path in sorted(varying_paths(settings)):
-        if not path.startswith(_OF_EXECUTION):
-            texts = [short_value(values[path]) if path in values else None for values in settings]
-            rows.append({"setting": path, **dict(zip(headings, texts, strict=True))})
-    return Table(("setting", *headings), rows, headings)
+    for field in dict.fromkeys(field for fields in of_each for field in fields):
+        if is_source_digest(field) or (section == "spec" and field.startswith(_OF_EXECUTION)):
+            continue
+        values = [fields.get(field) for fields in of_each]
+        if section in _WHOLE_SECTIONS or any(not is_same(values[0], value) for value in values[1:]):
+            texts = [value if section in _WHOLE_SECTIONS else shown_value(value, section) for value in values]
+            rows.append({"field": field, **dict(zip(headings, texts, strict=True))})
+    return Table(("field", *headings), rows, headings)
 
 
 ENDINGS = (".png", ".svg", ".pdf")

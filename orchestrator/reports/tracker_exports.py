@@ -56,12 +56,9 @@ class ExportedRun:
         return (self.record.started_at or self.record.created_at).timestamp()
 
 
-def load_runs(registry: Registry, run_ids: Iterable[str], *, where: str = "") -> list[ExportedRun]:
-    """Runs by the beginnings of their ids, each with its trials; a query's runs where no ids are given.
-
-    Raises: NotFoundError; InputError for a query with an error.
-    """
-    wanted = [registry.run(prefix).id for prefix in run_ids] or registry.run_ids(where)
+def load_runs(registry: Registry, where: str = "") -> list[ExportedRun]:
+    """Runs that match a query, each with its trials. Raises: InputError for a query with an error."""
+    wanted = registry.run_ids(where)
     wanted += [str(trial) for run_id in wanted for trial in registry.trials.table(run_id).values("id")]
     places = {run_id: place for place, run_id in enumerate(dict.fromkeys(wanted))}
     refusals = registry.test_refusals(places)

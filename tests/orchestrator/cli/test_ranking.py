@@ -91,7 +91,7 @@ def test_groups_are_listed_shown_and_compared_by_what_the_list_calls_them(
     assert answer.startswith(
         f"{labels[0]} beside {labels[2]}: distinguishable: the first is better, difference 17.2 points"
     )
-    assert ["learning_rate", "1e-05", "3e-05"] in [line.split() for line in compared.out.splitlines()]
+    assert "  recipe.learning_rate: 1e-05 → 3e-05" in compared.out.splitlines()
 
 
 def test_a_board_and_a_comparison_are_there_for_a_program(command: Command, three_groups: list[str]) -> None:

@@ -14,7 +14,7 @@ import pytest
 from orchestrator.provenance.machine import MadeWith
 from orchestrator.registry import Registry
 from orchestrator.registry.recorder import Recorder, RunOutcome
-from orchestrator.reports.run_texts import code_line, machine_line
+from orchestrator.reports.run_facts import code_line, machine_line
 from orchestrator.results import DatasetResult, MetricEvent
 from orchestrator.settings import Settings
 from tests.orchestrator.cli.laboratory import Command, RecordedSweep
@@ -114,4 +114,6 @@ def test_the_command_prints_facts_and_the_spec(command: Command, recorded_sweep:
     shown = command("runs", "reproduce", recorded_sweep.trial_ids[0])
     assert (shown.status, f"run       {recorded_sweep.run_id}" in shown.out) == (0, True)
     assert "kind: sweep" in command("runs", "reproduce", recorded_sweep.run_id, "--show", "spec").out
+    spec = json.loads(command("runs", "reproduce", recorded_sweep.run_id, "--show", "spec", "-f", "json").out)
+    assert spec["kind"] == "sweep"
     assert command("runs", "reproduce", recorded_sweep.run_id, "--show", "diff").status == 3

@@ -72,6 +72,9 @@ def test_a_pinned_run_is_left_alone_by_gc_and_rm(command: Command, recorded_swee
         connection.exec_driver_sql(f"UPDATE all_runs SET storage_path = '/lab/{run_id}' WHERE id = '{run_id}'")
     refused = command("runs", "rm", run_id, "--yes", "--force").err
     assert f"is pinned; orchestrator runs edit {run_id} --unpin" in refused
+    place = ("--registry", str(home / "registry.sqlite"))
+    named = command("runs", "rm", run_id, "--yes", "--force", *place).err
+    assert f"is pinned; orchestrator {' '.join(place)} runs edit {run_id} --unpin" in named
     command("runs", "edit", run_id, "--unpin")
     assert command("runs", "rm", run_id, "--yes", "--force").status == 0
 

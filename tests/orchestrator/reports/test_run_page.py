@@ -28,8 +28,8 @@ from orchestrator.reports.charts import (
     thinned,
 )
 from orchestrator.reports.rendering import columns_of
+from orchestrator.reports.run_facts import data_line, score_lines
 from orchestrator.reports.run_page import lineage_table, plot_run, run_page
-from orchestrator.reports.run_texts import data_line, score_lines
 from orchestrator.reports.task_page import same_in_all, shown_columns, task_page
 from orchestrator.results import MetricEvent
 from orchestrator.specs.loading import parse_spec

@@ -27,7 +27,7 @@ STEPS = [1, 2**40]
 def exported(tmp_path: Path) -> list[ExportedRun]:
     """A sweep and its two trials."""
     with Registry(str(tmp_path / "registry.sqlite")) as registry:
-        return load_runs(registry, [fill(registry)[:5]])
+        return load_runs(registry, f"id = '{fill(registry)}'")
 
 
 def events_in(folder: Path) -> list[Event]:
@@ -68,7 +68,7 @@ def test_that_a_test_score_is_refused_is_a_note(tmp_path: Path) -> None:
         student = new_run(registry, kind="distill", task="sst2", metric="accuracy")
         registry.trials.set_data(student, {"train": "t", "validation": "v", "test": "t"})
         registry.metrics.record(student, [MetricEvent(1, "test", {"accuracy": 0.9})], final=True)
-        (run,) = load_runs(registry, [student])
+        (run,) = load_runs(registry, f"id = '{student}'")
     assert run.notes == ["The test score is refused: the model was trained on the test data."]
 
 
@@ -135,7 +135,7 @@ def test_a_name_that_a_tracker_does_not_take_is_written_otherwise_and_told(
     with Registry(str(tmp_path / "registry.sqlite")) as registry:
         run_id = new_run(registry)
         registry.metrics.record(run_id, [MetricEvent(1, "validation", {"f1": 0.5, "f1_C++": 0.6})])
-        runs = load_runs(registry, [run_id])
+        runs = load_runs(registry, f"id = '{run_id}'")
     monkeypatch.setitem(TRACKERS, "mlflow", replace(TRACKERS["tensorboard"], name=mlflow_name))
     assert write_runs("mlflow", runs, tmp_path / "lab") == {"validation/f1_C++": "validation/f1_C_2B_2B"}
     tags = {value.tag for event in events_in(tmp_path / "lab" / run_id) for value in event.summary.value}

@@ -1,0 +1,90 @@
+"""Commands that go on from a run, ready to be pasted: after the run has ended, and below `runs show`."""
+
+import shlex
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from orchestrator.cli.frame import given_options, resume_command
+from orchestrator.run_states import RunState
+
+if TYPE_CHECKING:
+    from orchestrator.registry.records import RunRecord
+    from orchestrator.reports.run_facts import RunFacts
+
+ASKED_BY_A_LINE = frozenset({"classification", "multi_label", "regression", "ner", "token_classification"})
+"""Heads whose models answer a plain line of text: `TaskType.reads_plain_text`, of which reading a run loads nothing."""
+
+
+def next_commands(facts: "RunFacts") -> list[str]:
+    """Commands that use what a run left, go on with it, or show more of it."""
+    own, run = f"orchestrator{given_options()}", facts.run
+    commands = model_commands(facts)
+    if run.state in (RunState.FAILED, RunState.STOPPED) and run.parent_id is None:
+        commands += [resume_command(run.id), f"{own} runs logs {run.id}"]
+    if run.kind == "sweep":
+        commands.append(f"{own} runs trials {run.id}")
+    if _has_curves(facts):
+        commands.append(f"{own} runs plot {run.id} -o {run.id}.png")
+    return [*commands, f"{own} runs show {run.id} --all"]
+
+
+def _has_curves(facts: "RunFacts") -> bool:
+    """Whether `runs plot` has something to draw: measurements over steps, of a sweep those of its trials that rank."""
+    if not facts.trials:
+        return bool(facts.last_step)
+    score, history = f"validation.{facts.run.metric}", facts.registry.metrics.history
+    return any(history(trial["id"], score).records for trial in facts.trials)
+
+
+def model_commands(facts: "RunFacts") -> list[str]:
+    """Two commands, one that uses the model that a run left and one that copies it; none where there is no model.
+
+    Of a pipeline it is the model of its newest stage that has one; of a trial its own, known by the trial's id.
+    """
+    registry = facts.registry
+    run = next((stage for stage in reversed(facts.stages) if stage.model_folder), facts.run)
+    models = registry.models.left_by(run)
+    if models:
+        return _commands(models[0].label, models[0].head, models[0].folder, run)
+    if run.parent_id is None or not run.model_folder:
+        return []
+    sweep = registry.run(run.parent_id)
+    siblings = registry.models.left_by(sweep)
+    return _commands(run.id, siblings[0].head, run.model_folder, sweep) if siblings else []
+
+
+def _commands(model: str, head: str, folder: str, run: "RunRecord") -> list[str]:
+    own, name = f"orchestrator{given_options()}", shlex.quote(model)
+    mask = _mask_token(folder) if head == "pretraining" else None
+    if mask is not None:
+        use = f'{own} fill-mask {name} "A {mask} of your own."'
+    elif head in ("pretraining", "embedding"):
+        use = f'echo "A text of your own." | {own} embed {name}'
+    elif head in ASKED_BY_A_LINE:
+        use = f'echo "A text of your own." | {own} predict {name}'
+    else:
+        use = f"{own} predict {name} {shlex.quote(_labeled_file(run) or 'FILE')}"
+    return [use, f"{own} models export {name} {shlex.quote(model.replace('@', '-').replace('/', '-'))}"]
+
+
+def _labeled_file(run: "RunRecord") -> str | None:
+    """A task's file for validation, else the one that it is taken from; None where neither is on this machine."""
+    files = (run.spec.get("task") or {}).get("files") or {}
+    path = files.get("validation", files.get("train"))
+    return path if path is not None and Path(path).is_file() else None
+
+
+def _mask_token(folder: str) -> str | None:
+    """The token that stands for a missing word; None of a model that reads from left to right, or cannot be read."""
+    from bert_core.checkpoints.weight_files import WEIGHTS_FILE
+    from bert_core.config import BertConfig
+    from bert_core.text.tokenization import Tokenizer
+    from orchestrator.storage import local_copy
+
+    with suppress(Exception):  # whatever is wrong with the folder, the model is only spoken of here
+        here = local_copy(folder, skip=(WEIGHTS_FILE,))
+        if not BertConfig.from_pretrained(here).causal_attention:
+            tokenizer = Tokenizer.load(here)
+            return tokenizer.token(tokenizer.mask_id)
+    return None

@@ -1,0 +1,346 @@
+"""Facts of a recorded run: `runs show`, `compare`, `report` and the end of `run` only lay them out.
+
+`RunFacts` reads each fact when it is first asked for. Below it are records as short lines of text.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from orchestrator.cells import cell, field_cell, setting_cell
+from orchestrator.measurements import COLLAPSED, is_of_the_machine
+from orchestrator.progress import duration
+from orchestrator.run_states import RunState
+
+if TYPE_CHECKING:
+    from orchestrator.registry.records import AttemptRecord, Flag, ModelRecord, RunRecord
+    from orchestrator.registry.registry import Registry
+
+TEST, TRAIN = "test.", "train."
+"""Beginnings of the names of scores on the test split, and of measurements in training."""
+_BASELINE = "baseline."
+_COUNTS_SHOWN = ("num_documents", "num_tokens", "num_bad_records")
+"""Counts of a corpus that are shown; of other data all are."""
+_MAX_FILES_NAMED = 3
+_VERSIONS_SHOWN = ("python", "torch", "cuda", "ray")
+_DIGEST_CHARS = 12
+
+
+@dataclass(frozen=True)
+class BestTrial:
+    """The trial of a sweep with the best score."""
+
+    name: str
+    """Id, number and seed."""
+    num_trials: str
+    """Number of trials, and of those with a score."""
+    choice: str
+    """Words on what its score was chosen from; empty for a single trial."""
+    settings: Mapping[str, Any]
+    """Values of the fields in which trials differ, by path."""
+
+
+@dataclass(frozen=True)
+class RunFacts:
+    """Record of a run, a trial, a sweep or a pipeline, in values and in short lines of text."""
+
+    registry: "Registry"
+    run: "RunRecord"
+    home: Path | None = None
+    """Folder with the table of prices; None: a cost is told without its price."""
+
+    @cached_property
+    def attempts(self) -> "list[AttemptRecord]":
+        return self.registry.attempts(self.run.id)
+
+    @cached_property
+    def made_by(self) -> "AttemptRecord | None":
+        """Newest attempt of a run; of a trial the newest of its sweep that ran its code, or else the newest one."""
+        attempts = self.attempts
+        if self.run.parent_id is not None:
+            from orchestrator.provenance.source_code import SourceCode
+
+            attempts, version = self.registry.attempts(self.run.parent_id), self.run.code_version
+            of_its_code = [one for one in attempts if one.code and SourceCode(**one.code).code_version == version]
+            attempts = of_its_code or attempts
+        return attempts[-1] if attempts else None
+
+    @cached_property
+    def values(self) -> dict[str, float]:
+        """Latest value of each measurement."""
+        return self.registry.metrics.latest(self.run.id)
+
+    @cached_property
+    def last_step(self) -> int | None:
+        return self.registry.metrics.last_step(self.run.id)
+
+    @cached_property
+    def test_refusal(self) -> str | None:
+        """Reason why scores on the test split are refused; None where they are not."""
+        return self.registry.test_refusals([self.run.id]).get(self.run.id)
+
+    @cached_property
+    def trials(self) -> list[dict[str, Any]]:
+        return list(self.registry.trials.table(self.run.id).records)
+
+    @cached_property
+    def stages(self) -> "list[RunRecord]":
+        """Stages of a pipeline, in order; none of any other run."""
+        return self.registry.stages(self.run.id)[::-1] if self.run.kind == "pipeline" else []
+
+    @cached_property
+    def models(self) -> "list[ModelRecord]":
+        """Registered models that the run left."""
+        return self.registry.models.left_by(self.run)
+
+    @cached_property
+    def data(self) -> list[dict[str, Any]]:
+        return list(self.registry.datasets.table(self.run.id).records)
+
+    @cached_property
+    def parameters(self) -> dict[str, Any]:
+        return self.registry.parameters(self.run.id)
+
+    @property
+    def last_checkpoint(self) -> str | None:
+        """Path of the newest checkpoint."""
+        checkpoints = self.registry.checkpoints.of_run(self.run.id)
+        return checkpoints[-1].path if checkpoints else None
+
+    @property
+    def marks(self) -> list[str]:
+        """Flags; those that a run has through another one with that run's id: `archived with 7f3a`."""
+        flags: tuple[Flag, ...] = ("archived", "pinned")
+        bearers = {flag: self.registry.annotations.bearers(self.run.id, flag) for flag in flags}
+        return [flag if by[0] == self.run.id else f"{flag} with {by[0]}" for flag, by in bearers.items() if by]
+
+    @property
+    def cost(self) -> str | None:
+        """One line on what the run has taken; None where nothing is recorded."""
+        from orchestrator.costs import load_prices, usage_of, with_price
+
+        usage = usage_of(self.run, self.registry)
+        return None if usage is None else with_price(usage, load_prices(self.home) if self.home else None)
+
+    @cached_property
+    def best_trial(self) -> BestTrial | None:
+        """Best trial of a sweep; None where no trial has a score, and for any other run."""
+        from orchestrator.registry.group_records import choice_words, replicate_text, scored_trials, varied_parameters
+
+        scored = scored_trials(self.trials, str(self.run.metric))
+        if not scored:
+            return None
+        best = scored[0]
+        return BestTrial(
+            f"{best['id']} (number {best['number']}, {replicate_text(best)})",
+            f"{len(self.trials)}, {len(scored)} with a score",
+            choice_words(len(scored)),
+            {name.removeprefix("params."): best.get(name) for name in varied_parameters(self.trials)},
+        )
+
+    @property
+    def outcome(self) -> dict[str, Any]:
+        """Kind and end of the run, and what people noted on it."""
+        from orchestrator.registry.tables import is_internal
+
+        run = self.run
+        return {
+            "kind": run.kind,
+            "state": run.state,
+            "error": run.error,
+            "task": run.task,
+            "tags": [tag for tag in self.registry.tags(run.id) if not is_internal(tag)],
+            "marks": self.marks,
+            **self.note_lines,
+            "created": run.created_at,
+            "took": None if run.seconds is None else duration(run.seconds),
+            "host": None if run.parent_id is None else run.host,
+            "cost": self.cost,
+        }
+
+    @property
+    def files(self) -> dict[str, Any]:
+        """Paths of a run's files; of one that has not completed also of the checkpoint that it goes on from."""
+        return {
+            "folder": self.run.storage_path,
+            "last checkpoint": None if self.run.state == RunState.COMPLETED else self.last_checkpoint,
+            "model": self.run.model_folder,
+            "registered as": [model.label for model in self.models],
+            "predictions": self.run.predictions_path,
+        }
+
+    def score_lines(self, *, only_held_out: bool = False) -> dict[str, str]:
+        """Each measurement in a line, the one that ranks first.
+
+        Args:
+            only_held_out: leave out what was measured of the machine, and in training where there is anything else.
+        """
+        values = self.values
+        if only_held_out:
+            held_out = {name: value for name, value in values.items() if not name.startswith(TRAIN)}
+            values = {name: value for name, value in (held_out or values).items() if not is_of_the_machine(name)}
+        choice = self.best_trial.choice if self.best_trial else ""
+        return score_lines(values, self.run.metric, self.test_refusal, choice)
+
+    @property
+    def note_lines(self) -> dict[str, str]:
+        """Notes of people: `note.1: 2026-11-23 ann: looks good`."""
+        return {
+            f"note.{number}": f"{one.written_at:%Y-%m-%d}{f' {one.author}' if one.author else ''}: {one.text}"
+            for number, one in enumerate(self.registry.annotations.notes(self.run.id), start=1)
+        }
+
+    @property
+    def stage_lines(self) -> dict[str, str]:
+        """A line on each stage of a pipeline, by its name."""
+        lines = {}
+        for stage in self.stages:
+            score = self.registry.metrics.latest(stage.id).get(str(stage.metric))
+            scored = "" if score is None else f", {stage.metric} {cell(score)}"
+            lines[f"stage {stage_name(stage)}"] = f"{stage.id} {stage.kind} {stage.state}{scored}"
+        return lines
+
+    @property
+    def changed_lines(self) -> dict[str, str]:
+        """Spec fields that differ from their defaults, a line for each section, as they are typed on a command line."""
+        from orchestrator.registry.parameters import flatten
+
+        sections: dict[str, dict[str, Any]] = defaultdict(dict)
+        for path, value in flatten(changed_spec(self.run)).items():
+            section, _, name = path.partition(".")
+            if path not in ("kind", "name", "tags"):
+                sections[f"spec.{section}" if name else "spec"][name or path] = value
+        return {section: typed(values) for section, values in sections.items()}
+
+    @property
+    def attempt_lines(self) -> dict[str, str]:
+        return {f"attempt.{one.number}": attempt_line(one) for one in self.attempts}
+
+    @property
+    def data_lines(self) -> dict[str, str]:
+        return {f"data.{number}": data_line(row) for number, row in enumerate(self.data, start=1)}
+
+    @property
+    def make_lines(self) -> dict[str, str | None]:
+        """Lines on code, command and machine; none where nothing was recorded."""
+        make = self.made_by
+        if make is None or make.code is None:
+            return {}
+        return {"code": code_line(make.code), "command": make.command, "machine": machine_line(make.environment or {})}
+
+
+def stage_name(stage: "RunRecord") -> str:
+    """Name of a stage within its pipeline."""
+    return stage.name.rpartition("/")[2]
+
+
+def typed(settings: Mapping[str, Any]) -> str:
+    """Settings as words `KEY=VALUE`; lists have no blanks, at which a line would break."""
+
+    def text(value: Any) -> str:
+        return f"[{','.join(map(setting_cell, value))}]" if isinstance(value, list | tuple) else setting_cell(value)
+
+    return " ".join(f"{name}={text(value)}" for name, value in settings.items())
+
+
+def score_lines(
+    values: Mapping[str, float], metric: str | None, refusal: str | None = None, choice: str = ""
+) -> dict[str, str]:
+    """Each score with its baseline, the one that ranks first: `accuracy: 0.8400 (baseline 0.5000)`.
+
+    Args:
+        refusal: reason why scores on the test split are refused; None where they are not.
+        choice: words on what the score that ranks was chosen from.
+    """
+    names = sorted((name for name in values if _BASELINE not in name), key=lambda name: (name != metric, name))
+    lines = {}
+    for name in names:
+        baseline = values.get(_BASELINE + name)
+        value = bool(values[name]) if name.rpartition(".")[2] == COLLAPSED else values[name]
+        remarks = [] if baseline is None else [f"baseline {cell(baseline)}"]
+        remarks += [choice] if choice and name == metric else []
+        remarks += [f"refused: {refusal}"] if refusal and name.startswith(TEST) else []
+        lines[name] = field_cell(name, value) + (f" ({'; '.join(remarks)})" if remarks else "")
+    return lines
+
+
+def changed_spec(run: "RunRecord") -> dict[str, Any]:
+    """Spec of a run (recipe of a trial) without fields at their defaults; whole where it cannot be parsed."""
+    if run.parent_id is not None:
+        from orchestrator.specs.recipe import RecipeSpec
+
+        defaults = RecipeSpec().model_dump(mode="json")
+        return {name: value for name, value in run.spec.items() if name not in defaults or value != defaults[name]}
+    from orchestrator.errors import SpecError
+    from orchestrator.specs.loading import parse_spec
+
+    try:
+        changed = parse_spec(dict(run.spec)).model_dump(mode="json", exclude_defaults=True)
+    except SpecError:  # of another version
+        return dict(run.spec)
+    return {"kind": run.kind, **changed}
+
+
+def attempt_line(attempt: "AttemptRecord") -> str:
+    """One line on an attempt: how it ended, where its driver ran, and its job on the cluster."""
+    place = f"process {attempt.pid} on {attempt.host}" if attempt.host else "an unknown host"
+    job = f", job {attempt.job_id}" if attempt.job_id else ""
+    return f"{attempt.state}: {place}{job}; began {attempt.started_at:%Y-%m-%d %H:%M}{_workers_text(attempt)}"
+
+
+def _workers_text(attempt: "AttemptRecord") -> str:
+    """Training workers of an attempt by steps: `; steps 0-80: 4 workers on a, b; from step 80: 2 workers on a`."""
+    from orchestrator.results import WorkersEvent
+
+    groups = [WorkersEvent(**group) for group in attempt.workers or ()]
+    ends = [f"steps {one.first_step:,}-{after.first_step:,}" for one, after in pairwise(groups)]
+    ends += [f"from step {one.first_step:,}" for one in groups[-1:]]
+    return "".join(f"; {steps}: {group}" for steps, group in zip(ends, groups, strict=True))
+
+
+def data_line(row: Mapping[str, Any]) -> str:
+    """One line on data of a run: its name, its counts without zeros, and its path."""
+    counts = row["counts"]
+    names = [name for name in _COUNTS_SHOWN if name in counts] or [name for name in counts if counts[name]]
+    amounts = [f"{counts[name]:,} {name.removeprefix('num_').replace('_', ' ')}" for name in names]
+    return f"{row['name']}: {', '.join(amounts)}; at {row['path']}"
+
+
+def code_line(code: Mapping[str, Any]) -> str:
+    """One line on code: `0.1.0, commit 1f2e3d4c5b6a and uncommitted changes of 2 files (a.py, b.py)`.
+
+    >>> code_line({"version": "0.1.0", "commit": None, "reason": "git is not installed"})
+    '0.1.0, no commit: git is not installed'
+    """
+    commit = code.get("commit")
+    if not commit:
+        return f"{code['version']}, no commit: {code.get('reason') or 'unknown why'}"
+    if not code.get("diff_digest"):
+        return f"{code['version']}, commit {commit[:_DIGEST_CHARS]}"
+    files = code.get("changed_files") or ()
+    named = ", ".join([*files[:_MAX_FILES_NAMED], *(["…"] if len(files) > _MAX_FILES_NAMED else [])])
+    number = f"{len(files)} file{'s' * (len(files) != 1)}"
+    return f"{code['version']}, commit {commit[:_DIGEST_CHARS]} and uncommitted changes of {number} ({named})"
+
+
+def machine_line(machine: Mapping[str, Any]) -> str | None:
+    """One line on a machine and its versions; None where nothing was recorded."""
+    if not machine:
+        return None
+    gpus = machine.get("gpus") or ()
+    driver = f", driver {machine['gpu_driver']}" if machine.get("gpu_driver") else ""
+    memory = machine.get("memory_bytes")
+    versions = machine.get("versions", {})
+    parts = [
+        machine.get("processor"),
+        f"{machine['num_cores']} cores" if machine.get("num_cores") else None,
+        f"{memory / 2**30:.0f} GiB" if memory else None,
+        f"{', '.join(f'{gpus.count(each)} × {each}' for each in dict.fromkeys(gpus))}{driver}" if gpus else "no GPU",
+        f"{machine.get('user')} on {machine.get('hostname')}",
+        *(f"{name} {versions[name]}" for name in _VERSIONS_SHOWN if name in versions),
+    ]
+    return ", ".join(part for part in parts if part)
