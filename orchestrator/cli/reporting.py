@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from orchestrator.cli.frame import GlobalOptionsCommand, WritingCommand, current_settings
+from orchestrator.cli.frame import GlobalOptionsCommand, current_settings
 from orchestrator.cli.messages import notify, say_now
 from orchestrator.cli.output import show_rows, show_text, shows_briefly
-from orchestrator.cli.reading import list_options, time_of
+from orchestrator.cli.reading import list_options, output_option, time_of
 from orchestrator.cli.registry_reading import find_anything, find_run, no_runs, open_registry
 from orchestrator.progress import clear_screen
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 
 @click.command(
-    cls=WritingCommand,
+    cls=GlobalOptionsCommand,
     example="orchestrator report 7f3a -o report.html\norchestrator report sst2 -o sst2.html",
-    output_help="HTML file to write.",
 )
 @click.argument("subject", metavar="RUN|TASK")
+@output_option("HTML file to write.", required=True)
 def report(subject: str, output: str) -> None:
     """Write an HTML report of a run, sweep, pipeline or task.
 

@@ -15,7 +15,7 @@ from orchestrator.cells import cell, printable, setting_cell
 from orchestrator.cli.frame import GlobalOptionsCommand, current_settings, given_options, resume_command
 from orchestrator.cli.messages import say_now
 from orchestrator.cli.output import chosen_form, show_record, show_text, shows_briefly
-from orchestrator.cli.reading import current_reading, output_options
+from orchestrator.cli.reading import current_reading, format_options, output_option, output_options
 from orchestrator.cli.registry_reading import find_run, marks_of, note_lines, open_registry
 from orchestrator.cli.reporting import recorded_cost
 from orchestrator.cli.running import model_commands
@@ -316,7 +316,8 @@ def find_best_trial(registry: "Registry", run: "RunRecord") -> BestTrial | None:
     type=click.Choice(["spec", "diff"]),
     help="Print the spec, or the uncommitted changes as a diff.",
 )
-@output_options
+@format_options
+@output_option("Write to FILE; .json sets the format.")
 def reproduce(run_id: str, part: str | None, form: str | None, output: str | None) -> None:
     """Show how to reproduce a run.
 

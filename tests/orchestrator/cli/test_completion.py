@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 from click.shell_completion import ShellComplete
 
-from orchestrator.cli.completion import COMPLETION_VARIABLE
-from orchestrator.cli.entry import cli
+from orchestrator.cli.tree import COMPLETION_VARIABLE, cli
 from orchestrator.registry import Registry
 from orchestrator.results import MetricEvent, ModelResult
 from orchestrator.settings import Settings
@@ -136,7 +135,7 @@ def test_a_hostile_name_is_never_offered(home: Path) -> None:
 def test_a_completion_loads_nothing_heavy(recorded_sweep: RecordedSweep, spec: Path, line: str) -> None:
     words = line.replace("SPEC", str(spec)).replace("TRIAL", recorded_sweep.trial_ids[3]).split(" ")
     code = (
-        "import sys; from click.shell_completion import ShellComplete; from orchestrator.cli.entry import cli\n"
+        "import sys; from click.shell_completion import ShellComplete; from orchestrator.cli.tree import cli\n"
         f"assert ShellComplete(cli, {{}}, 'orchestrator', '').get_completions({words[:-1]!r}, {words[-1]!r})\n"
         f"assert not set(sys.modules) & {set(EVERYTHING_HEAVY)!r}"
     )
