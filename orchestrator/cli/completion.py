@@ -74,11 +74,7 @@ def _tags(names: RecordedNames, context: click.Context, incomplete: str) -> Item
 
 
 def _groups(names: RecordedNames, context: click.Context, incomplete: str) -> Items:
-    """Groups as a leaderboard shows them."""
-    from orchestrator.registry.group_records import group_key, group_label
-
-    groups = names.named("groups", incomplete.partition(".")[0])
-    return _offered([(group_label(group_key(digest, code or None)), "group") for digest, code in groups], incomplete)
+    return _offered(names.named("groups", incomplete), incomplete)
 
 
 def _results(names: RecordedNames, context: click.Context, incomplete: str) -> Items:

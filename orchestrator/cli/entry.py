@@ -23,7 +23,7 @@ import click
 from bert_core.errors import BertCoreError
 from orchestrator.cli.messages import at_work, notify, write_error, write_message
 from orchestrator.cli.tree import COMPLETION_VARIABLE, cli, message_of
-from orchestrator.errors import InputError, OrchestratorError, interruption_under_way
+from orchestrator.errors import OrchestratorError, interruption_under_way
 from orchestrator.progress import say_interrupted, send_nowhere, show_progress
 
 _OBJECTS_BETWEEN_COLLECTIONS = 50_000
@@ -32,12 +32,8 @@ SAME_SIGNAL_S = 0.5
 """Time in which a second signal counts as the first one, delivered twice."""
 _RECORDING_S = 2.0
 """Longest time that a second signal waits for the record of a run's end."""
-
-
 STOPPING = "stopping; Ctrl-C again leaves at once"
 """Said as soon as a signal has come while a run is at work; what is saved is told by the run."""
-
-
 _BY: dict[int, str] = {
     signal.SIGINT: "Ctrl-C",
     signal.SIGTERM: "SIGTERM (`kill`)",
@@ -97,7 +93,7 @@ def run_command_line(arguments: Sequence[str]) -> int:
     except OrchestratorError as error:
         return _fail(str(error), error.exit_status, debug)
     except BertCoreError as error:
-        return _fail(str(error), InputError.exit_status, debug)
+        return _fail(str(error), 2, debug)
     except BrokenPipeError:
         send_nowhere(sys.stdout)
         return 0
@@ -111,30 +107,21 @@ def run_command_line(arguments: Sequence[str]) -> int:
         if error.errno == errno.ENOSPC:
             place = error.filename or "the output"
             return _fail(f"{place} cannot be written: no space is left; make room, then try again", 1, debug)
-        if error.filename is None:
-            if error.errno == errno.ENOENT and _is_folder_gone():
-                gone = "the folder that this shell is in was deleted; go to another one (cd), then try again"
-                return _fail(gone, InputError.exit_status, debug)
-            return _fail_unexpectedly(error, debug)
-        remedy = ""
-        if Path(error.filename).is_dir() and error.errno in (errno.EACCES, errno.EROFS):
+        if error.filename is not None:
+            is_shut = Path(error.filename).is_dir() and error.errno in (errno.EACCES, errno.EROFS)
             remedy = "; nothing can be written in this folder: name a file elsewhere, by -o where a command has it"
-        return _fail(f"{error.filename}: {error.strerror}{remedy}", InputError.exit_status, debug)
+            return _fail(f"{error.filename}: {error.strerror}{remedy if is_shut else ''}", 2, debug)
+        if error.errno == errno.ENOENT:  # of no file but the working directory
+            return _fail(
+                "the folder that this shell is in was deleted; go to another one (cd), then try again", 2, debug
+            )
+        return _fail_unexpectedly(error, debug)
     except ImportError as error:
         if str(error).startswith("Install "):  # fsspec asks for the package that reads a kind of URI
-            return _fail(f"{error}, or give a --storage that needs no other package", InputError.exit_status, debug)
+            return _fail(f"{error}, or give a --storage that needs no other package", 2, debug)
         return _fail_unexpectedly(error, debug)
     except Exception as error:
         return _fail_unexpectedly(error, debug)
-
-
-def _is_folder_gone() -> bool:
-    """Whether the folder that this process works in was deleted."""
-    try:
-        Path.cwd()
-    except FileNotFoundError:
-        return True
-    return False
 
 
 def _fail_unexpectedly(error: Exception, debug: bool) -> int:

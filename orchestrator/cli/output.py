@@ -13,7 +13,7 @@ import click
 
 from orchestrator.cells import column_cells, field_cell, heading, plain_value
 from orchestrator.cli.messages import make_room, notify
-from orchestrator.cli.reading import current_reading, find_columns, is_stream, output_path
+from orchestrator.cli.reading import check_output, current_reading, find_columns, is_stream, output_path
 from orchestrator.progress import is_terminal
 from orchestrator.progress.log_lines import folded
 
@@ -286,21 +286,16 @@ def write_output(output: str, data: bytes) -> None:
 
 
 def write_file(output: str, data: bytes) -> None:
-    """Write a file, whole or not at all; a link is followed, a device or a pipe gets the bytes."""
-    from orchestrator.errors import InputError
+    """Write a file, whole or not at all; a link is followed, a device or a pipe gets the bytes. Raises: InputError."""
     from orchestrator.storage import write_bytes
     from orchestrator.storage.uris import is_local
 
+    check_output(output)
     path = output_path(output) if is_local(output) else None
-    if path is not None and path.is_dir():
-        raise InputError(f"{output} is a folder; name a file in it")
     if path is not None and is_stream(path):
         path.write_bytes(data)
-        return
-    try:
+    else:
         write_bytes(str(path or output), data)
-    except PermissionError as error:  # it names the temporary file beside the one that was asked for
-        raise InputError(f"{output} cannot be written: permission denied; name another file") from error
 
 
 def write_pieces(pieces: Iterable[bytes], output: str | None) -> None:
@@ -319,9 +314,7 @@ def write_pieces(pieces: Iterable[bytes], output: str | None) -> None:
                 file.flush()
 
     path = None if output in (None, "-") else output_path(str(output))
-    if path is None:
-        write("-")
-    elif is_stream(path):
-        write(path)
+    if path is None or is_stream(path):
+        write(path or "-")
     else:
         atomic_write(path, write)

@@ -184,12 +184,9 @@ def message_of(error: click.ClickException) -> str:
 
     assert isinstance(group, click.Group)
     members = {own: group.get_command(error.ctx, own) for own in group.list_commands(error.ctx)}
-    near = [
-        f"{own} {name}"
-        for own, one in members.items()
-        if isinstance(one, click.Group) and one.get_command(error.ctx, name)
-    ]
-    near = near or nearest(name, members, 2) or list(error.possibilities or ())
+    groups = {own: one for own, one in members.items() if isinstance(one, click.Group)}
+    near = [f"{own} {name}" for own, one in groups.items() if one.get_command(error.ctx, name)]
+    near = near or nearest(name, [*members, *(error.possibilities or ())], 2)
     if group is not cli and name in PLACES:
         near = [f"`orchestrator {name}`"]
     return f"no such command `{words}`" + (f"; did you mean {' or '.join(near)}?" if near else "")

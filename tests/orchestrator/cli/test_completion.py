@@ -81,6 +81,14 @@ def test_a_leaderboards_task_and_a_runs_measurements_are_those_recorded(recorded
     assert "accuracy" in offered(f"runs metrics {recorded_sweep.trial_ids[3]} ")
     assert offered(f"runs metrics {recorded_sweep.trial_ids[3]} train.") == ["train.loss"]
     assert "params.learning_rate" in offered("query params.learn")
+    assert offered("runs list --columns id,metrics.acc") == ["id,metrics.accuracy"]
+    assert offered("leaderboard --columns ") == [], "its columns are no fields of runs"
+    assert offered("runs list --group-by task --agg mean,me") == ["mean,mean", "mean,median"]
+    assert offered("runs list --group-by task --agg max(sec") == ["max(seconds"]
+    with Registry(Settings.from_options().registry) as registry:
+        groups = {key[:8] for key in registry.leaderboard().values("group")}
+    assert set(offered("leaderboard --group ")) == groups
+    assert offered(f"leaderboard --group {min(groups)[:4]}") == [min(groups)]
     assert offered("runs export -o runs.csv --where metrics.acc") == ["metrics.accuracy"]
     assert offered("query (metrics.acc") == ["(metrics.accuracy"]
     with Registry(Settings.from_options().registry) as registry:

@@ -172,6 +172,10 @@ def test_an_option_that_a_topic_mentions_is_one_of_some_command(topic: str) -> N
     assert mentioned - set().union(*map(all_options, commands_below().values())) == set()
 
 
+def test_no_example_of_a_topic_breaks_on_a_terminal_of_80_columns() -> None:
+    assert [line for line in TEXT.splitlines() if line.startswith("    ") and len(line.strip()) > 78] == []
+
+
 @pytest.mark.parametrize("path", sorted(set(re.findall(r"experiments/\w+\.yaml", TEXT))))
 def test_a_file_that_a_topic_names_is_there(path: str) -> None:
     assert (ROOT / path).is_file()
