@@ -47,11 +47,7 @@ def _offered(named: Named, incomplete: str) -> Iterator[CompletionItem[str]]:
 
 def _recorded(what: str) -> "Complete":
     """Names of one kind that the registry has recorded."""
-    return lambda names, _, incomplete: _offered(names.named(what), incomplete)
-
-
-def _runs(names: RecordedNames, context: click.Context, incomplete: str) -> Items:
-    return _offered(names.named("runs", incomplete), incomplete)
+    return lambda names, context, incomplete: _offered(names.named(what, incomplete), incomplete)
 
 
 def _models(names: RecordedNames, context: click.Context, incomplete: str) -> Items:
@@ -71,10 +67,6 @@ def _tags(names: RecordedNames, context: click.Context, incomplete: str) -> Item
     sign = incomplete[:1] if incomplete.startswith(("+", "-")) else ""
     of_run = (context.params.get("run_ids") or ("",))[-1] if sign == "-" else ""
     return _offered([(sign + tag, about) for tag, about in names.named("tags", of_run)], incomplete)
-
-
-def _groups(names: RecordedNames, context: click.Context, incomplete: str) -> Items:
-    return _offered(names.named("groups", incomplete), incomplete)
 
 
 def _results(names: RecordedNames, context: click.Context, incomplete: str) -> Items:
@@ -104,7 +96,6 @@ def _metrics(names: RecordedNames, context: click.Context, incomplete: str) -> I
 
 def _query_fields(names: RecordedNames, context: click.Context, incomplete: str) -> Items:
     """Fields of queries in the place of the last word, whatever stands before it."""
-    from orchestrator.registry.fields import FIELD_NAMES
     from orchestrator.registry.query_tree import field_text
 
     before, dash, word = re.fullmatch(r"(.*?)(-?)([\w.]*)", incomplete, re.DOTALL).groups()  # type: ignore[union-attr]
@@ -113,20 +104,24 @@ def _query_fields(names: RecordedNames, context: click.Context, incomplete: str)
         fields += [(field_text(f"metrics.{name}"), "measurement") for name in names.metrics()]
     if word.startswith("p") or not word:
         fields += [(field_text(f"params.{name}"), about) for name, about in names.parameters()]
-    fields += [(name, "field") for name in FIELD_NAMES]
+    if not word.startswith(("metrics.", "params.")):
+        from orchestrator.registry.fields import FIELD_NAMES  # which loads SQLAlchemy
+
+        fields += [(name, "field") for name in FIELD_NAMES]
     return _behind(before + dash, fields, word)
 
 
 def _columns(names: RecordedNames, context: click.Context, incomplete: str) -> Items:
     """Fields of queries where runs or trials are listed; the other commands have columns of their own."""
-    return _query_fields(names, context, incomplete) if context.info_name in ("list", "query", "trials") else ()
+    is_of_runs = context.command_path.partition(" ")[2] in ("runs list", "runs trials", "query")
+    return _query_fields(names, context, incomplete) if is_of_runs else ()
 
 
 def _aggregates(names: RecordedNames, context: click.Context, incomplete: str) -> Items:
     """Aggregates, and within the parentheses of one fields."""
     if "(" in incomplete.rpartition(",")[2]:
         return _query_fields(names, context, incomplete)
-    from orchestrator.registry.run_grouping import AGGREGATES
+    from orchestrator.registry.query_tree import AGGREGATES
 
     before, comma, word = incomplete.rpartition(",")
     return _behind(before + comma, [(name, "aggregate") for name in AGGREGATES], word)
@@ -206,12 +201,12 @@ def _values(field: "FieldDoc | None") -> Sequence[str]:
 
 Complete = Callable[[RecordedNames, click.Context, str], Items]
 _OF_NAME: Mapping[str, Complete] = {
-    "RUN": _runs,
+    "RUN": _recorded("runs"),
     "MODEL": _models,
     "TAG,…": _tags,
     "ALIAS": _recorded("aliases"),
     "REMOVED": _recorded("removed"),
-    "GROUP": _groups,
+    "GROUP": _recorded("groups"),
     "TASK": _tasks,
     **dict.fromkeys(("RUN|MODEL|TASK", "RUN|TASK", "A B [C …"), _results),
     "NAME": _metrics,

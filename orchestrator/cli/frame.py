@@ -7,10 +7,9 @@ import os
 import shlex
 from collections.abc import Collection, Mapping
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-from click.shell_completion import CompletionItem
 
 from orchestrator.cli.messages import notify
 from orchestrator.run_ids import check_name
@@ -22,6 +21,9 @@ from orchestrator.settings import (
     has_password,
     without_password,
 )
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 _META = "orchestrator.options"
 _GLOBAL_OPTIONS = {
@@ -66,7 +68,9 @@ class _Text(click.types.StringParamType):
             self.fail("it is empty; give a value, or leave the option out", param, ctx)
         return super().convert(value, param, ctx)
 
-    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> "list[CompletionItem[str]]":
         from orchestrator.cli.completion import complete
 
         try:
@@ -151,7 +155,7 @@ class GlobalOptionsCommand(click.Command):
                 return status
         return super().invoke(ctx)
 
-    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[str]]:
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem[str]]":
         """The words that a shell is offered: the command's own options, and the global ones."""
         found = super().shell_complete(ctx, incomplete)
         own = click.Command(None, params=_SHOWN, add_help_option=False).shell_complete(ctx, incomplete)

@@ -39,7 +39,6 @@ class Reading:
     wide: bool = False
     """Whether everything is shown, however wide."""
     limit: int | None = None
-    """Number of rows at most."""
     raw: bool = False
     """Whether CSV has texts as they are, also those that a spreadsheet would take for a formula."""
     offset: int = 0

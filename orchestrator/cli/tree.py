@@ -2,16 +2,19 @@
 
 import sys
 from collections.abc import Mapping, Sequence
-from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
-from click.shell_completion import CompletionItem, get_completion_class
 
 from orchestrator import __version__
 from orchestrator.cli.frame import GlobalOptionsCommand, GlobalOptionsGroup
 from orchestrator.cli.messages import notify
 from orchestrator.cli.output import show_rows, show_text
 from orchestrator.progress import is_terminal
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 HEADINGS: Mapping[str, Mapping[str, str]] = {
     "Begin": {
@@ -194,9 +197,8 @@ def message_of(error: click.ClickException) -> str:
 
 def load_topics() -> dict[str, str]:
     """The text of every topic of `orchestrator help` by its name, sorted; its first line is its title."""
-    found = [file for file in files("orchestrator.cli").joinpath("topics").iterdir() if file.name.endswith(".md")]
-    texts = {file.name.removesuffix(".md"): file.read_text(encoding="utf-8") for file in found}
-    return dict(sorted(texts.items()))
+    found = sorted(Path(__file__).with_name("topics").glob("*.md"))
+    return {path.stem: path.read_text(encoding="utf-8") for path in found}
 
 
 def _title(text: str) -> str:
@@ -215,8 +217,10 @@ def _context_of(words: Sequence[str]) -> click.Context | None:
     return context
 
 
-def _help_words(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
+def _help_words(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> "list[CompletionItem[str]]":
     """Topics and commands, or the commands of the group that was named."""
+    from click.shell_completion import CompletionItem
+
     given = ctx.params.get("words") or ()
     topics = {} if given else load_topics()
     found = {name: CompletionItem(name, help=_title(text)) for name, text in topics.items()}
@@ -273,6 +277,8 @@ def completion(shell: str) -> None:
     be enabled first (`autoload -U compinit; compinit`); for fish: `orchestrator
     completion fish > ~/.config/fish/completions/orchestrator.fish`.
     """
+    from click.shell_completion import get_completion_class
+
     complete = get_completion_class(shell)
     assert complete is not None, "click knows the shells that this command takes"
     show_text(complete(cli, {}, "orchestrator", COMPLETION_VARIABLE).source())

@@ -138,7 +138,9 @@ def test_a_hostile_name_is_never_offered(home: Path) -> None:
     assert offered("models show ") == ["plain"]
 
 
-@pytest.mark.parametrize("line", ["runs show ", "runs metrics TRIAL ", "run SPEC recipe."])
+@pytest.mark.parametrize(
+    "line", ["runs show ", "runs metrics TRIAL ", "run SPEC recipe.", "leaderboard --group ", "runs list --agg "]
+)
 @pytest.mark.heavy
 def test_a_completion_loads_nothing_heavy(recorded_sweep: RecordedSweep, spec: Path, line: str) -> None:
     words = line.replace("SPEC", str(spec)).replace("TRIAL", recorded_sweep.trial_ids[3]).split(" ")
