@@ -1,11 +1,8 @@
-"""Completion of words in a shell: what may stand in the place of a parameter, by the name that the help gives it.
+"""Words that a shell is offered in the place of a parameter, by the name that the help gives the parameter.
 
 click's `shell_completion` speaks with the shells and completes commands, options and choices. Here are the words that
-only this laboratory knows: ids of runs, models, tasks, measurements, kinds of specs, fields of a spec. A parameter gets
-them by its metavar (`MODEL`, `RUN`, `SPEC.yaml`), so that every command that takes a model completes models.
-
-Each completion reads only, loads nothing that takes long, and is silent: where something cannot be read, nothing is
-offered.
+only this laboratory knows: ids of runs, models, tasks, measurements, kinds of specs, fields of a spec. Every command
+that takes a `MODEL` completes models, `RUN` runs, `SPEC.yaml` files. Nothing that takes long is loaded.
 """
 
 import re
@@ -14,54 +11,32 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
-from click.shell_completion import CompletionItem, get_completion_class
+from click.shell_completion import CompletionItem
 
 from orchestrator.cells import printable
-from orchestrator.cli.frame import GlobalOptionsCommand, settings_of
-from orchestrator.cli.output import show_text
+from orchestrator.registry.recorded_names import RecordedNames
 
 if TYPE_CHECKING:
     from orchestrator.specs.documentation import FieldDoc
 
-
 Items = Iterable[CompletionItem[str]]
 Named = Iterable[tuple[str, str]]
-Complete = Callable[[click.Context, str], Items]
-
-COMPLETION_VARIABLE = "_ORCHESTRATOR_COMPLETE"
-"""Set by a shell that asks for its completion script (`bash_source`) or completes a command line (`bash_complete`)."""
+"""Words, each with what it is in a few more."""
 
 _PLAIN = re.compile(r"[\w.,:@%+=/~-]+")
 """Words that every shell takes as they stand; others are not offered, so that no recorded name can do anything."""
 
 
-class CompletedText(click.types.StringParamType):
-    """Text for which a shell is offered words."""
+def complete(parameter: click.Parameter, context: click.Context, registry: str, incomplete: str) -> Items:
+    """Words for a parameter that begin with what was typed. Raises: whatever reading a registry or a spec raises.
 
-    def __init__(self, complete: Complete) -> None:
-        self._complete = complete
-
-    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
-        """The words that begin with what was typed; none where they cannot be found out."""
-        try:
-            return list(self._complete(ctx, incomplete))
-        except Exception:  # a person who presses Tab has asked for no message
-            return []
-
-
-def complete_words(command: click.Command) -> None:
-    """Give every parameter of a command, and of the commands below it, its completion."""
-    for parameter in command.params:
-        complete = _BY_METAVAR.get(_name_in_help(parameter))
-        if complete is not None and type(parameter.type) is click.types.StringParamType:
-            parameter.type = CompletedText(complete)
-    for below in command.commands.values() if isinstance(command, click.Group) else ():
-        complete_words(below)
-
-
-def _name_in_help(parameter: click.Parameter) -> str:
-    """`RUN` for arguments and options that the help shows as RUN, [RUN] or [RUN ...]."""
-    return (parameter.metavar or parameter.human_readable_name).strip("[]").rstrip(" .").upper()
+    Args:
+        registry: location of the registry, as the settings have it.
+    """
+    name = (parameter.metavar or parameter.human_readable_name).strip("[]").rstrip(" .").upper()
+    if name in _PATHS:
+        return [CompletionItem(incomplete, type=_PATHS[name])]
+    return _OF_NAME[name](RecordedNames.at(registry), context, incomplete) if name in _OF_NAME else ()
 
 
 def _offered(named: Named, incomplete: str) -> Iterator[CompletionItem[str]]:
@@ -70,101 +45,107 @@ def _offered(named: Named, incomplete: str) -> Iterator[CompletionItem[str]]:
             yield CompletionItem(name, help=printable(about, keep_lines=False) or None)
 
 
-def _names(context: click.Context) -> Any:
-    from orchestrator.registry.recorded_names import RecordedNames
-
-    return RecordedNames.at(settings_of(context).registry)
-
-
-def _runs(context: click.Context, incomplete: str) -> Items:
-    return _offered(_names(context).named("runs", incomplete), incomplete)
+def _recorded(what: str) -> "Complete":
+    """Names of one kind that the registry has recorded."""
+    return lambda names, context, incomplete: _offered(names.named(what, incomplete), incomplete)
 
 
-def _models(context: click.Context, incomplete: str) -> Items:
+def _models(names: RecordedNames, context: click.Context, incomplete: str) -> Items:
     """Registered models; the versions of one once its name is there; else folders."""
-    return list(_offered(_registered(context, incomplete), incomplete)) or _folders(context, incomplete)
+    found = list(_offered(_registered(names, incomplete), incomplete))
+    return found or [CompletionItem(incomplete, type="dir")]
 
 
-def _registered(context: click.Context, incomplete: str) -> Named:
-    models = [*_names(context).models()]
+def _registered(names: RecordedNames, incomplete: str) -> Named:
+    models = names.models()
     is_whole = any(name == incomplete for name, _ in models)
     return [model for model in models if is_whole or ("@" in incomplete) == ("@" in model[0])]
 
 
-def _tags(context: click.Context, incomplete: str) -> Items:
+def _tags(names: RecordedNames, context: click.Context, incomplete: str) -> Items:
     """Tags, and behind a minus sign those of the run that was named before."""
     sign = incomplete[:1] if incomplete.startswith(("+", "-")) else ""
     of_run = (context.params.get("run_ids") or ("",))[-1] if sign == "-" else ""
-    return _offered([(sign + tag, about) for tag, about in _names(context).named("tags", of_run)], incomplete)
+    return _offered([(sign + tag, about) for tag, about in names.named("tags", of_run)], incomplete)
 
 
-def _aliases(context: click.Context, incomplete: str) -> Items:
-    return _offered(_names(context).named("aliases"), incomplete)
-
-
-def _removed(context: click.Context, incomplete: str) -> Items:
-    return _offered(_names(context).named("removed"), incomplete)
-
-
-def _results(context: click.Context, incomplete: str) -> Items:
+def _results(names: RecordedNames, context: click.Context, incomplete: str) -> Items:
     """Tasks with trials, registered models, and runs."""
-    names = _names(context)
     runs = names.named("runs", incomplete)
-    return _offered([*names.named("tasks"), *_registered(context, incomplete), *runs], incomplete)
+    return _offered([*names.named("tasks"), *_registered(names, incomplete), *runs], incomplete)
 
 
-def _tasks(context: click.Context, incomplete: str) -> Items:
+def _tasks(names: RecordedNames, context: click.Context, incomplete: str) -> Items:
     """The tasks with trials; beside them, where groups are not meant, the known ones, or else spec files."""
-    own = [*_names(context).named("tasks")]
+    own = names.named("tasks")
     if context.info_name in ("leaderboard", "list"):
         return _offered(own, incomplete)
     from orchestrator.tasks.catalogue import KNOWN_TASKS
 
     tasks = {name: task.head for name, task in KNOWN_TASKS.items()} | dict(own)
-    return list(_offered(tasks.items(), incomplete)) or _files(context, incomplete)
+    return list(_offered(tasks.items(), incomplete)) or [CompletionItem(incomplete, type="file")]
 
 
-def _metrics(context: click.Context, incomplete: str) -> Items:
+def _metrics(names: RecordedNames, context: click.Context, incomplete: str) -> Items:
     """Measurements of the run that was named before; the options called --name take words of a person's own."""
     if context.info_name != "metrics":
         return ()
-    names = _names(context).metrics(context.params.get("run_id") or "")
-    return _offered([(name, "measurement") for name in names], incomplete)
+    metrics = names.metrics(context.params.get("run_id") or "")
+    return _offered([(name, "measurement") for name in metrics], incomplete)
 
 
-def _query_fields(context: click.Context, incomplete: str) -> Items:
+def _query_fields(names: RecordedNames, context: click.Context, incomplete: str) -> Items:
     """Fields of queries in the place of the last word, whatever stands before it."""
-    before, word = re.fullmatch(r"(.*?)(-?[\w.]*)", incomplete, re.DOTALL).groups()  # type: ignore[union-attr]
-    dash = "-" if word.startswith("-") else ""
     from orchestrator.registry.query_language import field_text
 
-    names = _names(context)
+    before, dash, word = re.fullmatch(r"(.*?)(-?)([\w.]*)", incomplete, re.DOTALL).groups()  # type: ignore[union-attr]
     fields: list[tuple[str, str]] = []
-    if word.lstrip("-").startswith("m") or not word.lstrip("-"):
+    if word.startswith("m") or not word:
         fields += [(field_text(f"metrics.{name}"), "measurement") for name in names.metrics()]
-    if word.lstrip("-").startswith("p") or not word.lstrip("-"):
+    if word.startswith("p") or not word:
         fields += [(field_text(f"params.{name}"), about) for name, about in names.parameters()]
-    if not word.lstrip("-").startswith(("metrics.", "params.")):
-        from orchestrator.registry.fields import FIELD_NAMES
+    if not word.startswith(("metrics.", "params.")):
+        from orchestrator.registry.fields import FIELD_NAMES  # which loads SQLAlchemy
 
         fields += [(name, "field") for name in FIELD_NAMES]
-    for item in _offered([(dash + name, about) for name, about in fields], word):
+    return _behind(before + dash, fields, word)
+
+
+def _columns(names: RecordedNames, context: click.Context, incomplete: str) -> Items:
+    """Fields of queries where runs or trials are listed; the other commands have columns of their own."""
+    is_of_runs = context.command_path.partition(" ")[2] in ("runs list", "runs trials", "query")
+    return _query_fields(names, context, incomplete) if is_of_runs else ()
+
+
+def _aggregates(names: RecordedNames, context: click.Context, incomplete: str) -> Items:
+    """Aggregates, and within the parentheses of one fields."""
+    if "(" in incomplete.rpartition(",")[2]:
+        return _query_fields(names, context, incomplete)
+    from orchestrator.registry.query_language import AGGREGATES
+
+    before, comma, word = incomplete.rpartition(",")
+    return _behind(before + comma, [(name, "aggregate") for name in AGGREGATES], word)
+
+
+def _behind(before: str, named: Named, word: str) -> Items:
+    """Words in the place of the last one of a text."""
+    for item in _offered(named, word):
         item.value = before + item.value
         yield item
 
 
-def _spec_kinds(context: click.Context, incomplete: str) -> Items:
+def _spec_kinds(names: RecordedNames, context: click.Context, incomplete: str) -> Items:
     from orchestrator.specs.kinds import SPEC_KINDS, spec_class
 
     return _offered(((name, spec_class(name).title) for name in SPEC_KINDS), incomplete)
 
 
-def _overrides(context: click.Context, incomplete: str) -> Items:
+def _overrides(names: RecordedNames, context: click.Context, incomplete: str) -> Items:
     """`KEY=` for each field of the spec that was named before, and the values of a field that takes only a few.
 
     A field that alone fits is offered with its default too, so that no shell takes `KEY=` for the whole word.
     """
-    fields = {field.field: field for field in _override_fields(context)}
+    fields = {field.field: field for field in _override_fields(names, context)}
     before = " ".join(context.params.get("overrides") or ())
     last = re.sub(r" ?= ?", "=", before).rpartition(" ")[2]  # bash makes three words of KEY=VALUE
     if last and not last.partition("=")[2]:
@@ -179,7 +160,7 @@ def _overrides(context: click.Context, incomplete: str) -> Items:
     return _offered(offered, incomplete)
 
 
-def _override_fields(context: click.Context) -> "Iterator[FieldDoc]":
+def _override_fields(names: RecordedNames, context: click.Context) -> "Iterator[FieldDoc]":
     """Fields that a command's `KEY=VALUE` may set: of its spec, of the task it scores, or of the run that goes on."""
     given = context.params
     run_id = given.get("resumed") or given.get("run_id")
@@ -188,7 +169,7 @@ def _override_fields(context: click.Context) -> "Iterator[FieldDoc]":
             if field.field.startswith("task."):
                 yield replace(field, field=field.field.removeprefix("task."))
     elif run_id:
-        fields = _fields_of({"kind": _names(context).kind_of_run(run_id)})
+        fields = _fields_of({"kind": names.kind_of_run(run_id)})
         yield from (field for field in fields if field.field.startswith(("execution.", "trials")))
     elif given.get("spec_path"):
         from orchestrator.specs.loading import read_values
@@ -218,65 +199,27 @@ def _values(field: "FieldDoc | None") -> Sequence[str]:
     return described.split(" | ") if " | " in described and "→" not in described else ()
 
 
-def _help_words(context: click.Context, incomplete: str) -> Items:
-    """Topics and commands, or the commands of the group that was named."""
-    from orchestrator.cli.helping import load_topics
-
-    group: click.Command | None = context.find_root().command
-    given = context.params.get("words") or ()
-    for word in given:
-        group = group.get_command(context, word) if isinstance(group, click.Group) else None
-    if not isinstance(group, click.Group):
-        return ()
-    below = {name: group.get_command(context, name) for name in group.list_commands(context)}
-    named = {name: one.get_short_help_str() for name, one in below.items() if one and not one.hidden}
-    topics = {} if given else {topic.name: topic.title for topic in load_topics().values()}
-    return _offered((topics | named).items(), incomplete)
-
-
-def _files(context: click.Context, incomplete: str) -> Items:
-    return [CompletionItem(incomplete, type="file")]
-
-
-def _folders(context: click.Context, incomplete: str) -> Items:
-    return [CompletionItem(incomplete, type="dir")]
-
-
-_BY_METAVAR: Mapping[str, Complete] = {
-    "RUN": _runs,
+Complete = Callable[[RecordedNames, click.Context, str], Items]
+_OF_NAME: Mapping[str, Complete] = {
+    "RUN": _recorded("runs"),
     "MODEL": _models,
     "TAG,…": _tags,
-    "ALIAS": _aliases,
-    "REMOVED": _removed,
+    "ALIAS": _recorded("aliases"),
+    "REMOVED": _recorded("removed"),
+    "GROUP": _recorded("groups"),
     "TASK": _tasks,
     **dict.fromkeys(("RUN|MODEL|TASK", "RUN|TASK", "A B [C …"), _results),
     "NAME": _metrics,
     "QUERY": _query_fields,
     "KIND": _spec_kinds,
-    "TOPIC|COMMAND": _help_words,
     "KEY=VALUE": _overrides,
     **dict.fromkeys(("SORT", "WHERE", "FIELD", "FIELD,…"), _query_fields),
-    **dict.fromkeys(("FILE", "SPEC.YAML", "CLUSTER.YAML", "URL", "TOKENIZER", "FILE|URL", "FILE|FOLDER"), _files),
-    **dict.fromkeys(("DIR", "FOLDER", "URI"), _folders),
+    "A,B,…": _columns,
+    "NAME,…": _aggregates,
 }
 """Completion of each parameter, by the name that the help gives it, in capitals."""
-
-
-@click.command(
-    cls=GlobalOptionsCommand,
-    example="orchestrator completion bash >> ~/.bashrc\norchestrator completion zsh >> ~/.zshrc",
-)
-@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
-def completion(shell: str) -> None:
-    """Print a shell completion script.
-
-    Append it to the shell's startup file as below and open a new terminal. Tab then completes commands, options, run
-    ids, models, tasks, metrics and spec fields (`orchestrator run SPEC.yaml recipe.` and Tab). In zsh, completion must
-    be enabled first (`autoload -U compinit; compinit`); for fish: `orchestrator
-    completion fish > ~/.config/fish/completions/orchestrator.fish`.
-    """
-    complete = get_completion_class(shell)
-    assert complete is not None, "click knows the shells that this command takes"
-    show_text(
-        complete(click.get_current_context().find_root().command, {}, "orchestrator", COMPLETION_VARIABLE).source()
-    )
+_PATHS: Mapping[str, str] = {
+    **dict.fromkeys(("FILE", "SPEC.YAML", "CLUSTER.YAML", "URL", "TOKENIZER", "FILE|URL", "FILE|FOLDER"), "file"),
+    **dict.fromkeys(("DIR", "FOLDER", "URI"), "dir"),
+}
+"""Kind of path, for a shell, of each parameter that is one."""

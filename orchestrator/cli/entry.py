@@ -13,85 +13,18 @@ import threading
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from importlib import import_module
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import click
 
 from bert_core.errors import BertCoreError
-from orchestrator import __version__
-from orchestrator.cli.completion import COMPLETION_VARIABLE, complete_words
-from orchestrator.cli.frame import GlobalOptionsGroup
 from orchestrator.cli.messages import at_work, notify, write_error, write_message
-from orchestrator.cli.tree import HEADINGS, PLACES, RUNS
-from orchestrator.errors import InputError, OrchestratorError, interruption_under_way
+from orchestrator.cli.tree import COMPLETION_VARIABLE, cli, message_of
+from orchestrator.errors import OrchestratorError, interruption_under_way
 from orchestrator.progress import say_interrupted, send_nowhere, show_progress
-
-
-class LazyGroup(GlobalOptionsGroup):
-    """Group of commands, each of which is imported when it is asked for.
-
-    Args:
-        places: module and name of each command, in the order of use.
-    """
-
-    def __init__(self, *args: Any, places: Mapping[str, str], **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self._places = places
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """Names of the commands, in the order of use."""
-        return [*self._places]
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import a command where it has not been; None for a name that no command has."""
-        if cmd_name in self._places and cmd_name not in self.commands:
-            module, _, attribute = self._places[cmd_name].rpartition(".")
-            command: click.Command = getattr(import_module(f"orchestrator.cli.{module}"), attribute)
-            complete_words(command)
-            self.commands[cmd_name] = command
-        return super().get_command(ctx, cmd_name)
-
-
-class FirstPage(LazyGroup):
-    """Group of all commands, under their headings."""
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the commands under their headings."""
-        width = formatter.width - 4 - max(map(len, PLACES))
-        for heading, names in HEADINGS.items():
-            commands = ((name, self.get_command(ctx, name)) for name in names)
-            with formatter.section(heading):
-                formatter.write_dl([(name, one.get_short_help_str(width)) for name, one in commands if one])
-
-
-@click.group(
-    cls=FirstPage,
-    places=PLACES,
-    show_global_options=True,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True},
-)
-@click.version_option(__version__, prog_name="orchestrator")
-def cli() -> None:
-    """A laboratory for BERT on Ray: pretraining, fine-tuning sweeps, and a SQL record of every run.
-
-    A spec is a YAML file that describes a run. Start with `orchestrator demo`, or with `orchestrator init FILE` for
-    data of your own. Every command has --help; `orchestrator help` lists topics.
-    """
-
-
-@click.group(cls=LazyGroup, places=RUNS)
-def runs() -> None:
-    """Manage recorded runs.
-
-    RUN is a name (its newest run), an id, or four or more characters of its start.
-    """
-
-
-complete_words(cli)
 
 _OBJECTS_BETWEEN_COLLECTIONS = 50_000
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -99,12 +32,8 @@ SAME_SIGNAL_S = 0.5
 """Time in which a second signal counts as the first one, delivered twice."""
 _RECORDING_S = 2.0
 """Longest time that a second signal waits for the record of a run's end."""
-
-
 STOPPING = "stopping; Ctrl-C again leaves at once"
 """Said as soon as a signal has come while a run is at work; what is saved is told by the run."""
-
-
 _BY: dict[int, str] = {
     signal.SIGINT: "Ctrl-C",
     signal.SIGTERM: "SIGTERM (`kill`)",
@@ -160,11 +89,11 @@ def run_command_line(arguments: Sequence[str]) -> int:
     except click.ClickException as error:
         usage = error.ctx if isinstance(error, click.UsageError) else None
         hint = f"\nSee `{usage.command_path} --help`." if usage else ""
-        return _fail(error.format_message() + hint, 2, debug)
+        return _fail(message_of(error) + hint, 2, debug)
     except OrchestratorError as error:
         return _fail(str(error), error.exit_status, debug)
     except BertCoreError as error:
-        return _fail(str(error), InputError.exit_status, debug)
+        return _fail(str(error), 2, debug)
     except BrokenPipeError:
         send_nowhere(sys.stdout)
         return 0
@@ -178,30 +107,21 @@ def run_command_line(arguments: Sequence[str]) -> int:
         if error.errno == errno.ENOSPC:
             place = error.filename or "the output"
             return _fail(f"{place} cannot be written: no space is left; make room, then try again", 1, debug)
-        if error.filename is None:
-            if error.errno == errno.ENOENT and _is_folder_gone():
-                gone = "the folder that this shell is in was deleted; go to another one (cd), then try again"
-                return _fail(gone, InputError.exit_status, debug)
-            return _fail_unexpectedly(error, debug)
-        remedy = ""
-        if Path(error.filename).is_dir() and error.errno in (errno.EACCES, errno.EROFS):
+        if error.filename is not None:
+            is_shut = Path(error.filename).is_dir() and error.errno in (errno.EACCES, errno.EROFS)
             remedy = "; nothing can be written in this folder: name a file elsewhere, by -o where a command has it"
-        return _fail(f"{error.filename}: {error.strerror}{remedy}", InputError.exit_status, debug)
+            return _fail(f"{error.filename}: {error.strerror}{remedy if is_shut else ''}", 2, debug)
+        if error.errno == errno.ENOENT:  # of no file but the working directory
+            return _fail(
+                "the folder that this shell is in was deleted; go to another one (cd), then try again", 2, debug
+            )
+        return _fail_unexpectedly(error, debug)
     except ImportError as error:
         if str(error).startswith("Install "):  # fsspec asks for the package that reads a kind of URI
-            return _fail(f"{error}, or give a --storage that needs no other package", InputError.exit_status, debug)
+            return _fail(f"{error}, or give a --storage that needs no other package", 2, debug)
         return _fail_unexpectedly(error, debug)
     except Exception as error:
         return _fail_unexpectedly(error, debug)
-
-
-def _is_folder_gone() -> bool:
-    """Whether the folder that this process works in was deleted."""
-    try:
-        Path.cwd()
-    except FileNotFoundError:
-        return True
-    return False
 
 
 def _fail_unexpectedly(error: Exception, debug: bool) -> int:

@@ -1,18 +1,29 @@
-"""Parts that commands share: the global options, in front of or after any command, and an example in the help."""
+"""Classes of commands: global options in front of or after any command, and an example at the end of the help.
+
+Commands that a group names by `places` are imported when they are asked for, so that each loads alone.
+"""
 
 import os
 import shlex
-from collections.abc import Collection
-from typing import Any
+from collections.abc import Collection, Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 import click
-from click.shell_completion import CompletionItem
 
 from orchestrator.cli.messages import notify
-from orchestrator.cli.reading import check_output
-from orchestrator.cli.tree import HINTS
 from orchestrator.run_ids import check_name
-from orchestrator.settings import ASKED_AT_VARIABLE, Settings, has_password, without_password
+from orchestrator.settings import (
+    ADDRESS_VARIABLE,
+    API_ADDRESS_VARIABLE,
+    ASKED_AT_VARIABLE,
+    Settings,
+    has_password,
+    without_password,
+)
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 _META = "orchestrator.options"
 _GLOBAL_OPTIONS = {
@@ -31,8 +42,6 @@ _GLOBAL_OPTIONS = {
         "Ray cluster: HOST:PORT, or its dashboard's URL. [env: RAY_ADDRESS; default: a local one is started]",
     ),
 }
-
-
 _MEANT = {
     "RUN": "a run's name (its newest run), id, or 4+ characters of its start",
     "MODEL": "registered name, NAME@VERSION, NAME@ALIAS, run, folder or Hub id",
@@ -51,22 +60,37 @@ def _remember(context: click.Context, parameter: click.Parameter, value: Any) ->
             notify(_SHOWN_PASSWORD)
 
 
+class _Text(click.types.StringParamType):
+    """Text that is not empty where an option has it; a shell is offered words by the name that the help gives it."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value == "" and isinstance(param, click.Option) and param.default != "":
+            self.fail("it is empty; give a value, or leave the option out", param, ctx)
+        return super().convert(value, param, ctx)
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> "list[CompletionItem[str]]":
+        from orchestrator.cli.completion import complete
+
+        try:
+            return list(complete(param, ctx, settings_of(ctx).registry, incomplete))
+        except Exception:  # a person who presses Tab has asked for no message
+            return []
+
+
 def _global_options(*, hidden: bool) -> list[click.Parameter]:
-    options: list[click.Parameter] = [
-        click.Option([f"--{name}"], metavar=metavar, help=text, expose_value=False, hidden=hidden, callback=_remember)
-        for name, (metavar, text) in _GLOBAL_OPTIONS.items()
+    given: Any = {"expose_value": False, "hidden": hidden, "callback": _remember}
+    return [
+        *(
+            click.Option([f"--{name}"], metavar=metavar, help=text, type=_Text(), **given)
+            for name, (metavar, text) in _GLOBAL_OPTIONS.items()
+        ),
+        click.Option(["--debug"], is_flag=True, help="Show tracebacks and warnings.", **given),
     ]
-    options.append(
-        click.Option(
-            ["--debug"],
-            is_flag=True,
-            help="Show tracebacks and warnings.",
-            expose_value=False,
-            hidden=hidden,
-            callback=_remember,
-        )
-    )
-    return options
+
+
+_SHOWN, _HIDDEN = _global_options(hidden=False), _global_options(hidden=True)
 
 
 def refuse_options(names: Collection[str], reason: str) -> None:
@@ -87,11 +111,6 @@ def settings_of(context: click.Context) -> Settings:
     """Settings of a command: of the one that is running, or of one that a shell completes."""
     given = context.meta.get(_META, {})
     return Settings.from_options(**{name: given.get(name) for name in _GLOBAL_OPTIONS})
-
-
-def _is_debugging() -> bool:
-    """Whether the command that is running was asked for tracebacks."""
-    return bool(click.get_current_context().meta.get(_META, {}).get("debug"))
 
 
 def given_options() -> str:
@@ -121,37 +140,26 @@ class GlobalOptionsCommand(click.Command):
         for parameter in self.params:
             if parameter.metavar is None and isinstance(parameter.type, click.types.IntParamType | click.FloatRange):
                 parameter.metavar = "N" if isinstance(parameter.type, click.types.IntParamType) else "X"
-        self.params.extend(_global_options(hidden=True))
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the command line. Raises: UsageError, for an option of another program with what to use here."""
-        try:
-            return super().parse_args(ctx, args)
-        except click.NoSuchOption as error:
-            words = " ".join([*ctx.command_path.split()[1:], error.option_name])
-            hint = HINTS.get(words) or HINTS.get(error.option_name)
-            if hint is None:
-                raise
-            raise click.UsageError(f"no such option {error.option_name}: {hint}", ctx) from None
+            if type(parameter.type) is click.types.StringParamType:
+                parameter.type = _Text()
+        self.params.extend(_HIDDEN)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command: here, or on the head of the cluster whose dashboard the settings name."""
-        from orchestrator.cli.on_head import status_on_head
+        given = ctx.meta.get(_META, {})
+        if given.get("address") or os.environ.get(ADDRESS_VARIABLE) or API_ADDRESS_VARIABLE in os.environ:
+            from orchestrator.cli.on_head import status_on_head
 
-        status = status_on_head(ctx, current_settings, debug=_is_debugging())
-        return super().invoke(ctx) if status is None else status
+            status = status_on_head(ctx, current_settings, debug=bool(given.get("debug")))
+            if status is not None:
+                return status
+        return super().invoke(ctx)
 
-    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[str]]:
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem[str]]":
         """The words that a shell is offered: the command's own options, and the global ones."""
         found = super().shell_complete(ctx, incomplete)
-        if incomplete.startswith("-"):
-            found += [
-                CompletionItem(name, help=getattr(option, "help", None))
-                for option in _global_options(hidden=False)
-                for name in option.opts
-                if name.startswith(incomplete)
-            ]
-        return found
+        own = click.Command(None, params=_SHOWN, add_help_option=False).shell_complete(ctx, incomplete)
+        return [*found, *own]
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the command's own options, and where the global ones are explained."""
@@ -172,76 +180,32 @@ class GlobalOptionsCommand(click.Command):
                     formatter.write(f"{'':>{formatter.current_indent}}{line}\n")
 
 
-class WritingCommand(GlobalOptionsCommand):
-    """Command that writes one file or folder, which `-o/--output` names."""
-
-    def __init__(self, *args: Any, what: str = "FILE", output_help: str, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.what = what
-        self.params.append(
-            click.Option(["-o", "--output"], metavar=what, help=f"{output_help} [required]")
-        )  # checked below
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read the command line, and check the place to write."""
-        try:
-            rest = super().parse_args(ctx, args)
-        except click.UsageError as error:
-            if "extra argument" in error.message:
-                raise click.UsageError(f"{error.message}; -o names the {self.what} to write", ctx) from None
-            raise
-        if not ctx.resilient_parsing:
-            output = ctx.params.get("output")
-            if output is None:
-                raise click.UsageError(f"-o {self.what} is missing; name one {self.what} to write", ctx)
-            if self.what == "FILE":
-                check_output(output)
-        return rest
-
-
 class GlobalOptionsGroup(click.Group):
-    """Group of commands; its members are `GlobalOptionsCommand`s."""
+    """Group of commands, whose members are `GlobalOptionsCommand`s.
+
+    Args:
+        places: module and name of each member that is imported when it is asked for, in the order of use.
+    """
 
     command_class = GlobalOptionsCommand
 
-    def __init__(self, *args: Any, show_global_options: bool = False, **kwargs: Any) -> None:
+    def __init__(
+        self, *args: Any, places: Mapping[str, str] | None = None, show_global_options: bool = False, **kwargs: Any
+    ) -> None:
         super().__init__(*args, **kwargs)
-        self.params.extend(_global_options(hidden=not show_global_options))
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the member that the first word names. Raises: UsageError, with the nearest or another program's word."""
-        if self.get_command(ctx, args[0]) is None and not ctx.resilient_parsing and not args[0].startswith("-"):
-            words = " ".join([*ctx.command_path.split()[1:], args[0]])
-            raise click.UsageError(f"no such command `{words}`{self._hint(ctx, words)}", ctx)
-        return super().resolve_command(ctx, args)
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the command line. Raises: UsageError, for an option of another program with what to use here."""
-        try:
-            return super().parse_args(ctx, args)
-        except click.NoSuchOption as error:
-            if error.option_name not in HINTS:
-                raise
-            hint = HINTS[error.option_name]
-            raise click.UsageError(f"no such option {error.option_name}: {hint}, after the command", ctx) from None
-
-    def _hint(self, ctx: click.Context, words: str) -> str:
-        """Ending of a message about a command that is not there: what to use, or the nearest ones."""
-        from orchestrator.nearest import nearest
-
-        if words in HINTS:
-            return f": {HINTS[words]}"
-        name = words.rpartition(" ")[2]
-        groups = {own: self.get_command(ctx, own) for own in self.list_commands(ctx)}
-        below = [own for own, one in groups.items() if isinstance(one, click.Group) and one.get_command(ctx, name)]
-        near = [f"{own} {name}" for own in below] or nearest(name, groups, 2)
-        return f"; did you mean {' or '.join(near)}?" if near else f"; see `{ctx.command_path} --help`"
+        self._places = places or {}
+        self.params.extend(_SHOWN if show_global_options else _HIDDEN)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Names of the members in the order in which they were added, which is the order of use."""
-        return list(self.commands)
+        """Names of the members, in the order of use."""
+        return list(dict.fromkeys([*self._places, *self.commands]))
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import a member where it has not been; None for a name that no member has."""
+        if cmd_name in self._places and cmd_name not in self.commands:
+            module, _, attribute = self._places[cmd_name].rpartition(".")
+            self.commands[cmd_name] = getattr(import_module(f"orchestrator.cli.{module}"), attribute)
+        return super().get_command(ctx, cmd_name)
 
 
 def _checked_name(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
@@ -261,6 +225,5 @@ precision_option = click.option(
     "--precision",
     type=click.Choice(["fp32", "bf16"]),
     default="fp32",
-    show_default=True,
     help="Floating-point precision; bf16 is faster on a GPU.",
 )

@@ -47,20 +47,6 @@ def _folded(message: str) -> str:
     return folded(printable(message), terminal_width(sys.stderr))
 
 
-def tell_more(num_shown: int, num_rows: int, offset: int = 0) -> None:
-    """Say how many rows are not shown, if any come after these, and how to see them.
-
-    Args:
-        offset: number of rows that were left out before these.
-    """
-    if offset + num_shown >= num_rows:
-        return
-    if offset:
-        notify(f"{num_shown:,} of {num_rows:,} are shown; the next ones: --offset {offset + num_shown}")
-    else:
-        notify(f"{num_shown:,} of {num_rows:,} are shown; all of them: --limit all")
-
-
 def write_message(text: str) -> None:
     """Write text to stderr as it is, if somebody still reads it."""
     make_room(sys.stderr)

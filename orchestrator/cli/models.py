@@ -7,10 +7,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from orchestrator.cells import printable
-from orchestrator.cli.frame import GlobalOptionsGroup, WritingCommand, current_settings
+from orchestrator.cli.frame import GlobalOptionsGroup, current_settings
 from orchestrator.cli.messages import notify
 from orchestrator.cli.output import chosen_form, page_size, show_record, show_rows, show_text, shows_briefly
-from orchestrator.cli.reading import current_reading, list_options, output_options
+from orchestrator.cli.reading import (
+    TABLE_ENDINGS,
+    current_reading,
+    format_options,
+    list_options,
+    output_option,
+    output_options,
+)
 from orchestrator.cli.registry_reading import open_for_writing, open_registry
 
 if TYPE_CHECKING:
@@ -49,7 +56,8 @@ def list_models(form: str | None, output: str | None) -> None:
 
 @models.command("show", example="orchestrator models show reviews\norchestrator models show reviews -o README.md")
 @_model_argument
-@output_options
+@format_options
+@output_option("Write to FILE; .json, .csv and .md set the format.", endings=(*TABLE_ENDINGS, ".md"))
 def show_model(model: str, form: str | None, output: str | None) -> None:
     """Show a model: folder, run, architecture; -o .md: its card.
 
@@ -159,13 +167,9 @@ def _rows(record: dict[str, Any], depth: int = 0) -> Iterator[dict[str, Any]]:
         yield from _rows(branch, depth + 1)
 
 
-@models.command(
-    cls=WritingCommand,
-    what="FOLDER",
-    example="orchestrator models export demo-pretrained -o exported/",
-    output_help="New folder to write.",
-)
+@models.command(example="orchestrator models export demo-pretrained -o exported/")
 @_model_argument
+@click.option("-o", "--output", required=True, metavar="FOLDER", help="New folder to write.")
 def export(model: str, output: str) -> None:
     """Export a model as a folder that `transformers` loads."""
     from orchestrator.models.export import export_model, note_export

@@ -12,24 +12,28 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from orchestrator.cells import column_cells, field_cell, heading, plain_value
-from orchestrator.cli.messages import make_room, notify, tell_more
-from orchestrator.cli.reading import current_reading, find_columns, is_stream, output_path
+from orchestrator.cli.messages import make_room, notify
+from orchestrator.cli.reading import check_output, current_reading, find_columns, is_stream, output_path
 from orchestrator.progress import is_terminal
 from orchestrator.progress.log_lines import folded
 
 if TYPE_CHECKING:
-    from rich.table import Table
     from rich.text import Text
 
     from orchestrator.progress.tables import Column
 
 Row = Mapping[str, Any]
 _LONGEST_CELL, _LONGEST_FIELD = 500, 5_000
-"""Characters of a text in a row of a table, and in the record of one thing."""
+"""Characters of a text in a row of a table, and in the record of one thing; JSON, CSV and `--wide` have all of it."""
+_MEASURED = frozenset(
+    {"value", "score", "mean", "sd", "low", "high", "median", "worst", "best", "best of n", "baseline", "test"}
+)
+"""Columns with values of what a row measures."""
+_FORMULA_SIGNS = frozenset("=+-@\t\r＝＋－＠")
+"""First characters that make a formula of a field, which can run programs and send data away (OWASP, CSV Injection)."""
 
 
 def _metric(row: Row) -> str | None:
-    """Score that ranks what a row is about."""
     return row.get("metric")
 
 
@@ -62,24 +66,26 @@ def show_rows(
     Raises: InputError for a column that there is not.
     """
     reading, rows = current_reading(), list(rows)
-    form = chosen_form(form, output)
     if reading.columns:
         columns, spare = find_columns(reading.columns, rows, columns), ()
     if total is None:
         total, rows = len(rows), rows[reading.offset :][: page_size(page, form, output)]
     listed = [{column: row.get(column) for column in columns} for row in rows]
+    form = chosen_form(form, output)
     if form == "json":
-        _write(json.dumps([plain_value(row) for row in listed], indent=2, ensure_ascii=False) + "\n", output)
+        _write_json(listed, output)
     elif form == "csv":
-        _write(csv_text(listed, columns, raw=reading.raw), output)
+        _write_csv(listed, columns, output)
     elif listed:
         _write_table(listed, columns, output, spare, below, [measurement(row) for row in rows])
     elif empty and not total:
         notify(empty)
+    last = reading.offset + len(listed)
     if total and not listed:
         notify(f"there are {total:,}, and --offset {reading.offset} skips all of them")
-    elif listed:
-        tell_more(len(listed), total, reading.offset)
+    elif listed and last < total:
+        more = f"the next ones: --offset {last}" if reading.offset else "all of them: --limit all"
+        notify(f"{len(listed):,} of {total:,} are shown; {more}")
 
 
 def page_size(page: int | None, form: str | None, output: str | None) -> int | None:
@@ -103,15 +109,13 @@ def show_record(record: Row, form: str | None, output: str | None) -> None:
     if reading.columns:
         record = {name: record[name] for name in find_columns(reading.columns, [record], ())}
     if form == "json":
-        _write(json.dumps(plain_value(record), indent=2, ensure_ascii=False) + "\n", output)
+        _write_json(record, output)
     elif form == "csv":
-        fields = [{"field": key, "value": value} for key, value in record.items()]
-        _write(csv_text(fields, ["field", "value"], raw=reading.raw), output)
+        _write_csv([{"field": key, "value": value} for key, value in record.items()], ["field", "value"], output)
     else:
         from orchestrator.progress.tables import record_lines
 
-        longest = None if reading.wide else _LONGEST_FIELD
-        texts = [(key, shortened(field_cell(key, value), longest)) for key, value in record.items()]
+        texts = [(key, _shortened(field_cell(key, value), _LONGEST_FIELD)) for key, value in record.items()]
         _write_lines(record_lines(texts, _terminal_width(output)), output)
 
 
@@ -158,32 +162,27 @@ def _write_table(
     measurements: Sequence[str | None],
 ) -> None:
     """Write a table: fitted to a terminal's width; in files and pipes one whole line per row."""
-    from orchestrator.progress.tables import fitting, full_width, lines_with_records, plain_lines, records, rich_table
+    from orchestrator.progress.tables import fitting, full_width, lines_with_records, plain_lines, records
 
-    longest, width = None if current_reading().wide else _LONGEST_CELL, _terminal_width(output)
-    all_columns = table_columns(rows, columns, measurements, longest)
+    width = _terminal_width(output)
+    all_columns = [_column(rows, name, measurements) for name in columns]
     under = [column for column in all_columns if column.name in below]
-    shown = all_columns
+    shown, has_heading = all_columns, True
     if width is None or full_width(all_columns) <= width:
-        _write_table_lines(plain_lines(all_columns), output)
+        lines = plain_lines(all_columns)
     elif under and (shown := fitting([c for c in all_columns if c not in under], width, spare, may_fold=False)):
-        _write_table_lines(lines_with_records(shown, under, width), output)
-        shown = [*shown, *under]
+        lines, shown = lines_with_records(shown, under, width), [*shown, *under]
     elif shown := fitting(all_columns, width, spare):
-        _write_table_lines(_drawn(rich_table(shown, width), width), output)
+        lines = _drawn(shown, width)
     else:  # a block of lines for each row, with nothing left out
-        shown = all_columns
-        _write_lines([line for block in records(shown, width) for line in (*block, "")][:-1], output)
-    left_out = [heading(column.name) for column in all_columns if column not in shown]
+        shown, has_heading = all_columns, False
+        lines = [line for block in records(shown, width) for line in (*block, "")][:-1]
+    if has_heading and output is None and is_terminal(sys.stdout) and os.environ.get("TERM") != "dumb":
+        lines[0] = click.style(lines[0], bold=True)
+    _write_lines(lines, output)
+    left_out = ",".join(heading(column.name) for column in all_columns if column not in shown)
     if left_out:
-        notify(f"left out: {', '.join(left_out)}; --columns {','.join(left_out)} shows these, --wide all")
-
-
-def _write_table_lines(lines: Sequence[str], output: str | None) -> None:
-    """Write lines of a table, of which the first one are the headings."""
-    header, *rest = lines
-    is_styled = output is None and is_terminal(sys.stdout) and os.environ.get("TERM") != "dumb"
-    _write_lines([click.style(header, bold=True) if is_styled else header, *rest], output)
+        notify(f"left out: {left_out.replace(',', ', ')}; --columns {left_out} shows these, --wide all")
 
 
 def _terminal_width(output: str | None) -> int | None:
@@ -193,142 +192,58 @@ def _terminal_width(output: str | None) -> int | None:
     return shutil.get_terminal_size().columns
 
 
-def _drawn(table: "Table", width: int) -> list[str]:
+def _drawn(columns: "Sequence[Column]", width: int) -> list[str]:
     from rich.console import Console
+
+    from orchestrator.progress.tables import rich_table
 
     console = Console(width=width, color_system=None)
     with console.capture() as capture:
-        console.print(table)
+        console.print(rich_table(columns, width))
     return [line.rstrip() for line in capture.get().splitlines()]
 
 
-def _write_lines(lines: Iterable[str], output: str | None) -> None:
-    _write("".join(f"{line}\n" for line in lines), output)
+def _column(rows: Sequence[Row], name: str, measurements: Sequence[str | None]) -> "Column":
+    """A column of a table: its heading, and a text for each row.
 
-
-def _write(text: str, output: str | None) -> None:
-    if output is None:
-        make_room(sys.stdout)
-        click.echo(text, nl=False)
-    else:
-        write_output(output, text.encode())
-
-
-def write_output(output: str, data: bytes) -> None:
-    """Write the file that `-o` names, and say so."""
-    write_file(output, data)
-    notify(f"wrote {output}")
-
-
-def write_file(output: str, data: bytes) -> None:
-    """Write a file, whole or not at all; a link is followed, a device or a pipe gets the bytes."""
-    from orchestrator.errors import InputError
-    from orchestrator.storage import write_bytes
-    from orchestrator.storage.uris import is_local, local_path
-
-    path = local_path(output).resolve() if is_local(output) else None
-    if path is not None and path.is_dir():
-        raise InputError(f"{output} is a folder; name a file in it")
-    if path is not None and path.exists() and not path.is_file():
-        path.write_bytes(data)
-    else:
-        try:
-            write_bytes(str(path or output), data)
-        except PermissionError as error:  # it names the temporary file beside the one that was asked for
-            raise InputError(f"{output} cannot be written: permission denied; name another file") from error
-
-
-def write_pieces(pieces: Iterable[bytes], output: str | None) -> None:
-    """One after the other, as they come: to stdout where `output` is None or "-", to a device or a pipe, to a file.
-
-    A file stands only when the last piece is written; until then, and where a piece cannot be had, it stays as it was.
-    """
-    from bert_core.checkpoints.manifest import atomic_write
-
-    def write(target: Path | str) -> None:
-        with click.open_file(str(target), "wb") as file:
-            for piece in pieces:
-                if target == "-":
-                    make_room(sys.stdout)
-                file.write(piece)
-                file.flush()
-
-    if output is None or output == "-":
-        write("-")
-    elif is_stream(path := output_path(output)):
-        write(path)
-    else:
-        atomic_write(path, write)
-
-
-_MEASURED = frozenset({"value", "score", "mean", "sd", "low", "high", "median", "worst", "best", "best of n"})
-_MEASURED |= {"baseline", "test"}
-"""Columns with values of what a row measures."""
-
-
-_FORMULA_SIGNS = frozenset("=+-@\t\r＝＋－＠")
-"""First characters that make a formula of a field, which can run programs and send data away (OWASP, CSV Injection)."""
-
-
-def csv_text(rows: Sequence[Row], columns: Sequence[str], *, raw: bool = False) -> str:
-    """Rows as CSV, the names of the columns first; lists and mappings in a field are JSON.
-
-    Args:
-        raw: whether texts that a spreadsheet would take for formulas stay as they are.
-    """
-    from orchestrator.storage.text_lines import csv_lines  # a table needs none
-
-    plain = ([plain_value(row.get(column)) for column in columns] for row in rows)
-    fields = [[json.dumps(v) if isinstance(v, list | dict) else v for v in values] for values in plain]
-    lines = [list(columns), *fields]
-    if not raw:
-        lines = [[safe_field(value) for value in line] for line in lines]
-    return "".join(csv_lines(lines))
-
-
-def table_columns(
-    rows: Sequence[Row],
-    columns: Sequence[str],
-    measurements: Sequence[str | None],
-    longest: int | None = None,
-) -> "list[Column]":
-    """Columns of a table, each with its heading and a text for each row.
+    Scores of each measurement have their own number of decimals, for a perplexity of 50 has few.
 
     Args:
         measurements: name of what the scores and values of each row measure; None of a row without any.
-        longest: characters that a text may have; None for any number.
     """
     from orchestrator.progress.tables import Column
 
-    return [
-        Column(
-            name=column,
-            texts=(
-                heading(column),
-                *(shortened(text, longest) for text in _texts(rows, column, measurements)),
-            ),
-            is_number=all(isinstance(row[column], int | float | None) for row in rows),
-        )
-        for column in columns
-    ]
-
-
-def shortened(text: str, longest: int | None) -> str:
-    """Text that is not so long that it makes a table of no use; JSON, CSV and `--wide` have all of it."""
-    return text if longest is None or len(text) <= longest else f"{text[: longest // 2]}…{text[1 - longest // 2 :]}"
-
-
-def _texts(rows: Sequence[Row], column: str, measurements: Sequence[str | None]) -> list[str]:
-    """Texts of a column; of scores those of each measurement by themselves, for a perplexity of 50 has few decimals."""
-    if column not in _MEASURED:
-        return column_cells([row[column] for row in rows], column)
-    texts = [""] * len(rows)
-    for name in dict.fromkeys(measurements):
-        places = [place for place, other in enumerate(measurements) if other == name]
-        found = column_cells([rows[place][column] for place in places], name or column)
+    values, texts = [row[name] for row in rows], [""] * len(rows)
+    of = measurements if name in _MEASURED else [None] * len(rows)
+    for measured in dict.fromkeys(of):
+        places = [place for place, other in enumerate(of) if other == measured]
+        found = column_cells([values[place] for place in places], measured or name)
         for place, text in zip(places, found, strict=True):
-            texts[place] = text
-    return texts
+            texts[place] = _shortened(text, _LONGEST_CELL)
+    is_number = all(isinstance(value, int | float | None) for value in values)
+    return Column(name, (heading(name), *texts), is_number)
+
+
+def _shortened(text: str, longest: int) -> str:
+    """Text that is not so long that it makes a table of no use."""
+    if len(text) <= longest or current_reading().wide:
+        return text
+    return f"{text[: longest // 2]}…{text[1 - longest // 2 :]}"
+
+
+def _write_json(value: Any, output: str | None) -> None:
+    _write(json.dumps(plain_value(value), indent=2, ensure_ascii=False) + "\n", output)
+
+
+def _write_csv(rows: Sequence[Row], columns: Sequence[str], output: str | None) -> None:
+    """Write rows as CSV, the names of the columns first; lists and mappings in a field are JSON."""
+    from orchestrator.storage.text_lines import csv_lines  # a table needs none
+
+    plain = [[plain_value(row[column]) for column in columns] for row in rows]
+    lines = [[*columns], *([json.dumps(v) if isinstance(v, list | dict) else v for v in line] for line in plain)]
+    if not current_reading().raw:
+        lines = [[safe_field(value) for value in line] for line in lines]
+    _write("".join(csv_lines(lines)), output)
 
 
 def safe_field(value: Any) -> Any:
@@ -350,3 +265,56 @@ def _is_number(text: str) -> bool:
     except ValueError:
         return False
     return not text[:1].isspace()
+
+
+def _write_lines(lines: Iterable[str], output: str | None) -> None:
+    _write("".join(f"{line}\n" for line in lines), output)
+
+
+def _write(text: str, output: str | None) -> None:
+    if output is None:
+        make_room(sys.stdout)
+        click.echo(text, nl=False)
+    else:
+        write_output(output, text.encode())
+
+
+def write_output(output: str, data: bytes) -> None:
+    """Write the file that `-o` names, and say so."""
+    write_file(output, data)
+    notify(f"wrote {output}")
+
+
+def write_file(output: str, data: bytes) -> None:
+    """Write a file, whole or not at all; a link is followed, a device or a pipe gets the bytes. Raises: InputError."""
+    from orchestrator.storage import write_bytes
+    from orchestrator.storage.uris import is_local
+
+    check_output(output)
+    path = output_path(output) if is_local(output) else None
+    if path is not None and is_stream(path):
+        path.write_bytes(data)
+    else:
+        write_bytes(str(path or output), data)
+
+
+def write_pieces(pieces: Iterable[bytes], output: str | None) -> None:
+    """One after the other, as they come: to stdout where `output` is None or "-", to a device or a pipe, to a file.
+
+    A file stands only when the last piece is written; until then, and where a piece cannot be had, it stays as it was.
+    """
+    from bert_core.checkpoints.manifest import atomic_write
+
+    def write(target: Path | str) -> None:
+        with click.open_file(str(target), "wb") as file:
+            for piece in pieces:
+                if target == "-":
+                    make_room(sys.stdout)
+                file.write(piece)
+                file.flush()
+
+    path = None if output in (None, "-") else output_path(str(output))
+    if path is None or is_stream(path):
+        write(path or "-")
+    else:
+        atomic_write(path, write)

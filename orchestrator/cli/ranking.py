@@ -42,7 +42,6 @@ _BY = {
     "--by",
     type=click.Choice(["lower", "mean", "median", "best"]),
     default="lower",
-    show_default=True,
     help="Rank by; lower: pessimistic bound of the interval.",
 )
 @click.option("--across-code", is_flag=True, help="Pool runs that differ only in code version.")

@@ -5,10 +5,11 @@
 
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
+from functools import reduce
+from pathlib import Path, PurePath
 from typing import Any, TypeVar
 
 import click
@@ -20,8 +21,13 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _NUM_NAMED = 20
 """Columns that are named to somebody who asks for one that there is not."""
+TABLE_ENDINGS = (".json", ".csv", ".txt", "")
+_TO_FILE = "Write to FILE; .json and .csv set the format."
+_PAGED = "Maximum number of rows; a terminal shows a page."
 _MOST_ROWS = 2**31 - 1
 """Rows that a page may begin with or have: the registry refuses more."""
+_LONGEST = timedelta(days=36_500)
+"""Age that a calendar still has; a day much further back is none."""
 READING = "orchestrator.reading"
 """Key in a click context's `meta` of the options that were given."""
 
@@ -35,7 +41,6 @@ class Reading:
     wide: bool = False
     """Whether everything is shown, however wide."""
     limit: int | None = None
-    """Number of rows at most."""
     raw: bool = False
     """Whether CSV has texts as they are, also those that a spreadsheet would take for a formula."""
     offset: int = 0
@@ -46,7 +51,7 @@ def current_reading() -> Reading:
     """Options of the command that is running; none outside of a command."""
     context = click.get_current_context(silent=True)
     given = dict(context.meta.get(READING, {})) if context else {}
-    names = tuple(name.strip() for name in given.pop("columns", "").split(",") if name)
+    names = tuple(name.strip() for name in given.pop("columns", "").split(",") if name.strip())
     return Reading(names, **given)
 
 
@@ -63,24 +68,18 @@ def find_columns(wanted: Sequence[str], rows: Sequence[Mapping[str, Any]], own: 
     for name in wanted:
         column = name if name in known else by_heading.get(name.lower())
         if column is None and rows:
-            from orchestrator.errors import InputError
-            from orchestrator.nearest import did_you_mean
+            from orchestrator.nearest import nearest
 
             several = [other for other in known if other.endswith(f".{heading(name)}")]
             if len(several) > 1:
                 raise InputError(f"--columns: {name} is {' or '.join(several)}; say which")
-            near = did_you_mean(name.lower(), [*by_heading])
-            ending = near if "did you mean" in near else _some(known, own)
-            raise InputError(f"--columns: there is no column {name!r} here{ending}")
+            close = nearest(name.lower(), by_heading, 1)
+            there = list(dict.fromkeys([*map(heading, own), *sorted(map(heading, known))]))
+            listed = ", ".join([*there[:_NUM_NAMED], *(["…"] if len(there) > _NUM_NAMED else [])])
+            ending = f"did you mean {close[0]}?" if close else f"there are: {listed}"
+            raise InputError(f"--columns: there is no column {name!r} here; {ending}")
         found.append(column or name)
     return list(dict.fromkeys(found))
-
-
-def _some(known: Iterable[str], own: Sequence[str]) -> str:
-    """Ending of a message that names columns: the command's own in their order, then others in that of the alphabet."""
-    names = [*map(heading, own), *sorted(heading(column) for column in known if column not in own)]
-    names = list(dict.fromkeys(names))
-    return f"; there are: {', '.join(names[:_NUM_NAMED])}{', …' if len(names) > _NUM_NAMED else ''}"
 
 
 def remember_reading(context: click.Context, parameter: click.Parameter, value: Any) -> None:
@@ -88,71 +87,78 @@ def remember_reading(context: click.Context, parameter: click.Parameter, value: 
         context.meta.setdefault(READING, {})[parameter.name] = value
 
 
-def _reading_option(name: str, text: str, **given: Any) -> Callable[[F], F]:
-    """Option that `current_reading` has; a command need not know of it."""
-    return click.option(name, expose_value=False, callback=remember_reading, help=text, **given)
-
-
-class _Limit(click.IntRange):
+class _Limit(click.ParamType[int]):
     """Number of rows at most, or `all`."""
 
-    def __init__(self) -> None:
-        super().__init__(1, _MOST_ROWS)
+    name = "limit"
 
-    def _describe_range(self) -> str:
-        return ""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         if value == "all":
             return _MOST_ROWS
         try:
-            return super().convert(value, param, ctx)
+            return click.IntRange(1, _MOST_ROWS).convert(value, param, ctx)
         except click.BadParameter:
             self.fail(f"{value!r} is no number of rows; give one from 1 on, or all", param, ctx)
 
 
-def format_options(command: F, *, is_list: bool = False) -> F:
-    """Add the options that say how a record is shown; of a list also which columns and rows."""
-    hidden = not is_list
-    for option in (
-        _reading_option("--offset", "Skip the first N rows.", type=click.IntRange(0, _MOST_ROWS), hidden=True),
-        _reading_option("--raw", "Do not escape CSV cells that start like a formula.", is_flag=True, hidden=True),
-        _reading_option("--wide", "Do not fit the table to the terminal.", is_flag=True, hidden=True),
-        _reading_option(
-            "--limit", "Maximum number of rows; a terminal shows a page.", type=_Limit(), metavar="N|all", hidden=hidden
-        ),
-        _reading_option("--columns", "Columns to show, in order.", metavar="A,B,…", hidden=hidden),
+def _reading_options(*, is_list: bool) -> Callable[[F], F]:
+    """Options that say how a table or a record is shown; of a list its help has also which columns and rows."""
+
+    def reading(name: str, text: str, *, hidden: bool = True, **given: Any) -> Callable[[F], F]:
+        return click.option(name, expose_value=False, callback=remember_reading, help=text, hidden=hidden, **given)
+
+    options: tuple[Callable[[F], F], ...] = (
+        reading("--offset", "Skip the first N rows.", type=click.IntRange(0, _MOST_ROWS)),
+        reading("--raw", "Do not escape CSV cells that start like a formula.", is_flag=True),
+        reading("--wide", "All columns and whole texts, however wide the table becomes.", is_flag=True),
+        reading("--limit", _PAGED, type=_Limit(), metavar="N|all", hidden=not is_list),
+        reading("--columns", "Columns to show, in order.", metavar="A,B,…", hidden=not is_list),
         click.option(
             "-f",
             "--format",
             "form",
             type=click.Choice(["table", "json", "csv"]),
+            is_eager=True,  # `-o` is checked after it
             help="Output format. [default: table]",
         ),
-    ):
-        command = option(command)
-    return command
+    )
+    return lambda command: reduce(lambda done, option: option(done), options, command)
+
+
+def format_options(command: F) -> F:
+    """Add the options that say how a record or a short table is shown."""
+    return _reading_options(is_list=False)(command)
 
 
 def output_options(command: F) -> F:
     """Add the options of commands that show a record or a short table: `-f/--format` and `-o/--output`."""
-    return format_options(output_option("Write to FILE; .json and .csv set the format.")(command))
+    return format_options(output_option(_TO_FILE, endings=TABLE_ENDINGS)(command))
 
 
 def list_options(command: F) -> F:
     """Add the options of commands that show a list: also `--columns` and `--limit`."""
-    return format_options(output_option("Write to FILE; .json and .csv set the format.")(command), is_list=True)
+    return _reading_options(is_list=True)(output_option(_TO_FILE, endings=TABLE_ENDINGS)(command))
 
 
-def output_option(text: str) -> Callable[[F], F]:
-    """Add `-o/--output FILE` to a command; a place that cannot be written is refused before the command begins."""
-    return click.option("-o", "--output", metavar="FILE", callback=_check_given, help=text)
+def output_option(text: str, *, required: bool = False, endings: Sequence[str] = ()) -> Callable[[F], F]:
+    """Add `-o/--output FILE` to a command; a place that cannot be written is refused before the command begins.
 
+    Args:
+        endings: endings of the files that the command writes unless `-f` names a format; none: the command looks.
+    """
 
-def _check_given(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
-    if not context.resilient_parsing:
+    def check(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+        if value is None or context.resilient_parsing:
+            return value
+        if value == "-" and not required:
+            return None  # stdout
         check_output(value)
-    return value
+        if endings and context.params.get("form") is None and PurePath(value).suffix not in endings:
+            listed = ", ".join(filter(None, endings))
+            raise click.BadParameter(f"{value} ends in none of {listed}; name such a file, or the format by -f")
+        return value
+
+    return click.option("-o", "--output", metavar="FILE", required=required, callback=check, help=text)
 
 
 def check_output(output: str | None) -> None:
@@ -163,12 +169,9 @@ def check_output(output: str | None) -> None:
 
     Raises: InputError.
     """
-    if output is None or output == "-":
-        return
-    from orchestrator.errors import InputError
     from orchestrator.storage.uris import is_local
 
-    if not is_local(output):
+    if output in (None, "-") or not is_local(output):
         return
     path = output_path(output)
     if path.is_dir():
@@ -195,24 +198,20 @@ def is_stream(path: Path) -> bool:
     return path.exists() and not path.is_file() and not path.is_dir()
 
 
-_UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 7 * 86_400.0}
-_DATE_SHAPED = re.compile(r"\d{4}-\d{1,2}-\d{1,2}")
-_LONGEST_S = 36_500 * _UNITS_S["d"]
-"""Age that a calendar still has; a day much further back is none."""
-
-
 def age_s(age: str, option: str, *, or_else: str = "") -> float:
     """Seconds of an age such as `30d` or `12h`, the value of an option. Raises: InputError.
 
     Args:
         or_else: what the option takes beside an age, for the message.
     """
+    from orchestrator.registry.query_language import Age
+
     found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhdw])", age)
     if found is None:
         raise InputError(f"{option} is {age}; give an age such as 30d, 12h, 90m, 45s or 2w{or_else}")
-    seconds = float(found[1]) * _UNITS_S[found[2]]
-    if seconds > _LONGEST_S:
-        raise InputError(f"{option} is {age}; give 36500d at most")
+    seconds = Age(float(found[1]), found[2]).seconds
+    if seconds > _LONGEST.total_seconds():
+        raise InputError(f"{option} is {age}; give {_LONGEST.days}d at most")
     return seconds
 
 
@@ -223,13 +222,11 @@ def time_of(since: str | None, option: str) -> datetime | None:
     """
     if since is None:
         return None
+    day = "a day such as 2026-11-22"
     try:
-        day = datetime.fromisoformat(since)
+        time = datetime.fromisoformat(since)
     except ValueError:
-        if _DATE_SHAPED.match(since):
-            raise InputError(
-                f"{option} is {since}, which the calendar has not; give a day such as 2026-11-22"
-            ) from None
-        seconds = age_s(since, option, or_else=", or a day such as 2026-11-22")
-        return datetime.now(UTC) - timedelta(seconds=seconds)
-    return day if day.tzinfo else day.replace(tzinfo=UTC)
+        if since[:4].isdigit() and since[4:5] == "-":
+            raise InputError(f"{option} is {since}, which the calendar has not; give {day}") from None
+        return datetime.now(UTC) - timedelta(seconds=age_s(since, option, or_else=f", or {day}"))
+    return time if time.tzinfo else time.replace(tzinfo=UTC)

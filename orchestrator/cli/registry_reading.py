@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator.cli.frame import current_settings
 from orchestrator.cli.messages import notify
-from orchestrator.progress import counted
+from orchestrator.progress import counted, first_names
 from orchestrator.run_ids import is_run_id
 
 if TYPE_CHECKING:
@@ -54,8 +54,18 @@ def find_run(registry: "Registry", wanted: str, *, only: bool = False, or_task: 
         or_task: whether the nearest name may be a task's, for a command that takes tasks, too.
     """
     run = registry.find_run(wanted, or_task=or_task)
-    if run.name == wanted and not run.id.startswith(wanted):
-        _tell_others_called(registry, run, only=only)
+    called = registry.newest_called(run.name) if run.name == wanted and not run.id.startswith(wanted) else None
+    num_called = called[1] if called else 1
+    if num_called > 1 and only:
+        from orchestrator.errors import SeveralRunsError
+        from orchestrator.registry.query_language import quoted
+
+        table = registry.run_table(f"name = {quoted(run.name)}", trials=run.parent_id is not None, limit=_NUM_LISTED)
+        ids = ", ".join([*table.values("id"), *(["…"] if num_called > _NUM_LISTED else [])])
+        raise SeveralRunsError(f"{num_called} runs are called {run.name}; give the id of one: {ids}")
+    if num_called > 1:
+        others = "runs list" if run.parent_id is None else "runs list --trials"
+        notify(f"{num_called} runs are called {run.name}; this is the newest, {run.id} (`{others}` has the others)")
     return run
 
 
@@ -129,8 +139,5 @@ def tell_refused(refusals: Mapping[str, str]) -> None:
     """Say which runs have a test score that flatters them, and why, given by their ids."""
     for why in sorted(set(refusals.values())):
         runs = [run_id for run_id, reason in refusals.items() if reason == why]
-        named = ", ".join(runs[:_NUM_LISTED]) + (
-            f" and {len(runs) - _NUM_LISTED} more" if len(runs) > _NUM_LISTED else ""
-        )
         scores = "the test score of 1 run is" if len(runs) == 1 else f"the test scores of {len(runs)} runs are"
-        notify(f"{scores} refused, as {why}: {named}")
+        notify(f"{scores} refused, as {why}: {first_names(runs, _NUM_LISTED)}")

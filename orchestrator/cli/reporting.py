@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from orchestrator.cli.frame import GlobalOptionsCommand, WritingCommand, current_settings
+from orchestrator.cli.frame import GlobalOptionsCommand, current_settings
 from orchestrator.cli.messages import notify, say_now
 from orchestrator.cli.output import show_text
-from orchestrator.cli.reading import time_of
+from orchestrator.cli.reading import output_option, time_of
 from orchestrator.cli.registry_reading import find_anything, find_run, no_runs, open_registry
 from orchestrator.cli.table_commands import PAGE, TableView, table_command
 from orchestrator.errors import NotFoundError
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 
 @click.command(
-    cls=WritingCommand,
+    cls=GlobalOptionsCommand,
     example="orchestrator report 7f3a -o report.html\norchestrator report sst2 -o sst2.html",
-    output_help="HTML file to write.",
 )
 @click.argument("subject", metavar="RUN|TASK")
+@output_option("HTML file to write.", required=True)
 def report(subject: str, output: str) -> None:
     """Write an HTML report of a run, sweep, pipeline or task.
 
@@ -52,7 +52,6 @@ def report(subject: str, output: str) -> None:
     "--port",
     type=click.IntRange(0, 65535),
     default=8100,
-    show_default=True,
     metavar="PORT",
     help="Port; 0 for any free one.",
 )

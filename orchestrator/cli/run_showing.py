@@ -14,7 +14,7 @@ from orchestrator.cli.frame import GlobalOptionsCommand, current_settings
 from orchestrator.cli.messages import say_now
 from orchestrator.cli.next_commands import next_commands
 from orchestrator.cli.output import chosen_form, show_record, show_text, shows_briefly
-from orchestrator.cli.reading import current_reading, output_options
+from orchestrator.cli.reading import current_reading, format_options, output_option, output_options
 from orchestrator.cli.registry_reading import find_run, open_registry
 from orchestrator.measurements import COLLAPSED
 from orchestrator.run_states import RunState
@@ -127,7 +127,8 @@ def _whole_record(facts: "RunFacts", form: str) -> dict[str, Any]:
 @click.option(
     "--show", "part", type=click.Choice(["spec", "diff"]), help="Print the spec, or the uncommitted changes as a diff."
 )
-@output_options
+@format_options
+@output_option("Write to FILE; .json sets the format.")
 def reproduce(run_id: str, part: str | None, form: str | None, output: str | None) -> None:
     """Show how to reproduce a run.
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from orchestrator.cli.frame import GlobalOptionsCommand, WritingCommand, current_settings, given_options
+from orchestrator.cli.frame import GlobalOptionsCommand, current_settings, given_options
 from orchestrator.cli.messages import make_room, notify, say_now, status_line
 from orchestrator.cli.output import show_rows, show_text, write_output
-from orchestrator.cli.reading import check_output, remember_reading
+from orchestrator.cli.reading import check_output, output_option, remember_reading
 from orchestrator.cli.registry_reading import NUM_PARAMETERS_SHOWN, find_run, open_registry, run_id_of
 from orchestrator.cli.table_commands import TableView, table_command
 from orchestrator.errors import InputError, NotFoundError
@@ -74,12 +74,9 @@ def metrics(registry: "Registry", view: TableView, run_id: str, name: str | None
     view.show(rows, columns, measurement=lambda row: f"{row['split']}.{row['name']}")
 
 
-@click.command(
-    cls=WritingCommand,
-    example="orchestrator runs plot 7f3a -o losses.png",
-    output_help="Image file: .png, .svg or .pdf.",
-)
+@click.command(cls=GlobalOptionsCommand, example="orchestrator runs plot 7f3a -o losses.png")
 @click.argument("run_id", metavar="RUN")
+@output_option("Image file: .png, .svg or .pdf.", required=True)
 def plot(run_id: str, output: str) -> None:
     """Plot metrics over steps, or the trials of a sweep."""
     say_now(f"drawing run {run_id}")

@@ -1,6 +1,20 @@
-"""Every command under its heading, as `orchestrator --help` lists them; and the commands that people try elsewhere."""
+"""Every command under its heading; and what is about the commands: the first page, `runs`, `help`, `completion`."""
 
-from collections.abc import Mapping
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from orchestrator import __version__
+from orchestrator.cli.frame import GlobalOptionsCommand, GlobalOptionsGroup
+from orchestrator.cli.messages import notify
+from orchestrator.cli.output import show_rows, show_text
+from orchestrator.progress import is_terminal
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 HEADINGS: Mapping[str, Mapping[str, str]] = {
     "Begin": {
@@ -14,7 +28,7 @@ HEADINGS: Mapping[str, Mapping[str, str]] = {
         "wait": "running.wait",
     },
     "Look": {
-        "runs": "entry.runs",
+        "runs": "tree.runs",
         "query": "run_listing.query",
         "leaderboard": "ranking.leaderboard",
         "compare": "comparing.compare",
@@ -44,8 +58,8 @@ HEADINGS: Mapping[str, Mapping[str, str]] = {
         "cluster": "house.cluster",
         "doctor": "house.doctor",
         "verify-resume": "house.verify_resume",
-        "help": "helping.show_help",
-        "completion": "completion.completion",
+        "help": "tree.show_help",
+        "completion": "tree.completion",
     },
 }
 """Module and name of each command, by heading and by what a person types."""
@@ -64,77 +78,207 @@ RUNS: Mapping[str, str] = {
 }
 """Module and name of each command of `runs`: each is loaded alone."""
 PLACES = {name: place for commands in HEADINGS.values() for name, place in commands.items()}
-
-_EDIT = "`orchestrator runs edit RUN"
-HINTS: Mapping[str, str] = {
-    **dict.fromkeys(("ps", "ls", "list", "history", "experiments"), "`orchestrator runs list`"),
-    "status": "`orchestrator runs list`, or `orchestrator runs show RUN`",
-    "show": "`orchestrator runs show RUN`, or `orchestrator models show MODEL`",
-    "describe": "`orchestrator runs show RUN`",
-    **{
-        word: f"`orchestrator runs {word} RUN`"
-        for word in ("logs", "trials", "metrics", "plot", "rm", "restore", "export")
-    },
-    **dict.fromkeys(("delete", "remove", "runs delete", "runs remove"), "`orchestrator runs rm RUN`"),
-    **dict.fromkeys(("train", "pretrain", "finetune", "fine-tune", "sweep", "tune"), "`orchestrator run SPEC.yaml`"),
-    **dict.fromkeys(("kill", "cancel"), "`orchestrator stop RUN`"),
-    **dict.fromkeys(("ui", "dashboard", "server"), "`orchestrator board`"),
-    **dict.fromkeys(("download", "model"), "`orchestrator models`"),
-    **dict.fromkeys(("test", "eval", "score"), "`orchestrator evaluate MODEL TASK`"),
-    **{
-        f"run {word}": f"`orchestrator runs {word}`"
-        for word in ("list", "ls", "ps", "show", "logs", "trials", "metrics", "edit", "rm")
-    },
-    "version": "`orchestrator --version`",
-    "new": "`orchestrator init FILE`",
-    "best": "`orchestrator leaderboard TASK`",
-    "config": "`orchestrator help environment`",
-    **dict.fromkeys(("models rm", "models remove"), "a model goes with its run: `orchestrator runs rm RUN`"),
-    **dict.fromkeys(("migrate", "db migrate"), "`orchestrator db upgrade`"),
-    **dict.fromkeys(
-        ("trash", "removed", "undo"), "`orchestrator runs list --removed`, `orchestrator runs restore RUN`"
-    ),
-    **dict.fromkeys(("clean", "prune"), "`orchestrator gc`"),
-    **dict.fromkeys(("start", "launch"), "`orchestrator run SPEC.yaml`"),
-    "runs ls": "`orchestrator runs list`",
-    "models ls": "`orchestrator models list`",
-    "runs compare": "`orchestrator compare A B`",
-    "models diff": "`orchestrator compare A B`",
-    "runs status": "`orchestrator runs show RUN`",
-    "log": "`orchestrator runs logs RUN`",
-    "runs log": "`orchestrator runs logs RUN`",
-    "jobs": "`orchestrator runs list --state running`",
-    "info": "`orchestrator doctor`",
-    "models delete": "a model goes with its run: `orchestrator runs rm RUN`",
-    "models card": "`orchestrator models show MODEL -o README.md`",
-    "models unalias": "`orchestrator models alias NAME@ALIAS --rm`",
-    "models descendants": "`orchestrator models lineage NAME --down`",
-    "groups": "`orchestrator leaderboard TASK --all` lists groups, `orchestrator leaderboard --group GROUP` shows one, "
-    "`orchestrator compare A B` compares",
-    "runs diff": "`orchestrator compare RUN RUN`",
-    "diff": "`orchestrator compare A B`",
-    "runs query": "`orchestrator query QUERY`",
-    "runs trash": "`orchestrator runs list --removed`",
-    "runs note": f"{_EDIT} --note TEXT`",
-    "runs tag": f"{_EDIT} --tag +TAG`",
-    "runs untag": f"{_EDIT} --tag -TAG`",
-    **{f"runs {word}": f"{_EDIT} --{word}`" for word in ("pin", "unpin", "archive", "unarchive")},
-    **{word: f"{_EDIT} --{word}`" for word in ("pin", "archive")},
-    "tag": f"{_EDIT} --tag TAG`",
-    "note": f"{_EDIT} --note TEXT`",
-    "runs stop": "`orchestrator stop RUN`",
-    "runs wait": "`orchestrator wait RUN`",
-    "runs resume": "`orchestrator resume RUN`",
-    "mine": "`orchestrator search MODEL TASK --pairs FILE`",
-    "published": "`orchestrator check`",
-    "run --dry-run": "`orchestrator plan SPEC.yaml`",
-    "db current": "`orchestrator db check`",
-    "db export": "`orchestrator db backup FILE`",
-    "db import": "`orchestrator db merge FILE`",
-    "cluster pull": "copy the registry here with `ray rsync-down`, then `orchestrator db merge FILE` (`orchestrator "
-    "help cluster` has the lines)",
-    "cluster up": "`ray up cluster.yaml`",
-    "--json": "`-f json`",
-    "--csv": "`-f csv`",
+_INSTEAD: Mapping[str, str] = {
+    "`orchestrator runs list`": "ps, ls, history, experiments, jobs, run ps, run ls",
+    "`orchestrator models list`": "models ls",
+    "`orchestrator runs list`, or `orchestrator runs show RUN`": "status",
+    "`orchestrator runs show RUN`": "describe",
+    "`orchestrator runs show RUN`, or `orchestrator models show MODEL`": "show",
+    "`orchestrator runs logs RUN`": "log, run log",
+    "`orchestrator runs rm RUN`": "delete, remove",
+    "a model goes with its run: `orchestrator runs rm RUN`": "models rm, models remove, models delete",
+    "`orchestrator runs list --removed`, `orchestrator runs restore RUN`": "trash, removed, undo",
+    "`orchestrator runs edit RUN --tag +TAG`": "tag",
+    "`orchestrator runs edit RUN --tag -TAG`": "untag",
+    "`orchestrator runs edit RUN --note TEXT`": "note",
+    "`orchestrator runs edit RUN`, with --pin, --unpin, --archive or --unarchive": "pin, unpin, archive, unarchive",
+    "`orchestrator run SPEC.yaml`": "train, pretrain, finetune, fine-tune, sweep, tune, start, launch",
+    "`orchestrator plan SPEC.yaml`": "run --dry-run",
+    "`orchestrator stop RUN`": "kill, cancel",
+    "`orchestrator leaderboard TASK`": "best",
+    "`orchestrator leaderboard TASK --all` lists groups, `orchestrator leaderboard --group GROUP` shows one, "
+    "`orchestrator compare A B` compares": "groups",
+    "`orchestrator compare A B`": "diff, models compare",
+    "`orchestrator check`": "published",
+    "`orchestrator board`": "ui, dashboard, server",
+    "`orchestrator models`": "download, model",
+    "`orchestrator models show MODEL -o README.md`": "models card",
+    "`orchestrator models alias NAME@ALIAS --rm`": "models unalias",
+    "`orchestrator models lineage NAME --down`": "models descendants",
+    "`orchestrator evaluate MODEL TASK`": "test, eval, score",
+    "`orchestrator search MODEL TASK --pairs FILE`": "mine",
+    "`orchestrator init FILE`": "new",
+    "`orchestrator db upgrade`": "migrate",
+    "`orchestrator db check`": "db current",
+    "`orchestrator db backup FILE`": "db export",
+    "`orchestrator db merge FILE`": "db import",
+    "copy the registry here with `ray rsync-down`, then `orchestrator db merge FILE` (`orchestrator help cluster` has "
+    "the lines)": "cluster pull",
+    "`ray up cluster.yaml`": "cluster up",
+    "`orchestrator gc`": "clean, prune",
+    "`orchestrator doctor`": "info",
+    "`orchestrator help environment`": "config",
+    "`orchestrator --version`": "version",
+    "`-f json`": "--json",
+    "`-f csv`": "--csv",
 }
-"""Commands and options of other programs, and of earlier versions of this one, with what to use here."""
+HINTS: Mapping[str, str] = {
+    **{word: use for use, words in _INSTEAD.items() for word in words.split(", ")},
+    **{f"run {word}": f"`orchestrator runs {word}`" for word in RUNS},
+}
+"""Commands and options of other programs, and of earlier versions of this one, with what to use here.
+
+A command of another group is found without a hint: `logs` is `runs logs`, `runs stop` is `stop`.
+"""
+COMPLETION_VARIABLE = "_ORCHESTRATOR_COMPLETE"
+"""Set by a shell that asks for its completion script (`bash_source`) or completes a command line (`bash_complete`)."""
+_MAX_WIDTH = 100
+"""Width in characters of text on a wide terminal."""
+
+
+class FirstPage(GlobalOptionsGroup):
+    """Group of all commands, under their headings."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands under their headings."""
+        width = formatter.width - 4 - max(map(len, PLACES))
+        for heading, names in HEADINGS.items():
+            commands = ((name, self.get_command(ctx, name)) for name in names)
+            with formatter.section(heading):
+                formatter.write_dl([(name, one.get_short_help_str(width)) for name, one in commands if one])
+
+
+@click.group(
+    cls=FirstPage,
+    places=PLACES,
+    show_global_options=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True},
+)
+@click.version_option(__version__, prog_name="orchestrator")
+def cli() -> None:
+    """A laboratory for BERT on Ray: pretraining, fine-tuning sweeps, and a SQL record of every run.
+
+    A spec is a YAML file that describes a run. Start with `orchestrator demo`, or with `orchestrator init FILE` for
+    data of your own. Every command has --help; `orchestrator help` lists topics.
+    """
+
+
+@click.group(cls=GlobalOptionsGroup, places=RUNS)
+def runs() -> None:
+    """Manage recorded runs.
+
+    RUN is a name (its newest run), an id, or four or more characters of its start.
+    """
+
+
+def message_of(error: click.ClickException) -> str:
+    """The message of an error, with what to use in place of a command or an option that is not there."""
+    if not isinstance(error, click.NoSuchCommand | click.NoSuchOption) or error.ctx is None:
+        return error.format_message()
+    name = error.command_name if isinstance(error, click.NoSuchCommand) else error.option_name
+    words = f"{error.ctx.command_path.partition(' ')[2]} {name}".strip()
+    hint, group = HINTS.get(words) or HINTS.get(name), error.ctx.command
+    if isinstance(error, click.NoSuchOption):
+        behind = ", after the command" if isinstance(group, click.Group) else ""
+        return f"no such option {name}: {hint}{behind}" if hint else error.format_message()
+    if hint:
+        return f"no such command `{words}`: {hint}"
+    from orchestrator.nearest import nearest
+
+    assert isinstance(group, click.Group)
+    members = {own: group.get_command(error.ctx, own) for own in group.list_commands(error.ctx)}
+    groups = {own: one for own, one in members.items() if isinstance(one, click.Group)}
+    near = [f"{own} {name}" for own, one in groups.items() if one.get_command(error.ctx, name)]
+    near = near or nearest(name, [*members, *(error.possibilities or ())], 2)
+    if group is not cli and name in PLACES:
+        near = [f"`orchestrator {name}`"]
+    return f"no such command `{words}`" + (f"; did you mean {' or '.join(near)}?" if near else "")
+
+
+def load_topics() -> dict[str, str]:
+    """The text of every topic of `orchestrator help` by its name, sorted; its first line is its title."""
+    found = sorted(Path(__file__).with_name("topics").glob("*.md"))
+    return {path.stem: path.read_text(encoding="utf-8") for path in found}
+
+
+def _title(text: str) -> str:
+    return text.partition("\n")[0].removeprefix("# ")
+
+
+def _context_of(words: Sequence[str]) -> click.Context | None:
+    """The context of a command's help; None where the words name no command."""
+    context = click.Context(cli, info_name="orchestrator", **cli.context_settings)
+    for word in words:
+        group = context.command
+        command = group.get_command(context, word) if isinstance(group, click.Group) else None
+        if command is None:
+            return None
+        context = click.Context(command, info_name=word, parent=context)
+    return context
+
+
+def _help_words(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> "list[CompletionItem[str]]":
+    """Topics and commands, or the commands of the group that was named."""
+    from click.shell_completion import CompletionItem
+
+    given = ctx.params.get("words") or ()
+    topics = {} if given else load_topics()
+    found = {name: CompletionItem(name, help=_title(text)) for name, text in topics.items()}
+    below = _context_of(given)
+    found |= {item.value: item for item in below.command.shell_complete(below, "")} if below else {}
+    return [item for name, item in found.items() if name.startswith(incomplete)]
+
+
+@click.command("help", cls=GlobalOptionsCommand, example="orchestrator help exit-status\norchestrator help runs show")
+@click.argument("words", metavar="[TOPIC|COMMAND ...]", nargs=-1, shell_complete=_help_words)
+def show_help(words: tuple[str, ...]) -> None:
+    """Show help for a command or topic, or list the topics."""
+    topics = load_topics()
+    if not words:
+        rows = [{"topic": name, "about": _title(text)} for name, text in topics.items()]
+        show_rows(rows, ["topic", "about"], None, None)
+        notify("\nsee one with: orchestrator help TOPIC; a command with: orchestrator help COMMAND")
+        return
+    context, topic = _context_of(words), topics.get("-".join(words).lower())
+    if context is None and topic is None:
+        root = click.get_current_context().find_root()
+        raise click.NoSuchCommand(" ".join(words), possibilities=topics, ctx=root)
+    if context is not None:
+        show_text(context.get_help())
+    if context is not None and topic is not None:
+        show_text("\n")
+    if topic is not None:
+        _show_topic(topic)
+
+
+def _show_topic(text: str) -> None:
+    """Show a topic with its styles on a terminal, and as it is written in a pipe."""
+    if not is_terminal(sys.stdout):
+        show_text(text)
+        return
+    from rich.console import Console
+    from rich.markdown import Markdown
+    from rich.theme import Theme
+
+    console = Console(file=sys.stdout, theme=Theme({"markdown.code": "cyan", "markdown.code_block": "cyan"}))
+    console.print(Markdown(text, code_theme="bw"), width=min(console.width, _MAX_WIDTH))
+
+
+@click.command(
+    cls=GlobalOptionsCommand,
+    example="orchestrator completion bash >> ~/.bashrc\norchestrator completion zsh >> ~/.zshrc",
+)
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> None:
+    """Print a shell completion script.
+
+    Append it to the shell's startup file as below and open a new terminal. Tab then completes commands, options, run
+    ids, models, tasks, metrics and spec fields (`orchestrator run SPEC.yaml recipe.` and Tab). In zsh, completion must
+    be enabled first (`autoload -U compinit; compinit`); for fish: `orchestrator
+    completion fish > ~/.config/fish/completions/orchestrator.fish`.
+    """
+    from click.shell_completion import get_completion_class
+
+    complete = get_completion_class(shell)
+    assert complete is not None, "click knows the shells that this command takes"
+    show_text(complete(cli, {}, "orchestrator", COMPLETION_VARIABLE).source())

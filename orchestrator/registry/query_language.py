@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 METRIC_SPLITS = ("validation", "test", "train")
 FUNCTIONS = ("best", "worst", "min", "max", "first", "last", "at")
 """Functions of a measurement; `at` takes a step as well."""
+AGGREGATES = ("count", "n", "mean", "sd", "min", "max", "median", "sum", "best", "worst")
+"""`count` is the number of runs, `n` of those whose value counts, `best` the highest one, of a loss the lowest."""
 UNITS_S: Mapping[str, float] = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
 """Seconds of the units of an age."""
 MAX_CHARACTERS, MAX_COMPARISONS, MAX_DEPTH = 10_000, 200, 50

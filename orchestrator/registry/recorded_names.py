@@ -35,6 +35,8 @@ _RECORDED = {
     "aliases": f"SELECT DISTINCT alias, 'alias' FROM {_ALIASES} ORDER BY 1",
     "removed": "SELECT id, kind || ' ' || name FROM all_runs WHERE removed_at IS NOT NULL AND parent_id IS NULL "
     "ORDER BY removed_at DESC",
+    "groups": "SELECT DISTINCT substr(group_key, 1, 8), task FROM runs WHERE group_key LIKE :prefix "
+    "AND task IS NOT NULL AND metric IS NOT NULL AND (parent_id IS NOT NULL OR kind IN ('distill', 'evaluate'))",
     "tasks": "SELECT DISTINCT task, 'recorded' FROM runs WHERE task IS NOT NULL AND parent_id IS NOT NULL",
     "tags": "SELECT DISTINCT word, kind FROM own_marks WHERE kind = 'tag' "
     f"AND (:name = '' OR run_id IN ({_CALLED})) ORDER BY 1",

@@ -17,6 +17,7 @@ from orchestrator.progress import counted
 from orchestrator.registry.dialects import median, select_items
 from orchestrator.registry.fields import Column, Field, Test, parameter
 from orchestrator.registry.model_origins import load_test_refusals, taken_path
+from orchestrator.registry.query_language import AGGREGATES
 from orchestrator.registry.records import RecordTable
 from orchestrator.registry.selection import Selection
 from orchestrator.registry.tables import RUNS
@@ -25,8 +26,6 @@ from orchestrator.run_states import RunState
 MAX_PIVOT_COLUMNS = 50
 SCORE = "score"
 """Field that an aggregate is of where it names none."""
-AGGREGATES = ("count", "n", "mean", "sd", "min", "max", "median", "sum", "best", "worst")
-"""`count` is the number of runs, `n` of those whose value counts, `best` the highest one, of a loss the lowest."""
 DEFAULT_AGGREGATES = ("count", "n", "mean", "sd", "min", "max")
 _OF_NUMBERS: dict[str, Any] = {"mean": func.avg, "sd": func.stddev_samp, "median": median, "sum": func.sum}
 _DATA = taken_path("validation")

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import click
 
-from orchestrator.cli.entry import cli
+from orchestrator.cli.tree import cli
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 from click.shell_completion import ShellComplete
 
-from orchestrator.cli.completion import COMPLETION_VARIABLE
-from orchestrator.cli.entry import cli
+from orchestrator.cli.tree import COMPLETION_VARIABLE, cli
 from orchestrator.registry import Registry
 from orchestrator.results import MetricEvent, ModelResult
 from orchestrator.settings import Settings
@@ -82,6 +81,14 @@ def test_a_leaderboards_task_and_a_runs_measurements_are_those_recorded(recorded
     assert "accuracy" in offered(f"runs metrics {recorded_sweep.trial_ids[3]} ")
     assert offered(f"runs metrics {recorded_sweep.trial_ids[3]} train.") == ["train.loss"]
     assert "params.learning_rate" in offered("query params.learn")
+    assert offered("runs list --columns id,metrics.acc") == ["id,metrics.accuracy"]
+    assert offered("leaderboard --columns ") == [], "its columns are no fields of runs"
+    assert offered("runs list --group-by task --agg mean,me") == ["mean,mean", "mean,median"]
+    assert offered("runs list --group-by task --agg max(sec") == ["max(seconds"]
+    with Registry(Settings.from_options().registry) as registry:
+        groups = {key[:8] for key in registry.leaderboard().values("group")}
+    assert set(offered("leaderboard --group ")) == groups
+    assert offered(f"leaderboard --group {min(groups)[:4]}") == [min(groups)]
     assert offered("runs export -o runs.csv --where metrics.acc") == ["metrics.accuracy"]
     assert offered("query (metrics.acc") == ["(metrics.accuracy"]
     with Registry(Settings.from_options().registry) as registry:
@@ -131,12 +138,14 @@ def test_a_hostile_name_is_never_offered(home: Path) -> None:
     assert offered("models show ") == ["plain"]
 
 
-@pytest.mark.parametrize("line", ["runs show ", "runs metrics TRIAL ", "run SPEC recipe."])
+@pytest.mark.parametrize(
+    "line", ["runs show ", "runs metrics TRIAL ", "run SPEC recipe.", "leaderboard --group ", "runs list --agg "]
+)
 @pytest.mark.heavy
 def test_a_completion_loads_nothing_heavy(recorded_sweep: RecordedSweep, spec: Path, line: str) -> None:
     words = line.replace("SPEC", str(spec)).replace("TRIAL", recorded_sweep.trial_ids[3]).split(" ")
     code = (
-        "import sys; from click.shell_completion import ShellComplete; from orchestrator.cli.entry import cli\n"
+        "import sys; from click.shell_completion import ShellComplete; from orchestrator.cli.tree import cli\n"
         f"assert ShellComplete(cli, {{}}, 'orchestrator', '').get_completions({words[:-1]!r}, {words[-1]!r})\n"
         f"assert not set(sys.modules) & {set(EVERYTHING_HEAVY)!r}"
     )

@@ -14,9 +14,9 @@ import click
 import pytest
 
 from bert_core.errors import CheckpointError
-from orchestrator.cli.entry import Interrupted, cli, run_command_line
+from orchestrator.cli.entry import Interrupted, run_command_line
 from orchestrator.cli.frame import GlobalOptionsCommand
-from orchestrator.cli.tree import HINTS
+from orchestrator.cli.tree import HINTS, cli
 from orchestrator.errors import (
     ClusterError,
     NotFoundError,
@@ -61,6 +61,9 @@ def test_help_ends_in_an_example_of_the_command(path: str, command: Command) -> 
         (["rnu"], "did you mean run"),
         (["runs", "lst"], "did you mean list?"),
         (["lineage"], "did you mean models lineage?"),
+        (["logs"], "did you mean runs logs?"),
+        (["runs", "stop"], "did you mean `orchestrator stop`?"),
+        (["runs", "ls"], "`orchestrator runs list`"),
         (["--json", "runs", "list"], "`-f json`, after the command"),
         (["runs", "list", "--limti", "3"], "--limit"),
         (["--registri", "x", "doctor"], "--registry"),

@@ -13,9 +13,7 @@ import pytest
 
 import orchestrator.errors
 from orchestrator import settings
-from orchestrator.cli.entry import cli
-from orchestrator.cli.helping import load_topics
-from orchestrator.cli.tree import PLACES
+from orchestrator.cli.tree import PLACES, cli, load_topics
 from orchestrator.corpus.input_files import FORMATS
 from orchestrator.registry import Registry
 from orchestrator.registry.fields import FIELD_NAMES
@@ -49,7 +47,7 @@ def table_rows(text: str) -> list[list[str]]:
 
 def words(topic: str) -> set[str]:
     """The words in backticks of a topic, and those that stand alone in its tables."""
-    text = TOPICS[topic].text
+    text = TOPICS[topic]
     return set(re.findall(r"`([^`]+)`", text)) | {word for row in table_rows(text) for word in re.split(r", ", row[0])}
 
 
@@ -67,7 +65,7 @@ def test_a_command_is_explained_as_by_its_own_help(command: Command) -> None:
 def test_a_word_that_is_both_gets_both(command: Command) -> None:
     outcome = command("help", "resume").out
     assert outcome.startswith(command("resume", "--help").out)
-    assert outcome.endswith(TOPICS["resume"].text)
+    assert outcome.endswith(TOPICS["resume"])
 
 
 @pytest.mark.parametrize(
@@ -80,13 +78,13 @@ def test_a_misspelt_word_is_wrong_usage_and_names_the_nearest(command: Command, 
 
 
 def test_the_exit_statuses_are_those_of_the_errors() -> None:
-    told = {int(status) for status, _ in table_rows(TOPICS["exit-status"].text)}
+    told = {int(status) for status, _ in table_rows(TOPICS["exit-status"])}
     errors = [value for value in vars(orchestrator.errors).values() if hasattr(value, "exit_status")]
     assert told == {0, 128 + 1, 128 + 2, 128 + 15, *(error.exit_status for error in errors)}
 
 
 def test_every_variable_that_is_read_is_told() -> None:
-    text = TOPICS["environment"].text
+    text = TOPICS["environment"]
     named = {name for path in source_files().values() for name in re.findall(r"ORCHESTRATOR_[A-Z_]+", path.read_text())}
     told = set(re.findall(r"ORCHESTRATOR_[A-Z_]+", text))
     assert told == named - INTERNAL
@@ -94,26 +92,24 @@ def test_every_variable_that_is_read_is_told() -> None:
 
 
 def test_the_kinds_of_specs_are_told() -> None:
-    (listed,) = re.findall(r"default: ([\w, ]+)\.", " ".join(TOPICS["specs"].text.split()))
+    (listed,) = re.findall(r"default: ([\w, ]+)\.", " ".join(TOPICS["specs"].split()))
     assert listed.split(", ") == list(SPEC_KINDS)
 
 
 def test_the_fields_of_queries_are_told() -> None:
-    fields = {word for row in table_rows(TOPICS["queries"].text) for word in re.findall(r"`([\w.]+)`", row[0])}
+    fields = {word for row in table_rows(TOPICS["queries"]) for word in re.findall(r"`([\w.]+)`", row[0])}
     assert fields == {*FIELD_NAMES, "metrics.X", "params.X", "tags.X"}
-    assert all(
-        f"{function}(" in TOPICS["queries"].text or f"`{function}`" in TOPICS["queries"].text for function in FUNCTIONS
-    )
-    assert all(f"`{unit}`" in TOPICS["queries"].text for unit in UNITS_S)
-    assert all(f"`metrics.{split}.X`" in TOPICS["queries"].text for split in METRIC_SPLITS if split != "validation")
+    assert all(f"{function}(" in TOPICS["queries"] or f"`{function}`" in TOPICS["queries"] for function in FUNCTIONS)
+    assert all(f"`{unit}`" in TOPICS["queries"] for unit in UNITS_S)
+    assert all(f"`metrics.{split}.X`" in TOPICS["queries"] for split in METRIC_SPLITS if split != "validation")
 
 
 def test_the_states_of_runs_are_told() -> None:
-    assert [row[0] for row in table_rows(TOPICS["registry"].text)] == list(RunState)
+    assert [row[0] for row in table_rows(TOPICS["registry"])] == list(RunState)
 
 
 def test_the_formats_of_files_are_told() -> None:
-    text = TOPICS["formats"].text
+    text = TOPICS["formats"]
     assert {ending for ending in (*FORMATS, *COMPRESSIONS) if f"`{ending}`" not in text} == set()
     assert {head for head in TASK_TYPES if head not in words("formats")} == set()
     keys = {key for task_type in TASK_TYPES.values() for key in task_type.request_keys}
@@ -121,12 +117,12 @@ def test_the_formats_of_files_are_told() -> None:
 
 
 def test_the_schemes_of_storages_are_told() -> None:
-    told = re.search(r"schemes ([\w, ]+)\.", " ".join(TOPICS["storage"].text.split()))
+    told = re.search(r"schemes ([\w, ]+)\.", " ".join(TOPICS["storage"].split()))
     assert told is not None
     assert set(told.group(1).split(", ")) == set(settings.SCHEMES) - {"local", "memory"}
 
 
-TEXT = "\n".join(topic.text for topic in TOPICS.values())
+TEXT = "\n".join(TOPICS.values())
 EXAMPLES = list(dict.fromkeys(re.findall(r"^    orchestrator (.+)$", TEXT, re.MULTILINE)))
 INLINE = list(dict.fromkeys(re.findall(r"`orchestrator ([^`]+)`", TEXT)))
 NOT_RUN = {
@@ -172,8 +168,12 @@ def test_a_command_that_a_topic_mentions_exists(mention: str) -> None:
 
 @pytest.mark.parametrize("topic", TOPICS)
 def test_an_option_that_a_topic_mentions_is_one_of_some_command(topic: str) -> None:
-    mentioned = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", TOPICS[topic].text))
+    mentioned = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", TOPICS[topic]))
     assert mentioned - set().union(*map(all_options, commands_below().values())) == set()
+
+
+def test_no_example_of_a_topic_breaks_on_a_terminal_of_80_columns() -> None:
+    assert [line for line in TEXT.splitlines() if line.startswith("    ") and len(line.strip()) > 78] == []
 
 
 @pytest.mark.parametrize("path", sorted(set(re.findall(r"experiments/\w+\.yaml", TEXT))))

@@ -21,7 +21,6 @@ import pytest
 from rich.text import Text
 
 from orchestrator.cells import cell, printable
-from orchestrator.cli.frame import WritingCommand
 from orchestrator.cli.output import show_lines, show_record, show_rows, write_output
 from orchestrator.cli.reading import check_output
 from orchestrator.errors import InputError
@@ -179,13 +178,12 @@ def test_an_output_that_is_a_link_a_pipe_or_a_folder(tmp_path: Path) -> None:
         write_output(str(tmp_path), b"3")
 
 
-def test_a_file_that_may_not_be_written_is_told_by_its_own_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(path: str, data: bytes) -> str:
-        raise PermissionError(13, "Permission denied", "nowhere/.out.json.ee42ebbb.tmp")
-
-    monkeypatch.setattr("orchestrator.storage.write_bytes", refuse)
-    with pytest.raises(InputError, match=r"^nowhere/out\.json cannot be written: permission denied; name another"):
-        write_output("nowhere/out.json", b"{}")
+def test_a_file_that_may_not_be_written_is_told_by_its_own_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    with pytest.raises(InputError, match=r"out\.json cannot be written: permission denied"):
+        write_output(str(tmp_path / "out.json"), b"{}")
 
 
 def test_every_command_that_writes_takes_output() -> None:
@@ -193,8 +191,7 @@ def test_every_command_that_writes_takes_output() -> None:
         for option in (parameter for parameter in member.params if isinstance(parameter, click.Option)):
             if "--output" in option.opts:
                 assert "-o" in option.opts, words
-                is_checked = option.callback is not None or isinstance(member, WritingCommand)
-                assert is_checked or str(option.metavar).endswith("FOLDER"), words
+                assert option.callback is not None or str(option.metavar).endswith("FOLDER"), words
 
 
 @pytest.mark.parametrize(
@@ -219,6 +216,29 @@ def test_a_folder_that_is_not_there_is_named_first_and_never_made(command: Comma
 def test_standard_output_and_other_places_are_not_looked_at(command: Command) -> None:
     for output in ("s3://bucket/none/out.csv", "/dev/stdout"):
         assert "there is no folder" not in command("leaderboard", "none", "-o", output).err
+
+
+@pytest.mark.parametrize("name", ["runs.parquet", "runs.xlsx", "runs.jsonl"])
+def test_an_ending_that_no_format_has_is_refused_with_those_there_are(command: Command, name: str) -> None:
+    for words in (["runs", "list"], ["runs", "show", "7f3a"], ["leaderboard"], ["cost"]):
+        outcome = command(*words, "-o", name)
+        assert (outcome.status, outcome.out) == (2, "")
+        assert name in outcome.err
+        assert ".json, .csv, .txt" in outcome.err
+    assert command("runs", "list", "-f", "json", "-o", name).status == 0
+    assert json.loads(Path(name).read_text()) == []
+
+
+def test_a_dash_is_standard_output(command: Command) -> None:
+    assert command("runs", "list", "-f", "csv", "-o", "-").out == command("runs", "list", "-f", "csv").out
+    assert not Path("-").exists()
+
+
+@pytest.mark.parametrize("option", ["--columns", "--limit", "--offset", "-o", "-f", "--task", "--home"])
+def test_an_empty_value_is_refused(command: Command, option: str) -> None:
+    outcome = command("runs", "list", option, "")
+    assert (outcome.status, outcome.out) == (2, "")
+    assert option in outcome.err
 
 
 def test_a_file_in_this_folder_is_let_through_and_a_file_as_a_folder_is_not(command: Command, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import click
 import pytest
 import yaml
 
-from orchestrator.cli.entry import cli
+from orchestrator.cli.tree import cli
 from orchestrator.registry import Registry
 from orchestrator.settings import Settings
 from orchestrator.specs.loading import load_spec, load_task_spec, parse_spec
