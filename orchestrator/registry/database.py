@@ -225,7 +225,9 @@ class Database:
         _refuse_unknown(revision, str(self))
         if revision is None and self._read_only:
             empty = open_empty()
-            METADATA.create_all(empty.execution_options(writing=True))
+            with empty.execution_options(writing=True).begin() as connection:
+                METADATA.create_all(connection)
+                _VERSION.create(connection)  # without a revision
             self._writers = Writers(empty)
         elif revision is None:
             self.upgrade()

@@ -92,11 +92,9 @@ def test_an_id_that_a_run_has_already_is_refused(
     assert "run 7f3a90b1c2d4 is there already; go on with it: orchestrator resume 7f3a90b1c2d4" in second.err
 
 
-@pytest.mark.parametrize("name", ["..", ".", "", " ", "a ", "/a", "~a", "-a"])
+@pytest.mark.parametrize("name", ["..", ".", " ", "a ", "/a", "~a", "-a"])
 def test_a_name_by_which_no_command_would_find_the_run_is_refused(command: Command, spec: str, name: str) -> None:
-    refused = [command("run", spec, f"--name={name}")]
-    refused += [command("run", spec, f"name='{name}'")] if name else []  # an empty one in a spec is left out
-    for outcome in refused:
+    for outcome in (command("run", spec, f"--name={name}"), command("run", spec, f"name='{name}'")):
         assert (outcome.status, outcome.out) == (2, "")
         assert f"{name!r} cannot be a run's name" in outcome.err
 
