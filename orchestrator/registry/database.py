@@ -116,13 +116,15 @@ class Database:
         location: as `resolve_url` takes it.
         read_only: whether it is opened for reading alone: nothing is created or changed, and a database that is not
             there, or has no tables yet, reads as an empty one.
+        lost_after_s: age in seconds at which the last heartbeat of a running run is too old, so that it reads as LOST.
     """
 
-    def __init__(self, location: str, *, read_only: bool = False) -> None:
+    def __init__(self, location: str, *, read_only: bool = False, lost_after_s: float = 60.0) -> None:
         self.url = resolve_url(location)
         """URL, with its password: for other connections to the same database."""
         self.dialect = self.url.get_backend_name()
         """Kind of database: `sqlite` or `postgresql`."""
+        self.lost_after_s = lost_after_s
         self._read_only = read_only
         self._lock = threading.Lock()
         self._writers: Writers | None = None

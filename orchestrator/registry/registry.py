@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cached_property, partial
+from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -15,7 +16,6 @@ from orchestrator.nearest import nearest
 from orchestrator.registry.database import Database
 from orchestrator.registry.dialects import select_items
 from orchestrator.registry.fields import Test, list_runs, read_in_order
-from orchestrator.registry.marks import RunAnnotations, Trash, add_marks
 from orchestrator.registry.parameters import load_parameters
 from orchestrator.registry.records import (
     AttemptRecord,
@@ -27,12 +27,9 @@ from orchestrator.registry.records import (
     newest_called,
     record_columns,
 )
-from orchestrator.registry.registered_models import RegisteredModels, named_version
-from orchestrator.registry.run_results import RunCheckpoints, RunCosts, RunDatasets, RunMetrics
 from orchestrator.registry.seed_groups import SeedGroups
 from orchestrator.registry.selection import Selection
 from orchestrator.registry.tables import ATTEMPTS, CODE_DIFFS, MARKS, RUNS, STAGES
-from orchestrator.registry.trials import SweepTrials
 from orchestrator.run_states import RunState
 
 if TYPE_CHECKING:
@@ -40,8 +37,24 @@ if TYPE_CHECKING:
 
     from orchestrator.registry.lifecycle import RunLifecycle
     from orchestrator.registry.lineage import Lineage
+    from orchestrator.registry.marks import RunAnnotations, Trash
+    from orchestrator.registry.registered_models import RegisteredModels
+    from orchestrator.registry.run_results import RunCheckpoints, RunCosts, RunDatasets, RunMetrics
+    from orchestrator.registry.trials import SweepTrials
 
-
+_PARTS = {
+    "lifecycle": "lifecycle.RunLifecycle",
+    "trials": "trials.SweepTrials",
+    "metrics": "run_results.RunMetrics",
+    "checkpoints": "run_results.RunCheckpoints",
+    "datasets": "run_results.RunDatasets",
+    "costs": "run_results.RunCosts",
+    "models": "registered_models.RegisteredModels",
+    "lineage": "lineage.Lineage",
+    "annotations": "marks.RunAnnotations",
+    "trash": "marks.Trash",
+}
+"""Module and class of each attribute of a registry that writes and reads one subject."""
 _NUM_COMPARED = 1000
 """Newest runs whose names are compared with one that is not there."""
 
@@ -92,28 +105,28 @@ class Registry(SeedGroups):
     """
 
     def __init__(self, location: str, *, read_only: bool = False, lost_after_s: float = 60.0) -> None:
-        super().__init__(Database(location, read_only=read_only), lost_after_s)
-        self.trials = SweepTrials(self._database, lost_after_s)
-        self.metrics = RunMetrics(self._database)
-        self.checkpoints = RunCheckpoints(self._database)
-        self.datasets = RunDatasets(self._database)
-        self.models = RegisteredModels(self._database)
-        self.costs = RunCosts(self._database)
-        self.annotations, self.trash = RunAnnotations(self._database), Trash(self._database)
+        super().__init__(Database(location, read_only=read_only, lost_after_s=lost_after_s))
 
-    @cached_property
-    def lifecycle(self) -> RunLifecycle:
-        """Writer of runs: creates them, starts attempts, sends heartbeats, finishes."""
-        from orchestrator.registry.lifecycle import RunLifecycle  # for a tenth of a second, of no use to who only reads
+    if TYPE_CHECKING:
+        lifecycle: RunLifecycle
+        trials: SweepTrials
+        metrics: RunMetrics
+        checkpoints: RunCheckpoints
+        datasets: RunDatasets
+        costs: RunCosts
+        models: RegisteredModels
+        lineage: Lineage
+        annotations: RunAnnotations
+        trash: Trash
+    else:
 
-        return RunLifecycle(self._database)
-
-    @cached_property
-    def lineage(self) -> Lineage:
-        """Record of what was made of what."""
-        from orchestrator.registry.lineage import Lineage
-
-        return Lineage(self._database)
+        def __getattr__(self, name: str) -> Any:
+            """Load the part for one subject when it is first asked for: who only lists runs needs none."""
+            if name not in _PARTS:
+                raise AttributeError(f"a registry has no {name!r}", name=name, obj=self)
+            module, _, kind = _PARTS[name].partition(".")
+            self.__dict__[name] = getattr(import_module(f"orchestrator.registry.{module}"), kind)(self._database)
+            return self.__dict__[name]
 
     def runs(
         self, filter: str = "", *, sort: str = "-created_at", limit: int | None = None, trials: bool = True
@@ -230,6 +243,8 @@ class Registry(SeedGroups):
         for removed in (one for one in self.trash.called(wanted) if one.claimed_at is None):
             back = f"orchestrator runs restore {removed.run_id}"
             raise NotFoundError(f"Run {removed.run_id} ({removed.name}) is in the trash; to bring it back: {back}")
+        from orchestrator.registry.registered_models import named_version
+
         newest = select(RUNS.c.name).where(RUNS.c.parent_id.is_(None)).order_by(RUNS.c.created_at.desc())
         with self._database.connection(writing=False) as connection:
             if "@" in wanted and connection.execute(named_version(wanted)).first() is not None:
@@ -292,6 +307,8 @@ class Registry(SeedGroups):
 
     def tag(self, run_id: str, *tags: str) -> None:
         """Add tags to a run, reserved ones too; queries find by them its trials as well, and a pipeline's stages."""
+        from orchestrator.registry.marks import add_marks
+
         with self._database.connection(writing=True) as connection:
             add_marks(connection, run_id, "tag", tags)
 

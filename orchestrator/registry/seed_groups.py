@@ -41,13 +41,12 @@ if TYPE_CHECKING:
 class SeedGroups:
     """Groups of runs that differ only in their seed: the part of `Registry` that ranks and compares them."""
 
-    def __init__(self, database: Database, lost_after_s: float) -> None:
+    def __init__(self, database: Database) -> None:
         self._database = database
-        self._lost_after_s = lost_after_s
 
     def _state(self) -> ColumnElement[RunState]:
         """State of a run as it reads now: one that is silent for long reads as LOST."""
-        return state_as_read(self._lost_after_s)
+        return state_as_read(self._database.lost_after_s)
 
     def leaderboard(
         self,

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, Text, bindparam, case, delete, or_, select, u
 
 from orchestrator.errors import NotFoundError
 from orchestrator.registry.connections import Prepared, WriteTransaction
-from orchestrator.registry.database import Database
+from orchestrator.registry.database import RegistryPart
 from orchestrator.registry.dialects import FreeText, change_row, select_list, upsert, utc_now
 from orchestrator.registry.fields import list_trials
 from orchestrator.registry.parameters import (
@@ -38,11 +38,8 @@ _ROW = ("id", "parent_id", "trial_key", "number", "kind", "name", "seed", "group
 _END = ("state", "error", "seconds", "model_folder", "predictions_path", "host")
 
 
-class SweepTrials:
+class SweepTrials(RegistryPart):
     """`registry.trials`: writes and reads the trials of sweeps. Natural key: (sweep, key)."""
-
-    def __init__(self, database: Database, lost_after_s: float) -> None:
-        self._database, self._lost_after_s = database, lost_after_s
 
     def record(self, sweep_id: str, changes: Sequence[TrialChange]) -> list[str]:
         """Record what became of trials, all in one transaction, and return the trial's id for each change.
@@ -100,7 +97,7 @@ class SweepTrials:
     def table(self, sweep_id: str) -> RecordTable:
         """Trials of a sweep by number, a record each, with the columns of `Registry.runs`."""
         with self._database.connection(writing=False) as connection:
-            return list_trials(connection, state_as_read(self._lost_after_s), sweep_id)
+            return list_trials(connection, state_as_read(self._database.lost_after_s), sweep_id)
 
 
 def _open_run(connection: Connection, run_id: str) -> None:
