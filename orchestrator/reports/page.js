@@ -33,7 +33,13 @@ function draw(place, width) {
 }
 
 function showCharts() {
-  for (const place of document.querySelectorAll(".chart:not([data-chart])")) {
+  const places = document.querySelectorAll(".chart:not([data-chart])");
+  if (places.length && !window.Plotly) {  // of the board: a page without a chart does without its 4 MB
+    if (!document.querySelector("script[src]"))
+      document.head.append(Object.assign(document.createElement("script"), { src: "/plotly.js", onload: showCharts }));
+    return;
+  }
+  for (const place of places) {
     place.dataset.chart = place.querySelector("script").textContent;
     place.textContent = "";
     draw(place);
@@ -44,21 +50,32 @@ matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => redr
 addEventListener("beforeprint", () => redraw(PAPER_WIDTH));
 addEventListener("afterprint", () => redraw());
 
+// A table shows its first rows, and more as its reader comes near their end: laying out a thousand takes a fifth of
+// a second.
+const STEP = 100;
+let reach = STEP;
+const showRows = (body) => [...body.rows].forEach((row, place) => { row.hidden = place >= reach; });
+addEventListener("scroll", ({ target: { scrollTop, clientHeight, scrollHeight, firstElementChild: table } }) => {
+  if (!table?.tBodies?.[0].rows[reach] || scrollTop + 2 * clientHeight < scrollHeight) return;
+  reach += STEP;
+  showRows(table.tBodies[0]);
+}, true);
+
+const words = new Intl.Collator(undefined, { numeric: true });
 function sortBy(heading) {
   const row = heading.parentElement, body = row.closest("table").tBodies[0], column = heading.cellIndex;
   const descends = heading.getAttribute("aria-sort") === "ascending";
   for (const other of row.cells) other.removeAttribute("aria-sort");
   heading.setAttribute("aria-sort", descends ? "descending" : "ascending");
-  const key = (line) => { const cell = line.cells[column]; return cell.dataset.sort ?? cell.textContent; };
   const isNumber = heading.classList.contains("number");
-  const order = (a, b) => {
-    const [x, y] = [key(a), key(b)];
-    const [noX, noY] = [x === "–", y === "–"];
-    if (noX || noY) return noX - noY;  // empty cells stay last
-    const difference = isNumber ? x - y : x.localeCompare(y, undefined, { numeric: true });
-    return descends ? -difference : difference;
-  };
-  body.append(...[...body.rows].sort(order));
+  const keyed = [...body.rows].map((line) => {
+    const cell = line.cells[column], key = cell.dataset.sort ?? cell.textContent;
+    return { line, isLast: key === "–" || (isNumber && Number.isNaN(Number(key))), key: isNumber ? Number(key) : key };
+  });
+  const order = isNumber ? (a, b) => a.key - b.key : (a, b) => words.compare(a.key, b.key);
+  keyed.sort((a, b) => a.isLast - b.isLast || (a.isLast ? 0 : descends ? order(b, a) : order(a, b)));
+  body.append(...keyed.map(({ line }) => line));
+  showRows(body);
 }
 async function copy(button) {
   const text = button.nextElementSibling;
@@ -108,6 +125,7 @@ function replaceForReader(replace) {
     if (isChosen) part.checked = true;
     if (order) sortBy(part);
     if (order === "descending") sortBy(part);
+    if (part.matches(".wide")) part.querySelectorAll("tbody").forEach(showRows);
     if (left) part.scrollLeft = left;
     if (top) part.scrollTop = top;
     if (isFocused) focused = part;

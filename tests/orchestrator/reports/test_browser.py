@@ -65,6 +65,21 @@ def test_a_query_is_typed_and_stays_in_the_address(registry: Registry, url: str,
     assert browser.value("document.querySelector('[name=query]').value") == "name = 'wiki'"
 
 
+def test_a_long_list_is_sorted_as_a_whole_and_shows_more_at_its_end(
+    registry: Registry, url: str, browser: Browser
+) -> None:
+    for number in range(150):
+        new_run(registry, name=f"run {number}")
+    shown = f"{NAMES}.length - document.querySelectorAll('tr[hidden]').length"
+    browser.open(url)
+    assert (browser.value(f"{NAMES}.length"), browser.value(shown)) == (150, 100)
+    browser.value("[...document.querySelectorAll('th button')].find((one) => one.textContent === 'name').click()")
+    assert browser.value(NAMES) == [f"run {number}" for number in range(150)]
+    assert browser.value(shown) == 100
+    browser.value("document.querySelector('.wide').scrollTop = 1e6")
+    browser.wait_for(f"{shown} === 150")
+
+
 def test_what_a_reader_sorted_chose_and_typed_stays_while_the_list_goes_on(
     registry: Registry, url: str, browser: Browser
 ) -> None:
