@@ -10,7 +10,6 @@ all the time, measurements and trials, is written by the driver itself (`WriteTr
 of a statement once, and the driver runs it, on a connection that is kept for the next transaction.
 """
 
-import math
 import os
 import sqlite3
 import time
@@ -88,13 +87,11 @@ def _sqlite_engine(written: Path | None, **options: Any) -> Engine:
 
 
 def _set_up(connection: sqlite3.Connection, _record: Any, *, written: Path | None) -> None:
-    """Leave the beginning of transactions to `_begin`, and define the functions that PostgreSQL has by itself."""
+    """Leave the beginning of transactions to `_begin`, and define the function that PostgreSQL has by itself."""
     connection.isolation_level = None
     # 32 MB of pages: those of a big registry lie apart, and with SQLite's 2 MB a board reads most of them repeatedly.
     connection.execute("PRAGMA cache_size = -32768")
     connection.create_function("folded", 1, lambda text: text and text.lower(), deterministic=True)
-    connection.create_aggregate("stddev_samp", 1, _Deviation)
-    connection.create_aggregate("median", 1, _Median)
     if written is None:
         return
     connection.execute("PRAGMA foreign_keys = ON")
@@ -106,31 +103,6 @@ def _set_up(connection: sqlite3.Connection, _record: Any, *, written: Path | Non
         tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite%'")
         refuse_foreign([name for (name,) in tables], str(written))  # before the switch, which is written into the file
         _switch_to_wal(connection)
-
-
-class _Median:
-    """Median of the numbers of a group, NULLs aside."""
-
-    def __init__(self) -> None:
-        self.numbers: list[float] = []
-
-    def step(self, number: Any, /) -> None:
-        if number is not None:
-            self.numbers.append(number)
-
-    def finalize(self) -> Any:
-        ordered, count = sorted(self.numbers), len(self.numbers)
-        return (ordered[(count - 1) // 2] + ordered[count // 2]) / 2 if ordered else None
-
-
-class _Deviation(_Median):
-    """Standard deviation of the numbers of a group, NULLs aside; of one number, or an infinite one, NULL."""
-
-    def finalize(self) -> Any:
-        mean, count = sum(self.numbers) / max(len(self.numbers), 1), len(self.numbers)
-        if count < 2 or not math.isfinite(mean):
-            return None
-        return math.sqrt(sum((each - mean) * (each - mean) for each in self.numbers) / (count - 1))
 
 
 def _switch_to_wal(connection: sqlite3.Connection) -> None:

@@ -29,7 +29,7 @@ from sqlalchemy import (
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.expression import FunctionElement
-from sqlalchemy.types import ARRAY, JSON, DateTime, Double, Integer, Text, TypeDecorator, TypeEngine
+from sqlalchemy.types import ARRAY, JSON, DateTime, Integer, Text, TypeDecorator, TypeEngine
 
 from orchestrator.run_states import RunState
 
@@ -104,13 +104,6 @@ class folded(_Function):  # noqa: N801  (an SQL function)
 
     type, inherit_cache = Text(), True
     sqlite, postgresql = "folded({})", 'lower(({}) COLLATE "und-x-icu")'
-
-
-class median(_Function):  # noqa: N801  (an SQL function)
-    """SQL aggregate: the median of numbers."""
-
-    type, inherit_cache = Double(), True
-    sqlite, postgresql = "median({})", "percentile_cont(0.5) WITHIN GROUP (ORDER BY {})"
 
 
 class json_object(_Function):  # noqa: N801  (an SQL function)

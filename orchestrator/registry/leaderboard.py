@@ -6,29 +6,27 @@ Scores on different validation data, or by different scores, say nothing about o
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import Connection, select
 
+from orchestrator.cells import setting_cell
 from orchestrator.measurements import is_better_lower, score_bounds
 from orchestrator.registry.dialects import select_items
 from orchestrator.registry.group_records import (
     FOLDS_PATH,
-    RANKED_KINDS,
     GroupRecord,
     GroupRun,
     Row,
     group_notes,
     load_groups,
-    recipe_text,
     scored_trials,
-    varying_paths,
 )
-from orchestrator.registry.model_origins import taken_path
-from orchestrator.registry.records import RecordTable, paused_collection
+from orchestrator.registry.parameters import varying_paths
+from orchestrator.registry.records import RANKED_KINDS, RecordTable, paused_collection
 from orchestrator.registry.roll_up import Numbers, Ranking, joined_key, load_rankings, numbers_of, split_key
 from orchestrator.registry.tables import MODELS, RUNS
 from orchestrator.significance.ranking import SeedNoise, SeedStatistics
@@ -45,7 +43,7 @@ LEADERBOARD_COLUMNS = (
 )
 _NUMBERS = ("mean", "sd", "low", "high", "median", "worst", "best", "baseline", "test")
 _INIT_FROM, _SIZE = "recipe.init_from", "recipe.size"
-_OWN_COLUMNS = {_INIT_FROM, _SIZE, taken_path("validation"), taken_path("test"), "split"}
+_OWN_COLUMNS = {_INIT_FROM, _SIZE, "data.validation_digest", "data.test_digest", "split"}
 """Parameters that the leaderboard has columns of their own for."""
 _NAMING = ("model", "teacher", "num_hidden_layers")
 """Parameters by which students and evaluated models are always known."""
@@ -216,3 +214,28 @@ def _recipe_texts(groups: Sequence[GroupRecord]) -> dict[int, str]:
             code = {"code": group.code_version} if shows_code and group.code_version is not None else {}
             texts[id(group)] = recipe_text(values | code)
     return texts
+
+
+def recipe_text(values: Mapping[str, Any]) -> str:
+    """Values by path as one text; fields of a recipe by their own names.
+
+    >>> recipe_text({"recipe.epochs": 3.0, "task.max_train_examples": 100})
+    'epochs=3 task.max_train_examples=100'
+    """
+    texts = {path: setting_cell(value) if isinstance(value, float) else str(value) for path, value in values.items()}
+    return " ".join(f"{path.removeprefix('recipe.')}={text}" for path, text in texts.items())
+
+
+def ranking_sentences(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield what shown places of the leaderboard leave unsaid: whose noise is unknown, what scores were chosen on."""
+    scored = [row for row in rows if row["n"]]
+    if unknown := {row["task"] for row in scored if row["low"] is None}:
+        where = f" of {', '.join(sorted(unknown))}" if any(row["low"] is not None for row in scored) else ""
+        matters = "how much a seed matters is not known, so no interval is told"
+        yield f"no group{where} has several seeds that differ: {matters}"
+    chosen = [row for row in rows if row["kind"] != "evaluate"]
+    if sizes := sorted({row["num_ranked"] for row in chosen}):
+        best = f"the best of {'up to ' if len(sizes) > 1 else ''}{sizes[-1]} groups"
+        of_many = f"; the first place was chosen on them, too: {best}" if sizes[-1] > 1 else ""
+        tested = "; no step was chosen on `test`" if any(row["test"] is not None for row in chosen) else ""
+        yield f"scores are on the validation data on which the best step of each trial was chosen{of_many}{tested}"

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection, Row, delete, func, not_, or_, select, union
 
 from orchestrator.registry.dialects import lock_until_commit, select_items, select_runs, upsert, upsert_rows
-from orchestrator.registry.group_records import GroupRecord, is_ranked, load_groups
-from orchestrator.registry.records import is_flagged
+from orchestrator.registry.group_records import GroupRecord, load_groups
+from orchestrator.registry.records import is_flagged, is_ranked
 from orchestrator.registry.tables import ALL_RUNS, OPEN_RUNS, RANKED_GROUPS, RUNS
 from orchestrator.run_states import RunState
 

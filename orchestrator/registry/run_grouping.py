@@ -1,24 +1,23 @@
-"""Groups of the runs that a query selects, by the values of fields, with aggregates of their scores or other fields.
+"""Groups of the runs that a query selects, by the values of fields, with aggregates of their scores or other fields."""
 
-The database groups and aggregates; each group comes as one row.
-"""
-
+import json
 import math
 import re
 from collections import defaultdict
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from statistics import median
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Double, and_, case, cast, func, or_, select
+from sqlalchemy import Connection, and_, case, func, or_, select
 
 from orchestrator.errors import InputError
 from orchestrator.measurements import is_better_lower
 from orchestrator.progress import counted
-from orchestrator.registry.dialects import median, select_items
+from orchestrator.registry.dialects import select_items
 from orchestrator.registry.fields import Column, Field, Test, parameter
-from orchestrator.registry.model_origins import load_test_refusals, taken_path
+from orchestrator.registry.model_origins import load_test_refusals
 from orchestrator.registry.query_language import AGGREGATES
-from orchestrator.registry.records import RecordTable
+from orchestrator.registry.records import RecordTable, paused_collection
 from orchestrator.registry.selection import Selection
 from orchestrator.registry.tables import RUNS
 from orchestrator.run_states import RunState
@@ -27,9 +26,24 @@ MAX_PIVOT_COLUMNS = 50
 SCORE = "score"
 """Field that an aggregate is of where it names none."""
 DEFAULT_AGGREGATES = ("count", "n", "mean", "sd", "min", "max")
-_OF_NUMBERS: dict[str, Any] = {"mean": func.avg, "sd": func.stddev_samp, "median": median, "sum": func.sum}
-_DATA = taken_path("validation")
+_DATA = "data.validation_digest"
 _MEASUREMENT = re.compile(r"metrics\.([\w./-]+)")
+
+
+def _mean(numbers: Sequence[float]) -> float:
+    return sum(numbers) / len(numbers)  # `fmean` raises where a sum is infinite
+
+
+def _deviation(numbers: Sequence[float]) -> float:
+    """Standard deviation of a sample; NaN of one number, or an infinite one."""
+    mean, degrees = _mean(numbers), len(numbers) - 1
+    squares = sum((number - mean) * (number - mean) for number in numbers)
+    return math.sqrt(squares / degrees) if degrees and math.isfinite(mean) else math.nan
+
+
+_OF_NUMBERS: Mapping[str, Callable[[Sequence[float]], float]] = {
+    **{"mean": _mean, "sd": _deviation, "median": median, "sum": sum}
+}
 
 
 class Aggregate(NamedTuple):
@@ -38,6 +52,25 @@ class Aggregate(NamedTuple):
     label: str
     function: str
     field: str
+
+    def of(self, num_runs: int, values: Sequence[Any], metric: str) -> Any:
+        """The aggregate of the values in a group of runs. Raises: InputError for text where there are numbers."""
+        function = self.function
+        if function in ("count", "n"):
+            return num_runs if function == "count" else len(values)
+        kinds = {issubclass(kind, int | float) for kind in set(map(type, values))}
+        if False in kinds and (True in kinds or function in _OF_NUMBERS):
+            raise InputError(f"{function} takes numbers, and {self.field} has other values; count and n do")
+        if not values:
+            return None
+        if function in _OF_NUMBERS:
+            number = _OF_NUMBERS[function](list(map(float, values)))
+            return None if math.isnan(number) else number
+        if function in ("best", "worst"):
+            measured = _MEASUREMENT.search(self.field)
+            name = metric if self.field == SCORE else measured[1] if measured else self.field
+            function = "min" if is_better_lower(name) == (function == "best") else "max"
+        return min(values) if function == "min" else max(values)
 
 
 def group_runs(
@@ -65,12 +98,15 @@ def group_runs(
         are_mixed = {"metric": len(metrics) > 1, "task": len(tasks) > len({metric for metric, _ in tasks})}
         keys += [name for name, is_mixed in are_mixed.items() if is_mixed and name not in (*keys, pivot)]
     fields = {name: selection.field(name) for name in (*keys, *([pivot] if pivot else []))}
-    groups, num_mixed = _read_groups(connection, fields, measured, counts, conditions, asked, max(metrics, default=""))
+    groups, num_mixed = list[dict[str, Any]](), 0
+    for group, num_runs, values in _read_groups(connection, fields, measured, counts, conditions):
+        metric = group.get("metric") or max(metrics, default="")
+        num_mixed += len({*values.pop(_DATA, ())}) > 1
+        groups.append(group | {one.label: one.of(num_runs, values.get(one.field, ()), metric) for one in asked})
     if num_mixed:
         remedy = f"to part them, group by params.{_DATA}, too"
         mixed = counted(num_mixed, "group")
         notes.append(f"scores on different validation data are taken together in {mixed}; {remedy}")
-    groups.sort(key=lambda group: [_rank(group[name]) for name in fields])
     columns = [*keys, *dict.fromkeys(one.label for one in asked)]
     if pivot:
         columns, groups = _pivot(groups, keys, columns[len(keys) :], pivot)
@@ -121,79 +157,50 @@ def _with_own_scores(
     return conditions
 
 
+@paused_collection()
 def _read_groups(
     connection: Connection,
     fields: Mapping[str, Field],
     measured: Mapping[str, Field],
     counts: Mapping[str, Test],
     conditions: Sequence[Test],
-    asked: Sequence[Aggregate],
-    metric: str,
-) -> tuple[list[dict[str, Any]], int]:
-    """Read groups by the values of fields: these and the aggregates; and how many have scores on different data.
+) -> list[tuple[dict[str, Any], int, dict[str, list[Any]]]]:
+    """Read groups in the order of the values of fields: these, the number of runs, and what these have measured.
+
+    Of scores, the data that they are on stand beside them.
 
     Args:
         counts: conditions, by the name of a `measured` field, for the runs whose value counts.
-        metric: name of the scores, where it is no field of the groups.
     """
-    joined = {id(field): field for field in (*fields.values(), *measured.values())}
-    columns: dict[tuple[str, str], Column] = {("", "count"): func.count()}
-    for one in asked:
-        if one.function != "count":
-            columns |= _columns(one, measured[one.field], counts.get(one.field))
+    columns: dict[str, list[Column]] = {
+        name: [case((counts[name], part)) if name in counts else part for part in field.parts.values()]
+        for name, field in measured.items()
+    }
+    joined = [*fields.values(), *measured.values()]
     if SCORE in measured:
-        data = parameter(_DATA)
-        joined[id(data)] = data
-        taken = case((and_(counts[SCORE], measured[SCORE].value.is_not(None)), data.value))
-        columns["", "are mixed"] = func.min(taken) != func.max(taken)
-    shown = [func.min(column) for field in fields.values() for column in field.shown]
-    statement = select(*shown, *columns.values()).select_from(RUNS)
-    for field in joined.values():
+        joined.append(data := parameter(_DATA))
+        columns[_DATA] = [case((and_(counts[SCORE], measured[SCORE].value.is_not(None)), data.value))]
+    shown = [column for field in fields.values() for column in field.shown]
+    statement = select(*shown, *(column for parts in columns.values() for column in parts)).select_from(RUNS)
+    for field in {id(field): field for field in joined}.values():
         statement = field.beside(statement)
-    own = [key for field in fields.values() for key in field.keys]
-    groups, num_mixed = list[dict[str, Any]](), 0
-    for row in connection.execute(statement.where(*conditions).group_by(*own)):
-        values = iter(row)
+    rows, num_shown = defaultdict[tuple[Any, ...], list[tuple[Any, ...]]](list), len(shown)
+    for row in connection.execute(statement.where(*conditions)).all():
+        rows[row[:num_shown]].append(row[num_shown:])
+    groups: dict[tuple[Any, ...], tuple[dict[str, Any], list[tuple[Any, ...]]]] = {}
+    for stored in sorted(rows, key=str):  # 1 and 1.0 are one value
+        values = iter(stored)
         group = {name: field.show(*(next(values) for _ in field.shown)) for name, field in fields.items()}
-        found = dict(zip(columns, values, strict=True))
-        scores = group.get("metric") or metric
-        groups.append(group | {one.label: _made(one, found, scores) for one in asked})
-        num_mixed += bool(found.get(("", "are mixed")))
-    return groups, num_mixed
-
-
-def _columns(one: Aggregate, field: Field, counting: Test | None) -> dict[tuple[str, str], Column]:
-    """Columns that an aggregate is made of, by the field and what of it; numbers apart from what is none."""
-    parts, made = field.parts, dict[tuple[str, str], Column]()
-    number = field.table.c.number if field.kind == "parameter" else parts.get("number", parts.get("boolean"))
-    for kind, column in (("", number), ("other ", parts.get("text", parts.get("time")))):
-        if column is not None:
-            value = column if counting is None else case((counting, column))
-            of_value = {"n": func.count(value), "min": func.min(value), "max": func.max(value)}
-            if one.function in _OF_NUMBERS and not kind:
-                of_value[one.function] = _OF_NUMBERS[one.function](cast(value, Double))
-            made |= {(one.field, kind + name): column for name, column in of_value.items()}
-    return made
-
-
-def _made(one: Aggregate, found: Mapping[tuple[str, str], Any], metric: str) -> Any:
-    """The value of an aggregate. Raises: InputError for text among numbers."""
-    if one.function == "count":
-        return found["", "count"]
-    num_numbers, num_others = (found.get((one.field, name), 0) for name in ("n", "other n"))
-    if one.function == "n":
-        return num_numbers + num_others
-    if num_others and (num_numbers or one.function in _OF_NUMBERS):
-        raise InputError(f"{one.function} takes numbers, and {one.field} has other values; count and n do")
-    if one.function in _OF_NUMBERS:
-        value = found.get((one.field, one.function))
-        return None if value is None or math.isnan(value) else value
-    end = one.function
-    if end in ("best", "worst"):
-        measured = _MEASUREMENT.search(one.field)
-        name = metric if one.field == SCORE else measured[1] if measured else one.field
-        end = "min" if is_better_lower(name) == (end == "best") else "max"
-    return found.get((one.field, f"other {end}" if num_others else end))
+        groups.setdefault(tuple(map(_rank, group.values())), (group, []))[1].extend(rows[stored])
+    read = []
+    for _, (group, own) in sorted(groups.items()):
+        stored_columns = zip(*own, strict=True)
+        found = {
+            name: [value for _ in parts for value in next(stored_columns) if value is not None]
+            for name, parts in columns.items()
+        }
+        read.append((group, len(own), found))
+    return read
 
 
 def _pivot(
@@ -205,11 +212,11 @@ def _pivot(
         raise InputError(f"{pivot} has {len(headings)} values; at most {MAX_PIVOT_COLUMNS} become columns.")
 
     def column(label: str, value: Any) -> str:
-        shown = "none" if value is None else str(value).lower() if isinstance(value, bool) else value
+        shown = "none" if value is None else json.dumps(value) if isinstance(value, bool) else value
         place = f"{pivot.rpartition('.')[2]}={shown}"
         return place if len(labels) == 1 else f"{label} {place}"
 
-    rows: dict[Hashable, dict[str, Any]] = defaultdict(dict)
+    rows: dict[tuple[Any, ...], dict[str, Any]] = defaultdict(dict)
     for group in groups:
         own = {name: group[name] for name in by}
         rows[tuple(map(_rank, own.values()))] |= own | {column(label, group[pivot]): group[label] for label in labels}
@@ -219,9 +226,8 @@ def _pivot(
 
 def _parts(text: str | Sequence[str]) -> list[str]:
     """Parts of a text between its commas, those in parentheses aside."""
-    if not isinstance(text, str):
-        return [part.strip() for part in text]
-    return [part.strip() for part in re.split(r",(?![^(]*\))", text) if part.strip()]
+    parts = re.split(r",(?![^(]*\))", text) if isinstance(text, str) else text
+    return [part.strip() for part in parts if part.strip()]
 
 
 def _rank(value: Any) -> tuple[int, Any]:
