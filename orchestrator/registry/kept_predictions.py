@@ -3,11 +3,9 @@
 import json
 import logging
 import re
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from operator import eq
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +14,7 @@ from bert_core.metrics.spans import entity_spans
 from orchestrator.errors import InputError, OrchestratorError
 from orchestrator.registry.group_records import GroupRecord, GroupRun
 from orchestrator.significance.comparison import DifferenceResult, McNemarResult, compare_answers, holm
-from orchestrator.significance.resampling import Numbers, ScoreOfWeights, compare_over_examples, spearman_of
+from orchestrator.significance.resampling import Numbers, ScoreOfWeights, compare_over_examples, correlation_of
 from orchestrator.storage import read_bytes
 
 logger = logging.getLogger(__name__)
@@ -89,10 +87,9 @@ def _are_texts(value: object) -> bool:
     return isinstance(value, list) and all(isinstance(item, str) for item in value)
 
 
-Count = Callable[[Sequence[PredictionRow]], Numbers | None]
-"""Function from N rows to K numbers of each, (N, K); None where rows lack what these are made of."""
-Way = tuple[Count, Callable[[Numbers], ScoreOfWeights]]
-"""Way to count, and to score the examples that are drawn by these numbers."""
+_Way = tuple[Callable[[Sequence[PredictionRow]], Numbers | None], Callable[[Numbers], ScoreOfWeights]]
+"""Functions from N rows to K numbers of each, (N, K), or None where rows lack what these are made of; and from these
+numbers to the score of the examples that are drawn."""
 
 
 def scores_for(
@@ -115,20 +112,30 @@ def _have(kind: Any, rows: Sequence[PredictionRow], names: Sequence[str] = _SIDE
     return all(isinstance(row.get(name), kind) for row in rows for name in names)
 
 
-def _count(numbers: Callable[[Any], Sequence[float]], kind: Any, names: Sequence[str] = _SIDES) -> Count:
-    """Numbers of each row, where its values of these names are of a type."""
-    return lambda rows: np.asarray([*map(numbers, rows)], float) if _have(kind, rows, names) else None
-
-
-def _own(name: str) -> Way:
+def _own(name: str) -> _Way:
     """Mean of a value that each row has itself."""
-    return _count(lambda row: (row[name], 1.0), int | float, (name,)), _MEAN
+    return (
+        lambda rows: np.array([(row[name], 1.0) for row in rows]) if _have(int | float, rows, (name,)) else None,
+        _MEAN,
+    )
 
 
-def _hits(row: PredictionRow) -> tuple[int, int, int]:
-    """Hits, guesses and gold parts of a row, as entities or selected sentences."""
-    guesses, gold = (set(entity_spans(row[side])) if "words" in row else set(row[side]) for side in _SIDES)
-    return len(guesses & gold), len(guesses), len(gold)
+def _values(rows: Sequence[PredictionRow]) -> Numbers | None:
+    return np.array([[row[side] for side in _SIDES] for row in rows], float) if _have(int | float, rows) else None
+
+
+def _hits(rows: Sequence[PredictionRow]) -> Numbers | None:
+    """Hits, guesses and gold parts of each row, as entities or selected sentences."""
+    if not _have(list, rows):
+        return None
+    pairs = [[set(entity_spans(row[side])) if "words" in row else set(row[side]) for side in _SIDES] for row in rows]
+    return np.array([(len(guesses & gold), len(guesses), len(gold)) for guesses, gold in pairs], float)
+
+
+def _right_words(rows: Sequence[PredictionRow]) -> Numbers | None:
+    if not _have(list, rows):
+        return None
+    return np.array([(sum(map(eq, row["prediction"], row["gold"])), len(row["gold"])) for row in rows], float)
 
 
 def _confusions(rows: Sequence[PredictionRow]) -> Numbers | None:
@@ -155,15 +162,15 @@ def _matrices(sums: Numbers) -> tuple[Numbers, Numbers, Numbers]:
     return np.einsum("rcc->rc", cells), cells.sum(axis=1), cells.sum(axis=2)
 
 
-def _class_f1(sums: Numbers) -> tuple[Numbers, Numbers]:
-    """F1 of each class, 0 of one that does not occur, and how many times each is a guess or gold: (R, C) each."""
+def _class_f1(sums: Numbers) -> Numbers:
+    """F1 of each class, 0 of one that does not occur: (R, C)."""
     right, guesses, gold = _matrices(sums)
-    return _ratio(2 * right, guesses + gold), guesses + gold
+    return _ratio(2 * right, guesses + gold)
 
 
 def _macro_f1(sums: Numbers) -> Numbers:
-    scores, times = _class_f1(sums)
-    return _ratio(scores.sum(axis=1), (times > 0).sum(axis=1))
+    _, guesses, gold = _matrices(sums)
+    return _ratio(_class_f1(sums).sum(axis=1), (guesses + gold > 0).sum(axis=1))
 
 
 def _matthews(sums: Numbers) -> Numbers:
@@ -175,18 +182,6 @@ def _matthews(sums: Numbers) -> Numbers:
     return _ratio(covariance, scale)
 
 
-def _pearson(sums: Numbers) -> Numbers:
-    """Pearson's correlation, by the moments of the values."""
-    total, x, y, xx, yy, xy = sums.T
-    scale = np.sqrt(np.maximum(total * xx - x * x, 0) * np.maximum(total * yy - y * y, 0))
-    return _ratio(total * xy - x * y, scale)
-
-
-def _moments(row: PredictionRow) -> tuple[float, ...]:
-    x, y = (float(row[side]) for side in _SIDES)
-    return 1.0, x, y, x * x, y * y, x * y
-
-
 def _ratio(numerator: NDArray[Any], denominator: NDArray[Any]) -> Numbers:
     """Quotient; 0 where there is nothing to divide by, as the scores themselves have it."""
     quotient: Numbers = np.zeros_like(numerator, dtype=float)
@@ -195,22 +190,20 @@ def _ratio(numerator: NDArray[Any], denominator: NDArray[Any]) -> Numbers:
 
 
 _MEAN = _of_sums(lambda sums: _ratio(sums[:, 0], sums[:, 1]))
-_PARTS, _VALUES = _count(_hits, list), _count(lambda row: [row[side] for side in _SIDES], int | float)
-_RIGHT_WORDS = _count(lambda row: (sum(map(eq, row["prediction"], row["gold"])), len(row["gold"])), list)
-_F1_OF_PARTS = (_PARTS, _of_sums(lambda sums: _ratio(2 * sums[:, 0], sums[:, 1] + sums[:, 2])))
+_F1_OF_PARTS = (_hits, _of_sums(lambda sums: _ratio(2 * sums[:, 0], sums[:, 1] + sums[:, 2])))
 OF_RIGHT_ANSWERS = {"accuracy": "correct", "subset_accuracy": "correct", "exact_match": "exact_match"}
 """Scores that are the share of right answers, which McNemar's test compares, and the key by which a row is right."""
-_WAYS: Mapping[str, Sequence[Way]] = {
+_WAYS: Mapping[str, Sequence[_Way]] = {
     **{metric: (_own(key),) for metric, key in OF_RIGHT_ANSWERS.items()},
-    "f1": (_own("f1"), (_confusions, _of_sums(lambda sums: _class_f1(sums)[0][:, 1])), _F1_OF_PARTS),
+    "f1": (_own("f1"), (_confusions, _of_sums(lambda sums: _class_f1(sums)[:, 1])), _F1_OF_PARTS),
     "micro_f1": (_F1_OF_PARTS,),
     "macro_f1": ((_confusions, _of_sums(_macro_f1)),),
     "matthews_correlation": ((_confusions, _of_sums(_matthews)),),
-    "precision": ((_PARTS, _MEAN),),
-    "recall": ((_PARTS, _of_sums(lambda sums: _ratio(sums[:, 0], sums[:, 2]))),),
-    "word_accuracy": ((_RIGHT_WORDS, _MEAN),),
-    "pearson": ((_count(_moments, int | float), _of_sums(_pearson)),),
-    "spearman": ((_VALUES, lambda values: spearman_of(*values.T)),),
+    "precision": ((_hits, _MEAN),),
+    "recall": ((_hits, _of_sums(lambda sums: _ratio(sums[:, 0], sums[:, 2]))),),
+    "word_accuracy": ((_right_words, _MEAN),),
+    "pearson": ((_values, lambda values: correlation_of(*values.T, of_ranks=False)),),
+    "spearman": ((_values, lambda values: correlation_of(*values.T, of_ranks=True)),),
 }
 """Ways for each score, of which the first that fits the rows is taken."""
 
@@ -224,8 +217,7 @@ def same_examples(first: Sequence[PredictionRow], second: Sequence[PredictionRow
     return {number: (row, other[number]) for number, row in one.items()} if is_same else None
 
 
-@dataclass(frozen=True)
-class AnswerComparison:
+class AnswerComparison(NamedTuple):
     """McNemar's test of two runs' answers."""
 
     first_run: str
@@ -235,8 +227,7 @@ class AnswerComparison:
     """Exact p-value, corrected by Holm's method for the pairs of runs."""
 
 
-@dataclass(frozen=True)
-class ExampleComparison:
+class ExampleComparison(NamedTuple):
     """Two groups over the same examples, the first one's score minus the second one's.
 
     Runs are paired by their seed; where the groups have none in common, one run of each is taken, the best one.
@@ -278,16 +269,14 @@ def compare_examples(first: GroupRecord, second: GroupRecord) -> ExampleComparis
 
 def _pairs_of_runs(first: GroupRecord, second: GroupRecord) -> list[tuple[list[GroupRun], list[GroupRun]]]:
     """Runs that kept predictions, paired by seed; the runs of a seed's folds stand together, as one."""
-    sides: list[dict[int, dict[int, GroupRun]]] = []
-    for group in (first, second):
-        by_seed: dict[int, dict[int, GroupRun]] = defaultdict(dict)
-        for run in group.runs:
-            if run.is_scored and run.predictions_path and run.seed is not None:
-                by_seed[run.seed][run.fold or 0] = run
-        sides.append(by_seed)
-    if common := sorted(sides[0].keys() & sides[1].keys()):
-        one, other = ([[own[seed][fold] for fold in sorted(own[seed])] for seed in common] for own in sides)
-        return list(zip(one, other, strict=True))
+    sides = [
+        {(run.seed, run.fold or 0): run for run in group.runs if run.is_scored and run.predictions_path}
+        for group in (first, second)
+    ]
+    one, other = ({seed for seed, _ in side if seed is not None} for side in sides)
+    if common := sorted(one & other):
+        kept = [[[side[place] for place in sorted(side) if place[0] == seed] for side in sides] for seed in common]
+        return [(first_runs, second_runs) for first_runs, second_runs in kept]
     best = [[group.best] for group in (first, second) if group.best is not None and group.best.predictions_path]
     return [(best[0], best[1])] if len(best) == 2 else []
 
@@ -308,15 +297,15 @@ def _compare_answers(pairs: Mapping[tuple[str, str], Mapping[Any, Pair]]) -> lis
     results = []
     for rows in pairs.values():
         keys = set[str].intersection(*({*row} for both in rows.values() for row in both))
-        names = [name for name in ("correct", "exact_match") if name in keys]
-        if not names:
+        key = "correct" if "correct" in keys else "exact_match"
+        if key not in keys:
             return []
-        first, second = ([bool(row[names[0]]) for row in side] for side in zip(*rows.values(), strict=True))
-        results.append(compare_answers(first, second))
+        results.append(
+            compare_answers(*([bool(row[key]) for row in side] for side in zip(*rows.values(), strict=True)))
+        )
     corrected = holm([result.p_value for result in results])
     return [
-        AnswerComparison(one, other, result, p_value)
-        for (one, other), result, p_value in zip(pairs, results, corrected, strict=True)
+        AnswerComparison(*ids, *both) for ids, both in zip(pairs, zip(results, corrected, strict=True), strict=True)
     ]
 
 
@@ -326,8 +315,7 @@ def _compare_scores(metric: str, pairs: Sequence[Mapping[Any, Pair]]) -> Differe
     for rows in pairs:
         if rows.keys() != pairs[0].keys():
             return None
-        first, second = zip(*(rows[example] for example in pairs[0]), strict=True)
-        found = scores_for(metric, first, second)
+        found = scores_for(metric, *zip(*(rows[example] for example in pairs[0]), strict=True))
         if found is None:
             return None
         scores.append(found)
