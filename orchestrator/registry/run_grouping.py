@@ -4,7 +4,7 @@ import json
 import math
 import re
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -73,6 +73,7 @@ class Aggregate(NamedTuple):
         return min(values) if function == "min" else max(values)
 
 
+@paused_collection()
 def group_runs(
     selection: Selection,
     conditions: Sequence[Test],
@@ -99,10 +100,10 @@ def group_runs(
         keys += [name for name, is_mixed in are_mixed.items() if is_mixed and name not in (*keys, pivot)]
     fields = {name: selection.field(name) for name in (*keys, *([pivot] if pivot else []))}
     groups, num_mixed = list[dict[str, Any]](), 0
-    for group, num_runs, values in _read_groups(connection, fields, measured, counts, conditions):
+    for group, num_runs, values in _read_groups(connection, conditions, fields, measured, counts):
         metric = group.get("metric") or max(metrics, default="")
-        num_mixed += len({*values.pop(_DATA, ())}) > 1
-        groups.append(group | {one.label: one.of(num_runs, values.get(one.field, ()), metric) for one in asked})
+        num_mixed += len({*values[_DATA]}) > 1
+        groups.append(group | {one.label: one.of(num_runs, values[one.field], metric) for one in asked})
     if num_mixed:
         remedy = f"to part them, group by params.{_DATA}, too"
         mixed = counted(num_mixed, "group")
@@ -113,9 +114,8 @@ def group_runs(
     if column := (sort or "").removeprefix("-"):
         if column not in columns:
             raise InputError(f"Cannot sort groups by {column!r}; they have: {', '.join(columns)}")
-        having = [group for group in groups if group.get(column) is not None]
-        having.sort(key=lambda group: _rank(group[column]), reverse=column != sort)
-        groups = having + [group for group in groups if group.get(column) is None]
+        groups.sort(key=lambda group: _rank(group.get(column)), reverse=column != sort)
+        groups.sort(key=lambda group: group.get(column) is None)
     return RecordTable(columns, groups, notes=notes)
 
 
@@ -157,31 +157,30 @@ def _with_own_scores(
     return conditions
 
 
-@paused_collection()
 def _read_groups(
     connection: Connection,
+    conditions: Sequence[Test],
     fields: Mapping[str, Field],
     measured: Mapping[str, Field],
     counts: Mapping[str, Test],
-    conditions: Sequence[Test],
-) -> list[tuple[dict[str, Any], int, dict[str, list[Any]]]]:
-    """Read groups in the order of the values of fields: these, the number of runs, and what these have measured.
-
-    Of scores, the data that they are on stand beside them.
+) -> Iterator[tuple[dict[str, Any], int, dict[str, list[Any]]]]:
+    """Yield groups in the order of the values of fields: these, the number of runs, and what these have measured.
 
     Args:
         counts: conditions, by the name of a `measured` field, for the runs whose value counts.
     """
-    columns: dict[str, list[Column]] = {
-        name: [case((counts[name], part)) if name in counts else part for part in field.parts.values()]
-        for name, field in measured.items()
-    }
-    joined = [*fields.values(), *measured.values()]
-    if SCORE in measured:
-        joined.append(data := parameter(_DATA))
-        columns[_DATA] = [case((and_(counts[SCORE], measured[SCORE].value.is_not(None)), data.value))]
     shown = [column for field in fields.values() for column in field.shown]
-    statement = select(*shown, *(column for parts in columns.values() for column in parts)).select_from(RUNS)
+    joined, columns = [*fields.values(), *measured.values()], list[Column]()
+    names: list[str] = []  # of what each column is measured of
+    for name, field in measured.items():
+        parts = field.parts.values()
+        columns += [case((counts[name], part)) for part in parts] if name in counts else parts
+        names += [name] * len(parts)
+    if SCORE in measured:  # the data that a score is on stand beside it
+        joined.append(data := parameter(_DATA))
+        columns.append(case((and_(counts[SCORE], measured[SCORE].value.is_not(None)), data.value)))
+        names.append(_DATA)
+    statement = select(*shown, *columns).select_from(RUNS)
     for field in {id(field): field for field in joined}.values():
         statement = field.beside(statement)
     rows, num_shown = defaultdict[tuple[Any, ...], list[tuple[Any, ...]]](list), len(shown)
@@ -189,18 +188,14 @@ def _read_groups(
         rows[row[:num_shown]].append(row[num_shown:])
     groups: dict[tuple[Any, ...], tuple[dict[str, Any], list[tuple[Any, ...]]]] = {}
     for stored in sorted(rows, key=str):  # 1 and 1.0 are one value
-        values = iter(stored)
-        group = {name: field.show(*(next(values) for _ in field.shown)) for name, field in fields.items()}
+        cells = iter(stored)
+        group = {name: field.show(*(next(cells) for _ in field.shown)) for name, field in fields.items()}
         groups.setdefault(tuple(map(_rank, group.values())), (group, []))[1].extend(rows[stored])
-    read = []
     for _, (group, own) in sorted(groups.items()):
-        stored_columns = zip(*own, strict=True)
-        found = {
-            name: [value for _ in parts for value in next(stored_columns) if value is not None]
-            for name, parts in columns.items()
-        }
-        read.append((group, len(own), found))
-    return read
+        values: dict[str, list[Any]] = defaultdict(list)
+        for name, column in zip(names, zip(*own, strict=True), strict=True):
+            values[name] += (value for value in column if value is not None)
+        yield group, len(own), values
 
 
 def _pivot(
