@@ -269,14 +269,14 @@ def compare_examples(first: GroupRecord, second: GroupRecord) -> ExampleComparis
 
 def _pairs_of_runs(first: GroupRecord, second: GroupRecord) -> list[tuple[list[GroupRun], list[GroupRun]]]:
     """Runs that kept predictions, paired by seed; the runs of a seed's folds stand together, as one."""
-    sides = [
-        {(run.seed, run.fold or 0): run for run in group.runs if run.is_scored and run.predictions_path}
-        for group in (first, second)
-    ]
-    one, other = ({seed for seed, _ in side if seed is not None} for side in sides)
-    if common := sorted(one & other):
-        kept = [[[side[place] for place in sorted(side) if place[0] == seed] for side in sides] for seed in common]
-        return [(first_runs, second_runs) for first_runs, second_runs in kept]
+    sides: list[dict[int, dict[int, GroupRun]]] = [{}, {}]
+    for group, by_seed in zip((first, second), sides, strict=True):
+        for run in group.runs:
+            if run.is_scored and run.predictions_path and run.seed is not None:
+                by_seed.setdefault(run.seed, {})[run.fold or 0] = run
+    if common := sorted(sides[0].keys() & sides[1].keys()):
+        one, other = ([[own[seed][fold] for fold in sorted(own[seed])] for seed in common] for own in sides)
+        return list(zip(one, other, strict=True))
     best = [[group.best] for group in (first, second) if group.best is not None and group.best.predictions_path]
     return [(best[0], best[1])] if len(best) == 2 else []
 
