@@ -124,7 +124,7 @@ def _values(rows: Sequence[PredictionRow]) -> Numbers | None:
     return np.array([[row[side] for side in _SIDES] for row in rows], float) if _have(int | float, rows) else None
 
 
-def _hits(rows: Sequence[PredictionRow]) -> Numbers | None:
+def _parts(rows: Sequence[PredictionRow]) -> Numbers | None:
     """Hits, guesses and gold parts of each row, as entities or selected sentences."""
     if not _have(list, rows):
         return None
@@ -132,14 +132,8 @@ def _hits(rows: Sequence[PredictionRow]) -> Numbers | None:
     return np.array([(len(guesses & gold), len(guesses), len(gold)) for guesses, gold in pairs], float)
 
 
-def _right_words(rows: Sequence[PredictionRow]) -> Numbers | None:
-    if not _have(list, rows):
-        return None
-    return np.array([(sum(map(eq, row["prediction"], row["gold"])), len(row["gold"])) for row in rows], float)
-
-
-def _confusions(rows: Sequence[PredictionRow]) -> Numbers | None:
-    """Cell of the confusion matrix that each row is in, labels in their order.
+def _classes(rows: Sequence[PredictionRow]) -> Numbers | None:
+    """Hits, guesses and gold examples of each class, in the order of the labels, as indicators: (N, 3C).
 
     Each row says the probabilities of the same labels, of which its prediction and its gold label are.
     """
@@ -148,36 +142,34 @@ def _confusions(rows: Sequence[PredictionRow]) -> Numbers | None:
         return None
     if not _have(str, rows) or any(row[side] not in labels for row in rows for side in _SIDES):
         return None
-    number = {label: place for place, label in enumerate(labels)}
-    counts = np.zeros((len(rows), len(number) ** 2))
-    cells = [number[row["gold"]] * len(number) + number[row["prediction"]] for row in rows]
-    counts[np.arange(len(rows)), cells] = 1.0
-    return counts
+    guesses, gold = (np.array([[row[side] == label for label in labels] for row in rows], float) for side in _SIDES)
+    return np.hstack([guesses * gold, guesses, gold])
 
 
-def _matrices(sums: Numbers) -> tuple[Numbers, Numbers, Numbers]:
-    """Right answers, guesses and gold examples of each class: (R, C) each."""
-    size = round(sums.shape[1] ** 0.5)
-    cells = sums.reshape(-1, size, size)
-    return np.einsum("rcc->rc", cells), cells.sum(axis=1), cells.sum(axis=2)
+def _right_words(rows: Sequence[PredictionRow]) -> Numbers | None:
+    if not _have(list, rows):
+        return None
+    return np.array([(sum(map(eq, row["prediction"], row["gold"])), len(row["gold"])) for row in rows], float)
 
 
-def _class_f1(sums: Numbers) -> Numbers:
+def _of_hits(score: Callable[[Numbers, Numbers, Numbers], Numbers]) -> Callable[[Numbers], ScoreOfWeights]:
+    """A score that is made of hits, guesses and gold parts, of each class (R, C)."""
+    return _of_sums(lambda sums: score(*np.hsplit(sums, 3)))
+
+
+def _f1(hits: Numbers, guesses: Numbers, gold: Numbers) -> Numbers:
     """F1 of each class, 0 of one that does not occur: (R, C)."""
-    right, guesses, gold = _matrices(sums)
-    return _ratio(2 * right, guesses + gold)
+    return _ratio(2 * hits, guesses + gold)
 
 
-def _macro_f1(sums: Numbers) -> Numbers:
-    _, guesses, gold = _matrices(sums)
-    return _ratio(_class_f1(sums).sum(axis=1), (guesses + gold > 0).sum(axis=1))
+def _macro_f1(hits: Numbers, guesses: Numbers, gold: Numbers) -> Numbers:
+    return _ratio(_f1(hits, guesses, gold).sum(axis=1), (guesses + gold > 0).sum(axis=1))
 
 
-def _matthews(sums: Numbers) -> Numbers:
+def _matthews(hits: Numbers, guesses: Numbers, gold: Numbers) -> Numbers:
     """Correlation of class indicators (Gorodkin 2004), by the counts of the confusion matrix."""
-    right, guesses, gold = _matrices(sums)
     total = gold.sum(axis=1)
-    covariance = right.sum(axis=1) * total - (guesses * gold).sum(axis=1)
+    covariance = hits.sum(axis=1) * total - (guesses * gold).sum(axis=1)
     scale = np.sqrt((total**2 - (guesses**2).sum(axis=1)) * (total**2 - (gold**2).sum(axis=1)))
     return _ratio(covariance, scale)
 
@@ -190,17 +182,17 @@ def _ratio(numerator: NDArray[Any], denominator: NDArray[Any]) -> Numbers:
 
 
 _MEAN = _of_sums(lambda sums: _ratio(sums[:, 0], sums[:, 1]))
-_F1_OF_PARTS = (_hits, _of_sums(lambda sums: _ratio(2 * sums[:, 0], sums[:, 1] + sums[:, 2])))
+_F1_OF_PARTS = (_parts, _of_hits(lambda *counts: _f1(*counts)[:, 0]))
 OF_RIGHT_ANSWERS = {"accuracy": "correct", "subset_accuracy": "correct", "exact_match": "exact_match"}
 """Scores that are the share of right answers, which McNemar's test compares, and the key by which a row is right."""
 _WAYS: Mapping[str, Sequence[_Way]] = {
     **{metric: (_own(key),) for metric, key in OF_RIGHT_ANSWERS.items()},
-    "f1": (_own("f1"), (_confusions, _of_sums(lambda sums: _class_f1(sums)[:, 1])), _F1_OF_PARTS),
+    "f1": (_own("f1"), (_classes, _of_hits(lambda *counts: _f1(*counts)[:, 1])), _F1_OF_PARTS),
     "micro_f1": (_F1_OF_PARTS,),
-    "macro_f1": ((_confusions, _of_sums(_macro_f1)),),
-    "matthews_correlation": ((_confusions, _of_sums(_matthews)),),
-    "precision": ((_hits, _MEAN),),
-    "recall": ((_hits, _of_sums(lambda sums: _ratio(sums[:, 0], sums[:, 2]))),),
+    "macro_f1": ((_classes, _of_hits(_macro_f1)),),
+    "matthews_correlation": ((_classes, _of_hits(_matthews)),),
+    "precision": ((_parts, _MEAN),),
+    "recall": ((_parts, _of_sums(lambda sums: _ratio(sums[:, 0], sums[:, 2]))),),
     "word_accuracy": ((_right_words, _MEAN),),
     "pearson": ((_values, lambda values: correlation_of(*values.T, of_ranks=False)),),
     "spearman": ((_values, lambda values: correlation_of(*values.T, of_ranks=True)),),
