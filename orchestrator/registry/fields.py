@@ -20,7 +20,7 @@ from sqlalchemy import Connection, and_, func, or_
 from orchestrator.measurements import is_better_lower
 from orchestrator.registry import tables
 from orchestrator.registry.dialects import id_of_run, key_of_name
-from orchestrator.registry.parameters import LARGEST_EXACT, decode_parameter, group_key
+from orchestrator.registry.parameters import decode_parameter, group_key
 from orchestrator.registry.query_language import METRIC_SPLITS, metric_name, short_names
 from orchestrator.registry.records import RecordTable, check_page, is_flagged, paused_collection
 from orchestrator.registry.tables import RUNS, of_whole_run
@@ -93,20 +93,13 @@ class Field:
         }
 
     @property
-    def keys(self) -> tuple[Column, ...]:
-        """Columns that are equal in runs whose values are; beside the rows of the field."""
+    def shown(self) -> tuple[Column, ...]:
+        """Columns that `show` makes the value of, beside the rows of the field."""
         if self.kind == "parameter":
-            kind, number, text = self.table.c.kind, self.table.c.number, self.table.c.text
-            is_told_by_number = and_(number.is_not(None), func.abs(number) < LARGEST_EXACT)
-            return kind, number, sql.case((is_told_by_number, None), else_=text)
+            return self.table.c.kind, self.table.c.text
         if self.kind == "number":
             return self.value, sql.case((self.present, 1))
         return (RUNS.c.group_key, RUNS.c.code_version) if self.kind == "group" else (self.value,)
-
-    @property
-    def shown(self) -> tuple[Column, ...]:
-        """Columns that `show` makes the value of."""
-        return (self.table.c.kind, self.table.c.text) if self.kind == "parameter" else self.keys
 
     def show(self, first: Any, second: Any = None) -> Any:
         """Value as it is shown, None where there is none."""
