@@ -59,6 +59,7 @@ def evaluated(
     *,
     file: str | None = None,
     digest: str = "d" * 16,
+    predictions_path: str | None = None,
     **digests: str | None,
 ) -> str:
     """Record an evaluation of a model on data, and return its id.
@@ -73,7 +74,7 @@ def evaluated(
     recorded = {split: data, "model": digest, f"{split}_file": file, **digests}
     registry.trials.set_data(run, {name: value for name, value in recorded.items() if value is not None})
     registry.metrics.record(run, [MetricEvent(0, split, {"accuracy": score})], final=True)
-    registry.lifecycle.finish(run, RunState.COMPLETED)
+    registry.lifecycle.finish(run, RunState.COMPLETED, predictions_path=predictions_path)
     return run
 
 

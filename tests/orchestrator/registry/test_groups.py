@@ -15,9 +15,8 @@ from orchestrator.registry import Registry
 from orchestrator.registry.group_comparison import Comparison, compare_groups
 from orchestrator.registry.group_records import group_notes
 from orchestrator.registry.tables import ALL_RUNS
-from orchestrator.results import MetricEvent
 from orchestrator.run_states import RunState
-from tests.orchestrator.registry.group_samples import group_of, new_sweep, seeds
+from tests.orchestrator.registry.group_samples import evaluated, group_of, new_sweep, seeds
 from tests.orchestrator.registry.samples import new_run, trial_result
 
 
@@ -207,15 +206,8 @@ def test_what_was_not_scored_alike_is_not_compared() -> None:
 
 
 def test_evaluations_of_two_models_are_compared(registry: Registry, tmp_path: Path) -> None:
-    runs = []
-    for model, score in (("a@1", 0.9), ("b@1", 0.6)):
-        spec = {"kind": "evaluate", "model": model, "task": {"id": "sst2"}, "split": "test"}
-        run = new_run(registry, kind="evaluate", spec=spec, task="sst2", metric="accuracy")
-        registry.lifecycle.start_attempt(run)
-        registry.trials.set_data(run, {"test": "t"})
-        registry.metrics.record(run, [MetricEvent(0, "test", {"accuracy": score})], final=True)
-        registry.lifecycle.finish(run, RunState.COMPLETED, predictions_path=keep_predictions(tmp_path, run, score))
-        runs.append(run)
+    kept = {f"{model}@1": keep_predictions(tmp_path, model, score) for model, score in (("a", 0.9), ("b", 0.6))}
+    runs = [evaluated(registry, "test", "t", 0.9, model, predictions_path=path) for model, path in kept.items()]
     (found,) = registry.compare(*runs)
     assert found.is_distinguishable
     assert found.examples is not None
