@@ -24,7 +24,7 @@ Pair = tuple[PredictionRow, PredictionRow]
 CLASS, TAGS, VALUE, ANSWER, OTHER = "class", "list of tags", "value", "answer", "list or choice"
 """Kinds of predictions, in words."""
 _TAG = re.compile(r"O|[BI]-.+", re.DOTALL)
-_SIDES = ("prediction", "gold")
+_SIDES, _NUMBER = ("prediction", "gold"), int | float
 
 
 def read_predictions(path: str) -> list[PredictionRow]:
@@ -52,39 +52,29 @@ def read_predictions(path: str) -> list[PredictionRow]:
 
 def prediction_kind(row: Any) -> str | None:
     """Kind of prediction that a row says it is: CLASS, TAGS, VALUE, ANSWER or OTHER; None for what is none."""
-    if not isinstance(row, dict) or not row.keys() >= {*_SIDES} or not _is_sound(row):
+    if not isinstance(row, dict) or not row.keys() >= {*_SIDES} or not isinstance(row.get("id", ""), str | int):
         return None
-    predicted, gold = row["prediction"], row["gold"]
+    sides, given = [row[side] for side in _SIDES], row.get("probabilities", [])
+    numbers = [*given.values()] if isinstance(given, dict) else given
+    items = [item for side in sides if isinstance(side, list) for item in side]
+    is_sound = _are(_NUMBER, numbers) and _are(_NUMBER, [row.get("error", 0)])
+    if not is_sound or not all(isinstance(item, str | _NUMBER) for item in items):
+        return None
     if "words" in row:
-        has_tags = all(_are_texts(side) and all(map(_TAG.fullmatch, side)) for side in (predicted, gold))
-        return TAGS if has_tags and _are_texts(row["words"]) else None
+        has_tags = all(_are(str, side) and all(map(_TAG.fullmatch, side)) for side in sides)
+        return TAGS if has_tags and _are(str, row["words"]) else None
     if "exact_match" in row:
-        has_scores = all(_is_number(row.get(name)) for name in ("exact_match", "f1"))
-        return ANSWER if has_scores and isinstance(predicted, str) and isinstance(gold, list) else None
-    if isinstance(predicted, str) and isinstance(gold, str):
+        has_scores = _are(_NUMBER, [row["exact_match"], row.get("f1")])
+        return ANSWER if has_scores and isinstance(sides[0], str) and isinstance(sides[1], list) else None
+    if _are(str, sides):
         return CLASS
     # The place of a choice is a number, too, but right or wrong.
-    return VALUE if _is_number(predicted) and _is_number(gold) and "correct" not in row else OTHER
+    return VALUE if _are(_NUMBER, sides) and "correct" not in row else OTHER
 
 
-def _is_sound(row: Mapping[str, Any]) -> bool:
-    """Whether the parts that every kind may have are what they should be."""
-    given = row.get("probabilities", [])
-    numbers = [*(given.values() if isinstance(given, dict) else given if isinstance(given, list) else [None])]
-    items = [item for side in _SIDES if isinstance(row[side], list) for item in row[side]]
-    return (
-        all(map(_is_number, [*numbers, row.get("error", 0)]))
-        and all(isinstance(item, str | int | float) for item in items)
-        and isinstance(row.get("id", ""), str | int)
-    )
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _are_texts(value: object) -> bool:
-    return isinstance(value, list) and all(isinstance(item, str) for item in value)
+def _are(kind: Any, values: object) -> bool:
+    """Whether it is a list of values of one type; true and false are no numbers."""
+    return isinstance(values, list) and all(isinstance(one, kind) and not isinstance(one, bool) for one in values)
 
 
 _Way = tuple[Callable[[Sequence[PredictionRow]], Numbers | None], Callable[[Numbers], ScoreOfWeights]]
@@ -115,13 +105,13 @@ def _have(kind: Any, rows: Sequence[PredictionRow], names: Sequence[str] = _SIDE
 def _own(name: str) -> _Way:
     """Mean of a value that each row has itself."""
     return (
-        lambda rows: np.array([(row[name], 1.0) for row in rows]) if _have(int | float, rows, (name,)) else None,
+        lambda rows: np.array([(row[name], 1.0) for row in rows]) if _have(_NUMBER, rows, (name,)) else None,
         _MEAN,
     )
 
 
 def _values(rows: Sequence[PredictionRow]) -> Numbers | None:
-    return np.array([[row[side] for side in _SIDES] for row in rows], float) if _have(int | float, rows) else None
+    return np.array([[row[side] for side in _SIDES] for row in rows], float) if _have(_NUMBER, rows) else None
 
 
 def _parts(rows: Sequence[PredictionRow]) -> Numbers | None:
