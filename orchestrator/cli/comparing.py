@@ -131,7 +131,7 @@ def _pair(
 
 
 def _show_scores(comparison: "Comparison", noise: "SeedNoise | None") -> None:
-    from orchestrator.registry.group_records import group_label
+    from orchestrator.registry.parameters import group_label
 
     both = (comparison.first, comparison.second)
     show_paragraph(f"{both[0].label} beside {both[1].label}: {comparison.words}")

@@ -174,7 +174,7 @@ def _brief_columns(rows: Sequence[dict[str, Any]], by: str, *, has_tasks: bool) 
     Args:
         has_tasks: whether there may be groups of several tasks.
     """
-    from orchestrator.registry.group_records import group_label
+    from orchestrator.registry.parameters import group_label
 
     for row in rows:
         row["#"] = None if row["rank"] is None else f"{row['rank']}{f' {_MAY_BE_BEST}' if _is_also_best(row) else ''}"
@@ -221,7 +221,7 @@ def _seeds_text(row: Mapping[str, Any]) -> str:
 
 def _tell_of(rows: Sequence[Mapping[str, Any]], by: str) -> None:
     """Say what the table's numbers hide: noise, doubts of single places, what the first place was chosen from."""
-    from orchestrator.registry.group_records import ranking_sentences
+    from orchestrator.registry.leaderboard import ranking_sentences
 
     if by in _BY:
         notify(_BY[by])

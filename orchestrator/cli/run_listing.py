@@ -177,7 +177,7 @@ def _show_runs(
 
 def _brief_columns(table: "RecordTable", asked: str, *, trials: bool) -> list[str]:
     """Columns for a person: what a query or its order names, and what varies between trials or tells runs apart."""
-    from orchestrator.registry.group_records import varied_parameters
+    from orchestrator.registry.parameters import varied_parameters
 
     rows = table.records
     named = [name for name in table.columns if _is_named(name, asked)]

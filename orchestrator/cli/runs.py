@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 @click.argument("run_id", metavar="RUN")
 def trials(registry: "Registry", view: TableView, run_id: str) -> None:
     """List the trials of a sweep: parameters that vary, and scores."""
-    from orchestrator.registry.group_records import varied_parameters
+    from orchestrator.registry.parameters import varied_parameters
 
     run = find_run(registry, run_id)
     table = registry.trials.table(run.id)

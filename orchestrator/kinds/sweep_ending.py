@@ -13,8 +13,9 @@ from orchestrator.cells import short_value
 from orchestrator.finetuning.model_record import read_saved_definition
 from orchestrator.finetuning.running_trials import values_text
 from orchestrator.progress import duration
-from orchestrator.registry.group_records import group_code, replicate_text, scored_trials, varied_parameters
+from orchestrator.registry.group_records import replicate_text, scored_trials
 from orchestrator.registry.leaderboard import trial_groups
+from orchestrator.registry.parameters import group_code, varied_parameters
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
 from orchestrator.registry.tables import PIPELINE

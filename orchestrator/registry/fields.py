@@ -20,8 +20,7 @@ from sqlalchemy import Connection, and_, func, or_
 from orchestrator.measurements import is_better_lower
 from orchestrator.registry import tables
 from orchestrator.registry.dialects import id_of_run, key_of_name
-from orchestrator.registry.group_records import group_key
-from orchestrator.registry.parameters import LARGEST_EXACT, decode_parameter
+from orchestrator.registry.parameters import LARGEST_EXACT, decode_parameter, group_key
 from orchestrator.registry.query_language import METRIC_SPLITS, metric_name, short_names
 from orchestrator.registry.records import RecordTable, check_page, is_flagged, paused_collection
 from orchestrator.registry.tables import RUNS, of_whole_run

@@ -22,8 +22,9 @@ from typing import Any
 
 from orchestrator.errors import InputError
 from orchestrator.measurements import is_better_lower
-from orchestrator.registry.group_records import GroupRecord, varying_paths
+from orchestrator.registry.group_records import GroupRecord
 from orchestrator.registry.kept_predictions import ExampleComparison, compare_examples
+from orchestrator.registry.parameters import varying_paths
 from orchestrator.significance.comparison import (
     POWER,
     DifferenceResult,

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import cache, cached_property, lru_cache
+from functools import cache, cached_property
 from statistics import fmean
 from typing import Any, NamedTuple
 
 import sqlalchemy as sql
 
-from orchestrator.cells import setting_cell
+from orchestrator.errors import InputError, NotFoundError, SeveralRunsError
 from orchestrator.measurements import best_first, is_better_lower, is_direction_known
 from orchestrator.registry.dialects import key_of_name
 from orchestrator.registry.model_origins import (
@@ -25,49 +24,26 @@ from orchestrator.registry.model_origins import (
     origin_sentence,
     use_of,
 )
-from orchestrator.registry.parameters import is_source_digest
-from orchestrator.registry.records import is_flagged, load_parameters_of, paused_collection
+from orchestrator.registry.parameters import LABEL_DIGITS, group_code, group_key, group_label
+from orchestrator.registry.records import (
+    MAX_CANDIDATES,
+    MIN_ID_DIGITS,
+    find_run,
+    is_flagged,
+    is_ranked,
+    load_parameters_of,
+    newest_called,
+    paused_collection,
+)
 from orchestrator.registry.tables import PARAMETERS, RUNS, SERIES
 from orchestrator.run_states import RunState
 from orchestrator.significance.summary import Summary, summarize
 
-LABEL_DIGITS = 8
-"""Digits of a group's digest that lists show, without those of the code."""
 SEED_PATH, FOLD_PATH, FOLDS_PATH = "recipe.seed", "recipe.fold", "task.split.folds"
 """Parameters with a run's seed, its fold, and the number of folds that each seed is validated on."""
 _EVALUATION = "evaluate"
-RANKED_KINDS = ("distill", _EVALUATION)
-"""Kinds of runs without trials whose own scores are ranked."""
-_NUM_GROUP_COLUMNS = 5
-"""Number of the columns that tell groups apart, the first ones of a run's row; the last one is the code's version."""
 Row = Mapping[str, Any]
 """Record of a trial, as `registry.trials.table` has it."""
-
-
-def group_key(recipe_digest: str, code_version: str | None) -> str:
-    """Key of the group of runs with this digest of all but the code, and of this code."""
-    return recipe_digest if code_version is None else f"{recipe_digest}.{code_digest(code_version)}"
-
-
-@lru_cache
-def code_digest(code_version: str) -> str:
-    """Digest of a version of the code, as the keys of groups have it."""
-    return hashlib.sha256(code_version.encode()).hexdigest()[:8]
-
-
-def group_code(key: str) -> str:
-    """Digest of the code in a group's key; empty where it is not known."""
-    return key.partition(".")[2]
-
-
-def group_label(key: str) -> str:
-    """Short form of a group's key.
-
-    >>> group_label("3f2a77c0b1d2e3f4.1a2b3c4d"), group_label("3f2a77c0b1d2e3f4")
-    ('3f2a77c0.1a2b3c4d', '3f2a77c0')
-    """
-    recipe, dot, code = key.partition(".")
-    return f"{recipe[:LABEL_DIGITS]}{dot}{code}"
 
 
 class GroupRun(NamedTuple):
@@ -183,11 +159,11 @@ class GroupRecord:
     @cached_property
     def best(self) -> GroupRun | None:
         """Run with the best score, of equal ones one with a model before others, then the newest."""
-        return min(
-            reversed(self._scored_runs),
-            key=lambda run: (best_first(self.metric, run.score), run.model_folder is None),
-            default=None,
-        )
+
+        def order(run: GroupRun) -> tuple[Any, bool]:
+            return best_first(self.metric, run.score), run.model_folder is None
+
+        return min(reversed(self._scored_runs), key=order, default=None)
 
     @property
     def best_score(self) -> float | None:
@@ -229,12 +205,6 @@ def _mean(scores: Sequence[float]) -> float:
     return sum(scores) / len(scores)
 
 
-def is_ranked() -> sql.ColumnElement[bool]:
-    """Condition for runs that belong to a group."""
-    has_score = sql.and_(RUNS.c.task.is_not(None), RUNS.c.metric.is_not(None))
-    return sql.and_(has_score, sql.or_(RUNS.c.parent_id.is_not(None), RUNS.c.kind.in_(RANKED_KINDS)))
-
-
 @paused_collection()
 def load_groups(
     connection: sql.Connection, *conditions: sql.ColumnElement[bool], archived: bool = True, across_code: bool = False
@@ -251,7 +221,7 @@ def load_groups(
         conditions = (*conditions, sql.not_(is_flagged("archived")))
     found: dict[tuple[Any, ...], list[sql.Row[Any]]] = defaultdict(list)
     for row in connection.execute(_ranked_runs().where(*conditions)).all():
-        found[row[: _NUM_GROUP_COLUMNS - across_code]].append(row)
+        found[row[:4] if across_code else row[:5]].append(row)
     parameters = load_parameters_of(connection, [rows[-1].id for rows in found.values()])
     origins = load_origins(connection, parameters)
     tested = [row.id for rows in found.values() for row in rows if row.test is not None or row.split == "test"]
@@ -260,23 +230,19 @@ def load_groups(
     for rows in found.values():
         last, is_evaluated = rows[-1], rows[-1].kind == _EVALUATION
         own = {path: value for path, value in parameters[last.id].items() if path not in (SEED_PATH, FOLD_PATH)}
-        data = SplitData.of(own, last.split)
-        versions = tuple(dict.fromkeys(row.code_version for row in rows))
-        code = last.code_version if len(versions) == 1 else None
-        refused = {} if is_evaluated else refusals
+        data, versions = SplitData.of(own, last.split), tuple(dict.fromkeys(row.code_version for row in rows))
+        refused = [refusals.get(row.id) for row in rows]
+        runs = [(*row[6:], None if is_evaluated else why) for row, why in zip(rows, refused, strict=True)]
         groups.append(
             GroupRecord(
-                key=group_key(last.group_key, code),
-                kind=last.kind,
-                task=last.task,
-                metric=last.metric,
-                split=last.split,
-                runs=[GroupRun._make((*row[_NUM_GROUP_COLUMNS + 1 :], refused.get(row.id))) for row in rows],
+                key=group_key(last.group_key, last.code_version if len(versions) == 1 else None),
+                **{name: getattr(last, name) for name in ("kind", "task", "metric", "split")},
+                runs=list(map(GroupRun._make, runs)),
                 data=data.taken,
                 parameters=own,
                 versions=versions,
                 origin=use_of(origins[last.id], data) or (None if is_evaluated else "chosen"),
-                refusal=next((refusals[row.id] for row in rows if is_evaluated and row.id in refusals), None),
+                refusal=next(filter(None, refused), None) if is_evaluated else None,
             )
         )
     return groups
@@ -289,23 +255,16 @@ def _ranked_runs() -> sql.Select[Any]:
     split, seed, fold = (PARAMETERS.alias() for _ in range(3))
     score, baseline, test, collapsed = (SERIES.alias() for _ in range(4))
     scored_split, is_alone = sql.func.coalesce(split.c.text, "validation"), RUNS.c.parent_id.is_(None)
-    of_group = RUNS.c.task, RUNS.c.metric, RUNS.c.group_key, scored_split.label("split"), RUNS.c.code_version
-    of_run: tuple[Any, ...] = (  # in the order of `GroupRun`
+    columns: tuple[Any, ...] = (  # the first five tell groups apart; those of a run stand in the order of `GroupRun`
+        *(RUNS.c.task, RUNS.c.metric, RUNS.c.group_key, scored_split.label("split"), RUNS.c.code_version),
+        sql.func.coalesce(parent.c.kind, RUNS.c.kind).label("kind"),
         RUNS.c.id,
         sql.func.coalesce(RUNS.c.seed, sql.cast(seed.c.number, sql.BigInteger)),
         sql.cast(fold.c.number, sql.BigInteger),
-        RUNS.c.state,
-        score.c.value,
-        baseline.c.value,
-        test.c.value.label("test"),
+        *(RUNS.c.state, score.c.value, baseline.c.value, test.c.value.label("test")),
         sql.func.coalesce(collapsed.c.value, 0.0) != 0.0,
-        RUNS.c.model_folder,
-        RUNS.c.predictions_path,
-        RUNS.c.finished_at,
-        RUNS.c.parent_id,
+        *(RUNS.c.model_folder, RUNS.c.predictions_path, RUNS.c.finished_at, RUNS.c.parent_id),
     )
-    kind = sql.func.coalesce(parent.c.kind, RUNS.c.kind).label("kind")
-    statement = sql.select(*of_group, kind, *of_run).outerjoin(parent, parent.c.key == RUNS.c.parent_id)
     rows: tuple[tuple[Any, ...], ...] = (
         (split, split.c.path == "split", is_alone, RUNS.c.kind == _EVALUATION),
         (seed, seed.c.path == SEED_PATH, is_alone),
@@ -315,9 +274,49 @@ def _ranked_runs() -> sql.Select[Any]:
         (test, test.c.name == key_of_name(sql.literal("test.") + RUNS.c.metric), RUNS.c.kind != _EVALUATION),
         (collapsed, collapsed.c.name == "validation.collapsed"),
     )
+    statement = sql.select(*columns).outerjoin(parent, parent.c.key == RUNS.c.parent_id)
     for row, *its in rows:
         statement = statement.outerjoin(row, sql.and_(row.c.run_id == RUNS.c.key, *its))
     return statement.where(is_ranked()).order_by(RUNS.c.finished_at.is_not(None), RUNS.c.finished_at, RUNS.c.id)
+
+
+def find_group(connection: sql.Connection, name: str, state: sql.ColumnElement[RunState]) -> GroupRecord:
+    """Find the group that a name means, as `Registry.group` describes it.
+
+    A whole digest, or one as lists show it, means that group, although longer ones begin with it, or a run is called
+    so. A trial, a student or an evaluation stands for itself alone; a sweep for its own trials, where they are one
+    group, without those of other sweeps that the group has.
+    """
+    digest, _, code = name.lower().partition(".")
+    is_called = RUNS.c.group_key.between(digest, f"{digest}g")  # by the index; no digit comes after f
+    groups = load_groups(connection, is_called) if len(digest) >= MIN_ID_DIGITS else []
+    groups = [group for group in groups if group_code(group.key).startswith(code)]
+    shown = [group for group in groups if len(digest) >= LABEL_DIGITS and group_code(group.key) == code]
+    if len({group.key for group in shown}) == 1:  # one whose code is unknown has no more to its name than others
+        groups = shown
+    named = newest_called(connection, name, state) if groups and not shown else None
+    if named is not None:
+        raise SeveralRunsError(f"{name!r} is the name of run {named[0].id}, and begins a group's digest; give that id.")
+    if len(keys := sorted({group.key for group in groups})) > 1:
+        begun = _listed(keys, MAX_CANDIDATES)
+        raise SeveralRunsError(f"{name!r} begins the digests of several groups; give more of it: {begun}.")
+    if not groups:
+        try:
+            run = find_run(connection, name, state)
+        except NotFoundError as error:
+            raise NotFoundError(f"No group's digest begins with {name!r}. {error}") from None
+        groups = load_groups(connection, RUNS.c.parent_id == run.id) or load_groups(connection, RUNS.c.id == run.id)
+        if not groups:
+            raise InputError(
+                f"run {run.id} ({run.kind}) has no score that ranks; name a sweep, a trial or an evaluation"
+            )
+    if len(groups) > 1:
+        told = [f"{one.label} ({one.metric}, run {one.runs[-1].id})" for one in groups]
+        raise InputError(
+            f"{name} stands for {len(groups)} groups; name one by its id, as `orchestrator leaderboard --all` shows "
+            f"it, or by a run of it: {_listed(told, MAX_CANDIDATES)}"
+        )
+    return groups[0]
 
 
 def group_notes(group: GroupRecord, alike: Sequence[str] = ()) -> Iterator[str]:
@@ -345,44 +344,18 @@ def group_notes(group: GroupRecord, alike: Sequence[str] = ()) -> Iterator[str]:
         outcome = f"scores differ by up to {widest:.2g} although nothing else does" if widest else "same score"
         yield f"{which} {most} times, {outcome}"
     if alike:
-        yield f"the same was run with other code, too: {listed(list(map(group_label, alike)))}"
+        yield f"the same was run with other code, too: {_listed(list(map(group_label, alike)))}"
     if len(group.versions) > 1:
         versions = [version or "not recorded" for version in group.versions]
-        yield f"runs of {len(versions)} versions of the code taken together: {listed(versions)}"
+        yield f"runs of {len(versions)} versions of the code taken together: {_listed(versions)}"
     if not is_direction_known(group.metric):
         yield f"whether a larger {group.metric} is better is not known: it is ranked so"
-    if not group.refusal and (group.kind == "evaluate" or "trained" in (group.origin or "")):
+    if not group.refusal and (group.kind == _EVALUATION or "trained" in (group.origin or "")):
         yield origin_sentence(group.origin, "its model", "these data")
 
 
-def listed(names: Sequence[str], most: int = 3) -> str:
-    """The first of some names as one text."""
+def _listed(names: Sequence[str], most: int = 3) -> str:
     return ", ".join(names[:most]) + (", …" if len(names) > most else "")
-
-
-def ranking_sentences(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield what shown places of the leaderboard leave unsaid: whose noise is unknown, what scores were chosen on."""
-    scored = [row for row in rows if row["n"]]
-    if unknown := {row["task"] for row in scored if row["low"] is None}:
-        where = f" of {', '.join(sorted(unknown))}" if any(row["low"] is not None for row in scored) else ""
-        matters = "how much a seed matters is not known, so no interval is told"
-        yield f"no group{where} has several seeds that differ: {matters}"
-    chosen = [row for row in rows if row["kind"] != "evaluate"]
-    if sizes := sorted({row["num_ranked"] for row in chosen}):
-        best = f"the best of {'up to ' if len(sizes) > 1 else ''}{sizes[-1]} groups"
-        of_many = f"; the first place was chosen on them, too: {best}" if sizes[-1] > 1 else ""
-        tested = "; no step was chosen on `test`" if any(row["test"] is not None for row in chosen) else ""
-        yield f"scores are on the validation data on which the best step of each trial was chosen{of_many}{tested}"
-
-
-def recipe_text(values: Mapping[str, Any]) -> str:
-    """Values by path as one text; fields of a recipe by their own names.
-
-    >>> recipe_text({"recipe.epochs": 3.0, "task.max_train_examples": 100})
-    'epochs=3 task.max_train_examples=100'
-    """
-    texts = {path: setting_cell(value) if isinstance(value, float) else str(value) for path, value in values.items()}
-    return " ".join(f"{path.removeprefix('recipe.')}={text}" for path, text in texts.items())
 
 
 def scored_trials(rows: Sequence[Row], metric: str) -> list[Row]:
@@ -402,26 +375,3 @@ def replicate_text(row: Row) -> str:
     """Seed of a trial in words, and its fold where it has one."""
     fold = row.get("params.fold")
     return f"seed {row['seed']}" + ("" if fold is None else f", fold {fold}")
-
-
-def varying_paths(recipes: Sequence[Mapping[str, Any]]) -> set[str]:
-    """Paths whose values differ between recipes; a path that a recipe lacks counts as None.
-
-    Digests of what data were taken from are left out: those of the examples tell more.
-
-    >>> sorted(varying_paths([{"size": "tiny", "epochs": 3}, {"size": "mini", "epochs": 3.0}, {"epochs": 3}]))
-    ['size']
-    """
-    paths = {path for recipe in recipes for path in recipe if not is_source_digest(path)}
-    return {path for path in paths if len({_hashable(recipe.get(path)) for recipe in recipes}) > 1}
-
-
-def varied_parameters(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The `params.…` columns in which rows differ, sorted, without seed and fold, which tell no recipes apart."""
-    recipes = [{name: value for name, value in row.items() if name.startswith("params.")} for row in rows]
-    return sorted(name for name in varying_paths(recipes) if name not in ("params.seed", "params.fold"))
-
-
-def _hashable(value: Any) -> Hashable:
-    """Value, or a list's values as a tuple; equal where the values are."""
-    return tuple(map(_hashable, value)) if isinstance(value, list) else str(value) if isinstance(value, dict) else value

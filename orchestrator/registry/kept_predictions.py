@@ -3,11 +3,9 @@
 import json
 import logging
 import re
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from operator import eq
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +14,7 @@ from bert_core.metrics.spans import entity_spans
 from orchestrator.errors import InputError, OrchestratorError
 from orchestrator.registry.group_records import GroupRecord, GroupRun
 from orchestrator.significance.comparison import DifferenceResult, McNemarResult, compare_answers, holm
-from orchestrator.significance.resampling import Numbers, ScoreOfWeights, compare_over_examples, spearman_of
+from orchestrator.significance.resampling import Numbers, ScoreOfWeights, compare_over_examples, correlation_of
 from orchestrator.storage import read_bytes
 
 logger = logging.getLogger(__name__)
@@ -26,7 +24,7 @@ Pair = tuple[PredictionRow, PredictionRow]
 CLASS, TAGS, VALUE, ANSWER, OTHER = "class", "list of tags", "value", "answer", "list or choice"
 """Kinds of predictions, in words."""
 _TAG = re.compile(r"O|[BI]-.+", re.DOTALL)
-_SIDES = ("prediction", "gold")
+_SIDES, _NUMBER = ("prediction", "gold"), int | float
 
 
 def read_predictions(path: str) -> list[PredictionRow]:
@@ -54,45 +52,34 @@ def read_predictions(path: str) -> list[PredictionRow]:
 
 def prediction_kind(row: Any) -> str | None:
     """Kind of prediction that a row says it is: CLASS, TAGS, VALUE, ANSWER or OTHER; None for what is none."""
-    if not isinstance(row, dict) or not row.keys() >= {*_SIDES} or not _is_sound(row):
+    if not isinstance(row, dict) or not row.keys() >= {*_SIDES} or not isinstance(row.get("id", ""), str | int):
         return None
-    predicted, gold = row["prediction"], row["gold"]
+    sides, given = [row[side] for side in _SIDES], row.get("probabilities", [])
+    numbers = [*given.values()] if isinstance(given, dict) else given
+    items = [item for side in sides if isinstance(side, list) for item in side]
+    is_sound = _are(_NUMBER, numbers) and _are(_NUMBER, [row.get("error", 0)])
+    if not is_sound or not all(isinstance(item, str | _NUMBER) for item in items):
+        return None
     if "words" in row:
-        has_tags = all(_are_texts(side) and all(map(_TAG.fullmatch, side)) for side in (predicted, gold))
-        return TAGS if has_tags and _are_texts(row["words"]) else None
+        has_tags = all(_are(str, side) and all(map(_TAG.fullmatch, side)) for side in sides)
+        return TAGS if has_tags and _are(str, row["words"]) else None
     if "exact_match" in row:
-        has_scores = all(_is_number(row.get(name)) for name in ("exact_match", "f1"))
-        return ANSWER if has_scores and isinstance(predicted, str) and isinstance(gold, list) else None
-    if isinstance(predicted, str) and isinstance(gold, str):
+        has_scores = _are(_NUMBER, [row["exact_match"], row.get("f1")])
+        return ANSWER if has_scores and isinstance(sides[0], str) and isinstance(sides[1], list) else None
+    if _are(str, sides):
         return CLASS
     # The place of a choice is a number, too, but right or wrong.
-    return VALUE if _is_number(predicted) and _is_number(gold) and "correct" not in row else OTHER
+    return VALUE if _are(_NUMBER, sides) and "correct" not in row else OTHER
 
 
-def _is_sound(row: Mapping[str, Any]) -> bool:
-    """Whether the parts that every kind may have are what they should be."""
-    given = row.get("probabilities", [])
-    numbers = [*(given.values() if isinstance(given, dict) else given if isinstance(given, list) else [None])]
-    items = [item for side in _SIDES if isinstance(row[side], list) for item in row[side]]
-    return (
-        all(map(_is_number, [*numbers, row.get("error", 0)]))
-        and all(isinstance(item, str | int | float) for item in items)
-        and isinstance(row.get("id", ""), str | int)
-    )
+def _are(kind: Any, values: object) -> bool:
+    """Whether it is a list of values of one type; true and false are no numbers."""
+    return isinstance(values, list) and all(isinstance(one, kind) and not isinstance(one, bool) for one in values)
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _are_texts(value: object) -> bool:
-    return isinstance(value, list) and all(isinstance(item, str) for item in value)
-
-
-Count = Callable[[Sequence[PredictionRow]], Numbers | None]
-"""Function from N rows to K numbers of each, (N, K); None where rows lack what these are made of."""
-Way = tuple[Count, Callable[[Numbers], ScoreOfWeights]]
-"""Way to count, and to score the examples that are drawn by these numbers."""
+_Way = tuple[Callable[[Sequence[PredictionRow]], Numbers | None], Callable[[Numbers], ScoreOfWeights]]
+"""Functions from N rows to K numbers of each, (N, K), or None where rows lack what these are made of; and from these
+numbers to the score of the examples that are drawn."""
 
 
 def scores_for(
@@ -115,24 +102,28 @@ def _have(kind: Any, rows: Sequence[PredictionRow], names: Sequence[str] = _SIDE
     return all(isinstance(row.get(name), kind) for row in rows for name in names)
 
 
-def _count(numbers: Callable[[Any], Sequence[float]], kind: Any, names: Sequence[str] = _SIDES) -> Count:
-    """Numbers of each row, where its values of these names are of a type."""
-    return lambda rows: np.asarray([*map(numbers, rows)], float) if _have(kind, rows, names) else None
-
-
-def _own(name: str) -> Way:
+def _own(name: str) -> _Way:
     """Mean of a value that each row has itself."""
-    return _count(lambda row: (row[name], 1.0), int | float, (name,)), _MEAN
+    return (
+        lambda rows: np.array([(row[name], 1.0) for row in rows]) if _have(_NUMBER, rows, (name,)) else None,
+        _MEAN,
+    )
 
 
-def _hits(row: PredictionRow) -> tuple[int, int, int]:
-    """Hits, guesses and gold parts of a row, as entities or selected sentences."""
-    guesses, gold = (set(entity_spans(row[side])) if "words" in row else set(row[side]) for side in _SIDES)
-    return len(guesses & gold), len(guesses), len(gold)
+def _values(rows: Sequence[PredictionRow]) -> Numbers | None:
+    return np.array([[row[side] for side in _SIDES] for row in rows], float) if _have(_NUMBER, rows) else None
 
 
-def _confusions(rows: Sequence[PredictionRow]) -> Numbers | None:
-    """Cell of the confusion matrix that each row is in, labels in their order.
+def _parts(rows: Sequence[PredictionRow]) -> Numbers | None:
+    """Hits, guesses and gold parts of each row, as entities or selected sentences."""
+    if not _have(list, rows):
+        return None
+    pairs = [[set(entity_spans(row[side])) if "words" in row else set(row[side]) for side in _SIDES] for row in rows]
+    return np.array([(len(guesses & gold), len(guesses), len(gold)) for guesses, gold in pairs], float)
+
+
+def _classes(rows: Sequence[PredictionRow]) -> Numbers | None:
+    """Hits, guesses and gold examples of each class, in the order of the labels, as indicators: (N, 3C).
 
     Each row says the probabilities of the same labels, of which its prediction and its gold label are.
     """
@@ -141,50 +132,36 @@ def _confusions(rows: Sequence[PredictionRow]) -> Numbers | None:
         return None
     if not _have(str, rows) or any(row[side] not in labels for row in rows for side in _SIDES):
         return None
-    number = {label: place for place, label in enumerate(labels)}
-    counts = np.zeros((len(rows), len(number) ** 2))
-    cells = [number[row["gold"]] * len(number) + number[row["prediction"]] for row in rows]
-    counts[np.arange(len(rows)), cells] = 1.0
-    return counts
+    guesses, gold = (np.array([[row[side] == label for label in labels] for row in rows], float) for side in _SIDES)
+    return np.hstack([guesses * gold, guesses, gold])
 
 
-def _matrices(sums: Numbers) -> tuple[Numbers, Numbers, Numbers]:
-    """Right answers, guesses and gold examples of each class: (R, C) each."""
-    size = round(sums.shape[1] ** 0.5)
-    cells = sums.reshape(-1, size, size)
-    return np.einsum("rcc->rc", cells), cells.sum(axis=1), cells.sum(axis=2)
+def _right_words(rows: Sequence[PredictionRow]) -> Numbers | None:
+    if not _have(list, rows):
+        return None
+    return np.array([(sum(map(eq, row["prediction"], row["gold"])), len(row["gold"])) for row in rows], float)
 
 
-def _class_f1(sums: Numbers) -> tuple[Numbers, Numbers]:
-    """F1 of each class, 0 of one that does not occur, and how many times each is a guess or gold: (R, C) each."""
-    right, guesses, gold = _matrices(sums)
-    return _ratio(2 * right, guesses + gold), guesses + gold
+def _of_hits(score: Callable[[Numbers, Numbers, Numbers], Numbers]) -> Callable[[Numbers], ScoreOfWeights]:
+    """A score that is made of hits, guesses and gold parts, of each class (R, C)."""
+    return _of_sums(lambda sums: score(*np.hsplit(sums, 3)))
 
 
-def _macro_f1(sums: Numbers) -> Numbers:
-    scores, times = _class_f1(sums)
-    return _ratio(scores.sum(axis=1), (times > 0).sum(axis=1))
+def _f1(hits: Numbers, guesses: Numbers, gold: Numbers) -> Numbers:
+    """F1 of each class, 0 of one that does not occur: (R, C)."""
+    return _ratio(2 * hits, guesses + gold)
 
 
-def _matthews(sums: Numbers) -> Numbers:
+def _macro_f1(hits: Numbers, guesses: Numbers, gold: Numbers) -> Numbers:
+    return _ratio(_f1(hits, guesses, gold).sum(axis=1), (guesses + gold > 0).sum(axis=1))
+
+
+def _matthews(hits: Numbers, guesses: Numbers, gold: Numbers) -> Numbers:
     """Correlation of class indicators (Gorodkin 2004), by the counts of the confusion matrix."""
-    right, guesses, gold = _matrices(sums)
     total = gold.sum(axis=1)
-    covariance = right.sum(axis=1) * total - (guesses * gold).sum(axis=1)
+    covariance = hits.sum(axis=1) * total - (guesses * gold).sum(axis=1)
     scale = np.sqrt((total**2 - (guesses**2).sum(axis=1)) * (total**2 - (gold**2).sum(axis=1)))
     return _ratio(covariance, scale)
-
-
-def _pearson(sums: Numbers) -> Numbers:
-    """Pearson's correlation, by the moments of the values."""
-    total, x, y, xx, yy, xy = sums.T
-    scale = np.sqrt(np.maximum(total * xx - x * x, 0) * np.maximum(total * yy - y * y, 0))
-    return _ratio(total * xy - x * y, scale)
-
-
-def _moments(row: PredictionRow) -> tuple[float, ...]:
-    x, y = (float(row[side]) for side in _SIDES)
-    return 1.0, x, y, x * x, y * y, x * y
 
 
 def _ratio(numerator: NDArray[Any], denominator: NDArray[Any]) -> Numbers:
@@ -195,22 +172,20 @@ def _ratio(numerator: NDArray[Any], denominator: NDArray[Any]) -> Numbers:
 
 
 _MEAN = _of_sums(lambda sums: _ratio(sums[:, 0], sums[:, 1]))
-_PARTS, _VALUES = _count(_hits, list), _count(lambda row: [row[side] for side in _SIDES], int | float)
-_RIGHT_WORDS = _count(lambda row: (sum(map(eq, row["prediction"], row["gold"])), len(row["gold"])), list)
-_F1_OF_PARTS = (_PARTS, _of_sums(lambda sums: _ratio(2 * sums[:, 0], sums[:, 1] + sums[:, 2])))
+_F1_OF_PARTS = (_parts, _of_hits(lambda *counts: _f1(*counts)[:, 0]))
 OF_RIGHT_ANSWERS = {"accuracy": "correct", "subset_accuracy": "correct", "exact_match": "exact_match"}
 """Scores that are the share of right answers, which McNemar's test compares, and the key by which a row is right."""
-_WAYS: Mapping[str, Sequence[Way]] = {
+_WAYS: Mapping[str, Sequence[_Way]] = {
     **{metric: (_own(key),) for metric, key in OF_RIGHT_ANSWERS.items()},
-    "f1": (_own("f1"), (_confusions, _of_sums(lambda sums: _class_f1(sums)[0][:, 1])), _F1_OF_PARTS),
+    "f1": (_own("f1"), (_classes, _of_hits(lambda *counts: _f1(*counts)[:, 1])), _F1_OF_PARTS),
     "micro_f1": (_F1_OF_PARTS,),
-    "macro_f1": ((_confusions, _of_sums(_macro_f1)),),
-    "matthews_correlation": ((_confusions, _of_sums(_matthews)),),
-    "precision": ((_PARTS, _MEAN),),
-    "recall": ((_PARTS, _of_sums(lambda sums: _ratio(sums[:, 0], sums[:, 2]))),),
-    "word_accuracy": ((_RIGHT_WORDS, _MEAN),),
-    "pearson": ((_count(_moments, int | float), _of_sums(_pearson)),),
-    "spearman": ((_VALUES, lambda values: spearman_of(*values.T)),),
+    "macro_f1": ((_classes, _of_hits(_macro_f1)),),
+    "matthews_correlation": ((_classes, _of_hits(_matthews)),),
+    "precision": ((_parts, _MEAN),),
+    "recall": ((_parts, _of_sums(lambda sums: _ratio(sums[:, 0], sums[:, 2]))),),
+    "word_accuracy": ((_right_words, _MEAN),),
+    "pearson": ((_values, lambda values: correlation_of(*values.T, of_ranks=False)),),
+    "spearman": ((_values, lambda values: correlation_of(*values.T, of_ranks=True)),),
 }
 """Ways for each score, of which the first that fits the rows is taken."""
 
@@ -224,8 +199,7 @@ def same_examples(first: Sequence[PredictionRow], second: Sequence[PredictionRow
     return {number: (row, other[number]) for number, row in one.items()} if is_same else None
 
 
-@dataclass(frozen=True)
-class AnswerComparison:
+class AnswerComparison(NamedTuple):
     """McNemar's test of two runs' answers."""
 
     first_run: str
@@ -235,8 +209,7 @@ class AnswerComparison:
     """Exact p-value, corrected by Holm's method for the pairs of runs."""
 
 
-@dataclass(frozen=True)
-class ExampleComparison:
+class ExampleComparison(NamedTuple):
     """Two groups over the same examples, the first one's score minus the second one's.
 
     Runs are paired by their seed; where the groups have none in common, one run of each is taken, the best one.
@@ -278,13 +251,11 @@ def compare_examples(first: GroupRecord, second: GroupRecord) -> ExampleComparis
 
 def _pairs_of_runs(first: GroupRecord, second: GroupRecord) -> list[tuple[list[GroupRun], list[GroupRun]]]:
     """Runs that kept predictions, paired by seed; the runs of a seed's folds stand together, as one."""
-    sides: list[dict[int, dict[int, GroupRun]]] = []
-    for group in (first, second):
-        by_seed: dict[int, dict[int, GroupRun]] = defaultdict(dict)
+    sides: list[dict[int, dict[int, GroupRun]]] = [{}, {}]
+    for group, by_seed in zip((first, second), sides, strict=True):
         for run in group.runs:
             if run.is_scored and run.predictions_path and run.seed is not None:
-                by_seed[run.seed][run.fold or 0] = run
-        sides.append(by_seed)
+                by_seed.setdefault(run.seed, {})[run.fold or 0] = run
     if common := sorted(sides[0].keys() & sides[1].keys()):
         one, other = ([[own[seed][fold] for fold in sorted(own[seed])] for seed in common] for own in sides)
         return list(zip(one, other, strict=True))
@@ -308,15 +279,15 @@ def _compare_answers(pairs: Mapping[tuple[str, str], Mapping[Any, Pair]]) -> lis
     results = []
     for rows in pairs.values():
         keys = set[str].intersection(*({*row} for both in rows.values() for row in both))
-        names = [name for name in ("correct", "exact_match") if name in keys]
-        if not names:
+        key = "correct" if "correct" in keys else "exact_match"
+        if key not in keys:
             return []
-        first, second = ([bool(row[names[0]]) for row in side] for side in zip(*rows.values(), strict=True))
-        results.append(compare_answers(first, second))
+        results.append(
+            compare_answers(*([bool(row[key]) for row in side] for side in zip(*rows.values(), strict=True)))
+        )
     corrected = holm([result.p_value for result in results])
     return [
-        AnswerComparison(one, other, result, p_value)
-        for (one, other), result, p_value in zip(pairs, results, corrected, strict=True)
+        AnswerComparison(*ids, *both) for ids, both in zip(pairs, zip(results, corrected, strict=True), strict=True)
     ]
 
 
@@ -326,8 +297,7 @@ def _compare_scores(metric: str, pairs: Sequence[Mapping[Any, Pair]]) -> Differe
     for rows in pairs:
         if rows.keys() != pairs[0].keys():
             return None
-        first, second = zip(*(rows[example] for example in pairs[0]), strict=True)
-        found = scores_for(metric, first, second)
+        found = scores_for(metric, *zip(*(rows[example] for example in pairs[0]), strict=True))
         if found is None:
             return None
         scores.append(found)

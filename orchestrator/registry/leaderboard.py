@@ -6,30 +6,28 @@ Scores on different validation data, or by different scores, say nothing about o
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import Connection, select
 
+from orchestrator.cells import setting_cell
 from orchestrator.measurements import is_better_lower, score_bounds
 from orchestrator.registry.dialects import select_items
 from orchestrator.registry.group_records import (
     FOLDS_PATH,
-    RANKED_KINDS,
     GroupRecord,
     GroupRun,
     Row,
     group_notes,
     load_groups,
-    recipe_text,
     scored_trials,
-    varying_paths,
 )
-from orchestrator.registry.model_origins import taken_path
-from orchestrator.registry.records import RecordTable, paused_collection
-from orchestrator.registry.roll_up import Numbers, Ranking, joined_key, load_rankings, numbers_of, split_key
+from orchestrator.registry.parameters import varying_paths
+from orchestrator.registry.records import RANKED_KINDS, RecordTable, paused_collection
+from orchestrator.registry.roll_up import Numbers, Ranking, joined_key, load_rankings, numbers_of
 from orchestrator.registry.tables import MODELS, RUNS
 from orchestrator.significance.ranking import SeedNoise, SeedStatistics
 from orchestrator.significance.summary import Summary
@@ -45,7 +43,7 @@ LEADERBOARD_COLUMNS = (
 )
 _NUMBERS = ("mean", "sd", "low", "high", "median", "worst", "best", "baseline", "test")
 _INIT_FROM, _SIZE = "recipe.init_from", "recipe.size"
-_OWN_COLUMNS = {_INIT_FROM, _SIZE, taken_path("validation"), taken_path("test"), "split"}
+_OWN_COLUMNS = {_INIT_FROM, _SIZE, "data.validation_digest", "data.test_digest", "split"}
 """Parameters that the leaderboard has columns of their own for."""
 _NAMING = ("model", "teacher", "num_hidden_layers")
 """Parameters by which students and evaluated models are always known."""
@@ -57,17 +55,7 @@ _MIN_TOLD_APART = 10
 
 def noise_of(numbers: Numbers) -> SeedNoise | None:
     """Noise of the seeds of a ranking's groups; None where no group has seeds that differ."""
-    return SeedNoise.of_columns(numbers["n"], numbers["mean"], numbers["sd"]) if len(numbers) else None
-
-
-def _intervals(numbers: Numbers, metric: str, noise: SeedNoise) -> NDArray[Any]:
-    """Lower and upper ends of the 95 % intervals of groups' means, (2, G), as `SeedNoise.interval` has them."""
-    mean, bounds = numbers["mean"], score_bounds(metric)
-    half = noise.half_widths(np.maximum(numbers["n"], 1), mean, numbers["sd"])
-    ends = np.stack([mean - half, mean + half])
-    if bounds is None:
-        return ends
-    return np.where((bounds[0] <= mean) & (mean <= bounds[1]), np.clip(ends, *bounds), ends)
+    return SeedNoise.of_columns(numbers["n"], numbers["mean"], numbers["sd"])
 
 
 def in_order(
@@ -78,11 +66,12 @@ def in_order(
     Args:
         limit: number of the first ones that are asked for; None for all.
     """
-    falls = is_better_lower(metric)
-    sign = 1.0 if falls else -1.0
+    sign = 1.0 if is_better_lower(metric) else -1.0
     value = numbers["mean" if by == "lower" else by]
     if by == "lower" and noise is not None:
-        value = _intervals(numbers, metric, noise)[int(falls)]
+        least, most = score_bounds(metric) or (-np.inf, np.inf)
+        end = value + sign * noise.half_widths(np.maximum(numbers["n"], 1), value, numbers["sd"])
+        value = np.where((least <= value) & (value <= most), np.clip(end, least, most), end)
     value = np.where(numbers["n"] > 0, sign * value, np.inf)
     first = np.arange(len(numbers))
     if limit is not None and limit < len(numbers):  # few of many need to be sorted
@@ -91,24 +80,6 @@ def in_order(
     # Of equals, one that can be used comes first.
     means = np.where(few["n"] > 0, sign * few["mean"], 0.0)
     return first[np.lexsort((few["code"], few["key"], -few["has_model"], means, value))][:limit]
-
-
-def _places(
-    ranking: Ranking, numbers: Numbers, by: Order, limit: int | None
-) -> Iterator[tuple[Ranking, str, dict[str, Any]]]:
-    """Yield the first places of a ranking: the key of each group, and the columns that tell its place among all."""
-    noise, num_scored = noise_of(numbers), int(np.count_nonzero(numbers["n"]))
-    means = numbers["mean"] if is_better_lower(ranking.metric) else -numbers["mean"]
-    best = numbers[np.argmin(np.where(numbers["n"] > 0, means, np.inf))]
-    shown = numbers[in_order(numbers, ranking.metric, by, noise, limit)]
-    ends = _intervals(shown, ranking.metric, noise).T.tolist() if noise else []
-    for rank, group in enumerate(shown, start=1):
-        (low, high), may_be_best = (None, None), None
-        if noise is not None and group["n"]:
-            own, first = (SeedStatistics(*one[[*SeedStatistics._fields]].item()) for one in (group, best))
-            (low, high), may_be_best = ends[rank - 1], noise.may_be_best(own, first, num_scored)
-        told = {"rank": rank, "num_ranked": len(numbers), "may_be_best": may_be_best, "low": low, "high": high}
-        yield ranking, joined_key(*group[["key", "code"]].item()), told
 
 
 def trial_groups(rows: Sequence[Row], metric: str) -> list[GroupRecord]:
@@ -136,9 +107,8 @@ def trial_groups(rows: Sequence[Row], metric: str) -> list[GroupRecord]:
 
 def load_noise(connection: Connection, group: GroupRecord) -> SeedNoise | None:
     """Load the noise of seeds in the ranking of a group, as the leaderboard has it."""
-    numbers, own = load_rankings(connection, group.task).get(Ranking.of(group)), numbers_of([group])
-    if numbers is None:
-        return noise_of(own)
+    numbers = load_rankings(connection, group.task).get(Ranking.of(group), numbers_of([]))
+    own = numbers_of([group])
     is_other = (numbers["key"] != own["key"]) | (numbers["code"] != own["code"])
     return noise_of(np.concatenate([numbers[is_other], own]))
 
@@ -151,33 +121,39 @@ def rank_groups(
     rankings = load_rankings(connection, task, archived=archived, across_code=across_code)
     order = {one: (*one[:2], one.split != "validation", -numbers["newest"].max()) for one, numbers in rankings.items()}
     most = None if limit is None else max(limit, _MIN_TOLD_APART)
-    ordered = sorted(rankings, key=order.__getitem__)
-    places = [place for ranking in ordered for place in _places(ranking, rankings[ranking], by, most)]
-    keys = select_items(connection, {key.partition(".")[0] for _, key, _ in places})
-    found = load_groups(connection, RUNS.c.group_key.in_(keys), archived=archived, across_code=across_code)
+    noises = {ranking: noise_of(rankings[ranking]) for ranking in sorted(rankings, key=order.__getitem__)}
+    shown: dict[Ranking, list[str]] = {}
+    for ranking, noise in noises.items():
+        first = rankings[ranking][in_order(rankings[ranking], ranking.metric, by, noise, most)]
+        shown[ranking] = [joined_key(*pair) for pair in first[["key", "code"]].tolist()]
+    digests = select_items(connection, {key.partition(".")[0] for keys in shown.values() for key in keys})
+    found = load_groups(connection, RUNS.c.group_key.in_(digests), archived=archived, across_code=across_code)
     groups = {(Ranking.of(group), group.key): group for group in found}
-    texts = _recipe_texts([groups[ranking, key] for ranking, key, _ in places])
+    of_digest: dict[tuple[Ranking, str], list[str]] = defaultdict(list)
+    for ranking, key in sorted(groups):
+        of_digest[ranking, key.partition(".")[0]].append(key)
+    texts = _recipe_texts([groups[ranking, key] for ranking, keys in shown.items() for key in keys])
     folders = {group.best.model_folder for group in found if group.best and group.best.model_folder is not None}
     labels = select(MODELS.c.folder, MODELS.c.name, MODELS.c.version)
     labels = labels.where(MODELS.c.folder.in_(select_items(connection, folders)))
     models = {folder: f"{name}@{version}" for folder, name, version in connection.execute(labels)}
     records = []
-    for ranking, key, told in places:
-        if limit is None or told["rank"] <= limit:
+    for ranking, keys in shown.items():
+        numbers, noise, metric = rankings[ranking], noises[ranking], ranking.metric
+        means = np.where(numbers["n"] > 0, numbers["mean"] if is_better_lower(metric) else -numbers["mean"], np.inf)
+        best = SeedStatistics(*numbers[np.argmin(means)][[*SeedStatistics._fields]].item())
+        num_scored = int(np.count_nonzero(numbers["n"]))
+        for rank, key in enumerate(keys[:limit], start=1):
             group = groups[ranking, key]
+            told = _columns_of(group) | {"rank": rank if group.seeds else None, "num_ranked": len(numbers)}
+            if noise is not None and group.summary is not None:
+                told["low"], told["high"] = noise.interval(group.summary, score_bounds(metric))
+                told["may_be_best"] = noise.may_be_best(group.summary, best, num_scored)
             folder = group.best.model_folder if group.best else None
-            notes = "; ".join(group_notes(group, _twins(rankings[ranking], key)))
-            more = {"recipe": texts[id(group)], "notes": notes, "model": models.get(str(folder), folder)}
-            told["rank"] = told["rank"] if group.seeds else None
-            records.append(told | _columns_of(group) | more)
+            alike = [twin for twin in of_digest[ranking, key.partition(".")[0]] if twin != key]
+            told |= {"model": models.get(str(folder), folder), "notes": "; ".join(group_notes(group, alike))}
+            records.append(told | {"recipe": texts[id(group)]})
     return RecordTable(LEADERBOARD_COLUMNS, records, dict.fromkeys(_NUMBERS, "float64"))
-
-
-def _twins(numbers: Numbers, key: str) -> list[str]:
-    """Keys of the groups that differ from one in the version of the code alone."""
-    plain, own = split_key(key)
-    first, end = (np.searchsorted(numbers["key"], np.uint64(plain), side) for side in ("left", "right"))
-    return [joined_key(plain, code) for code in numbers["code"][first:end].tolist() if code != own]
 
 
 def _columns_of(group: GroupRecord) -> dict[str, Any]:
@@ -185,6 +161,7 @@ def _columns_of(group: GroupRecord) -> dict[str, Any]:
     summary, best, tested = group.summary, group.best, group.tested
     told: dict[str, Any] = summary._asdict() if summary else {**dict.fromkeys(Summary._fields), "n": 0}
     return {
+        **dict.fromkeys(LEADERBOARD_COLUMNS),
         **{name: told[name] for name in ("mean", "sd", "n", "median")},
         **{name: getattr(group, name) for name in ("task", "metric", "split", "kind", "origin", "baseline")},
         "data": (group.data or "")[:SHOWN_DIGITS] or None,
@@ -216,3 +193,28 @@ def _recipe_texts(groups: Sequence[GroupRecord]) -> dict[int, str]:
             code = {"code": group.code_version} if shows_code and group.code_version is not None else {}
             texts[id(group)] = recipe_text(values | code)
     return texts
+
+
+def recipe_text(values: Mapping[str, Any]) -> str:
+    """Values by path as one text; fields of a recipe by their own names.
+
+    >>> recipe_text({"recipe.epochs": 3.0, "task.max_train_examples": 100})
+    'epochs=3 task.max_train_examples=100'
+    """
+    texts = {path: setting_cell(value) if isinstance(value, float) else str(value) for path, value in values.items()}
+    return " ".join(f"{path.removeprefix('recipe.')}={text}" for path, text in texts.items())
+
+
+def ranking_sentences(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield what shown places of the leaderboard leave unsaid: whose noise is unknown, what scores were chosen on."""
+    scored = [row for row in rows if row["n"]]
+    if unknown := {row["task"] for row in scored if row["low"] is None}:
+        where = f" of {', '.join(sorted(unknown))}" if any(row["low"] is not None for row in scored) else ""
+        matters = "how much a seed matters is not known, so no interval is told"
+        yield f"no group{where} has several seeds that differ: {matters}"
+    chosen = [row for row in rows if row["kind"] != "evaluate"]
+    if sizes := sorted({row["num_ranked"] for row in chosen}):
+        best = f"the best of {'up to ' if len(sizes) > 1 else ''}{sizes[-1]} groups"
+        of_many = f"; the first place was chosen on them, too: {best}" if sizes[-1] > 1 else ""
+        tested = "; no step was chosen on `test`" if any(row["test"] is not None for row in chosen) else ""
+        yield f"scores are on the validation data on which the best step of each trial was chosen{of_many}{tested}"

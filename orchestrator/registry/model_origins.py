@@ -40,11 +40,6 @@ class SplitData(NamedTuple):
         return cls(taken, taken if whole is None else whole, file)
 
 
-def taken_path(split: Split) -> str:
-    """Path of the parameter with the digest of the examples of a split that a run took."""
-    return f"data.{split}{TAKEN_DIGEST}"
-
-
 @cache  # a board of many groups asks for the same few again and again
 def _paths(split: Split) -> tuple[str, ...]:
     return tuple(f"data.{split}{end}" for end in (TAKEN_DIGEST, WHOLE_DIGEST, FILE_DIGEST))
@@ -62,8 +57,8 @@ Origin = str
 """Earlier use of the data of a score: `trained` or `chosen` on them; before the word `partly`, where on some of them at
 least; after it `earlier`, where a start model or teacher was. `same file`: on their file, perhaps read into other
 examples. `apart`: nothing of this is known, and the model was chosen on other data."""
-_SAME_FILE, _APART = "same file", "apart"
-_USES, _EARLIER = ("trained", "chosen"), " earlier"
+_SAME_FILE, _APART, _EARLIER = "same file", "apart", " earlier"
+_USES: Mapping[str, Split] = {"trained": "train", "chosen": "validation"}
 
 
 def origin_sentence(origin: Origin | None, model: str, data: str) -> str:
@@ -91,13 +86,12 @@ kind of digest as `SplitData` has it, and the digest. Data of which it is not kn
 
 def data_used(parameters: Parameters) -> Used:
     """Data that a run trains and chooses its model on, by its parameters."""
-    splits: tuple[Split, Split] = ("train", "validation")
+    data = {use: SplitData.of(parameters, split) for use, split in _USES.items()}
     return frozenset(
         (use, kind, digest)
-        for use, split in zip(_USES, splits, strict=True)
-        for data in [SplitData.of(parameters, split)]
-        for kind, digest in data._asdict().items()
-        if data.taken is not None and digest is not None
+        for use, one in data.items()
+        for kind, digest in one._asdict().items()
+        if one.taken is not None and digest is not None
     )
 
 

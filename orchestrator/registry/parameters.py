@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import cache, lru_cache
 from math import isfinite, isnan
 from typing import Any
@@ -23,6 +23,8 @@ RECORDED_DIGITS = 16
 """Digits of a digest of data, or of a model's weights, that the parameters of runs have."""
 KIND_END = ":"
 """End of the kind, where a statement joins the kind and the text of a parameter: a colon, which no kind has."""
+LABEL_DIGITS = 8
+"""Digits of a group's digest that lists show, without those of the code."""
 LARGEST_EXACT = 2**53
 """Whole number from which on a double may be another one than was written."""
 _VALUE = ("kind", "text", "number")
@@ -144,6 +146,55 @@ def digest(value: Any) -> str:
 def trial_id(sweep_id: str, key: str) -> str:
     """Id of a trial: the same whenever it is recorded, and by whichever process."""
     return digest([sweep_id, key])[:12]
+
+
+def group_key(recipe_digest: str, code_version: str | None) -> str:
+    """Key of the group of runs with this digest of all but the code, and of this code."""
+    return recipe_digest if code_version is None else f"{recipe_digest}.{code_digest(code_version)}"
+
+
+@lru_cache
+def code_digest(code_version: str) -> str:
+    """Digest of a version of the code, as the keys of groups have it."""
+    return hashlib.sha256(code_version.encode()).hexdigest()[:8]
+
+
+def group_code(key: str) -> str:
+    """Digest of the code in a group's key; empty where it is not known."""
+    return key.partition(".")[2]
+
+
+def group_label(key: str) -> str:
+    """Short form of a group's key.
+
+    >>> group_label("3f2a77c0b1d2e3f4.1a2b3c4d"), group_label("3f2a77c0b1d2e3f4")
+    ('3f2a77c0.1a2b3c4d', '3f2a77c0')
+    """
+    recipe, dot, code = key.partition(".")
+    return f"{recipe[:LABEL_DIGITS]}{dot}{code}"
+
+
+def varying_paths(recipes: Sequence[Mapping[str, Any]]) -> set[str]:
+    """Paths whose values differ between recipes; a path that a recipe lacks counts as None.
+
+    Digests of what data were taken from are left out: those of the examples tell more.
+
+    >>> sorted(varying_paths([{"size": "tiny", "epochs": 3}, {"size": "mini", "epochs": 3.0}, {"epochs": 3}]))
+    ['size']
+    """
+    paths = {path for recipe in recipes for path in recipe if not is_source_digest(path)}
+    return {path for path in paths if len({_hashable(recipe.get(path)) for recipe in recipes}) > 1}
+
+
+def varied_parameters(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The `params.…` columns in which rows differ, sorted, without seed and fold, which tell no recipes apart."""
+    recipes = [{name: value for name, value in row.items() if name.startswith("params.")} for row in rows]
+    return sorted(name for name in varying_paths(recipes) if name not in ("params.seed", "params.fold"))
+
+
+def _hashable(value: Any) -> Hashable:
+    """Value, or a list's values as a tuple; equal where the values are."""
+    return tuple(map(_hashable, value)) if isinstance(value, list) else str(value) if isinstance(value, dict) else value
 
 
 def write_parameters(transaction: WriteTransaction, parameters: Mapping[int, Mapping[str, Any]]) -> None:

@@ -32,6 +32,8 @@ MAX_CANDIDATES = 5
 """Number of runs or models that a message lists where the one asked for is not there."""
 MIN_ID_DIGITS = 4
 """Fewest characters that stand for the id that they begin."""
+RANKED_KINDS = ("distill", "evaluate")
+"""Kinds of runs without trials whose own scores are ranked."""
 _MOST_ROWS = 2**31 - 1
 """Rows that a page may begin with or have: more than any registry."""
 
@@ -224,6 +226,13 @@ def state_as_read(lost_after_s: float) -> ColumnElement[RunState]:
 def is_flagged(flag: Flag) -> ColumnElement[bool]:
     """Condition for runs that a flag reaches; made once, since making it costs as much as a page of a list."""
     return RUNS.c.key.in_(select(MARKS.c.run_id).where(MARKS.c.kind == "flag", MARKS.c.word == flag))
+
+
+@cache
+def is_ranked() -> ColumnElement[bool]:
+    """Condition for runs that belong to a group."""
+    is_of_its_own = or_(RUNS.c.parent_id.is_not(None), RUNS.c.kind.in_(RANKED_KINDS))
+    return and_(RUNS.c.task.is_not(None), RUNS.c.metric.is_not(None), is_of_its_own)
 
 
 def load_runs(

@@ -12,17 +12,17 @@ rolled up again when any run is removed, restored or merged. What a board shows 
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from itertools import groupby
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import Connection, Row, delete, func, not_, or_, select, union
+from sqlalchemy import Connection, delete, func, not_, or_, select, union
 
 from orchestrator.registry.dialects import lock_until_commit, select_items, select_runs, upsert, upsert_rows
-from orchestrator.registry.group_records import GroupRecord, is_ranked, load_groups
-from orchestrator.registry.records import is_flagged
+from orchestrator.registry.group_records import GroupRecord, load_groups
+from orchestrator.registry.records import is_flagged, is_ranked
 from orchestrator.registry.tables import ALL_RUNS, OPEN_RUNS, RANKED_GROUPS, RUNS
 from orchestrator.run_states import RunState
 
@@ -37,12 +37,7 @@ _NO_NUMBERS = np.array([], NUMBERS)
 _KEYS = tuple(RANKED_GROUPS.primary_key.columns.keys())
 _PACKS = select(*RANKED_GROUPS.primary_key, RANKED_GROUPS.c.numbers).order_by(*RANKED_GROUPS.primary_key)
 _OPEN = select(OPEN_RUNS.c.run_id)
-_OPEN_KEYS = [select(RUNS.c.group_key).where(column.in_(_OPEN)) for column in (RUNS.c.key, RUNS.c.parent_id)]
-_LIVE_KEYS = {
-    True: union(*_OPEN_KEYS),
-    False: union(*_OPEN_KEYS, select(RUNS.c.group_key).where(is_flagged("archived"))),
-}
-"""Statements for the keys of the groups that are read from the runs, by whether archived runs belong to them."""
+_OPEN_KEYS = union(*(select(RUNS.c.group_key).where(column.in_(_OPEN)) for column in (RUNS.c.key, RUNS.c.parent_id)))
 
 
 class Ranking(NamedTuple):
@@ -64,23 +59,17 @@ def numbers_of(groups: Iterable[GroupRecord]) -> Numbers:
     records: list[tuple[Any, ...]] = []
     for group in groups:
         one, best, newest = group.summary, group.best, group.runs[-1].finished_at
-        has_model = best is not None and best.model_folder is not None
+        (recipe, _, code), has_model = group.key.partition("."), best is not None and best.model_folder is not None
         statistics = (0.0,) * 4 if one is None else (one.mean, one.sd or 0.0, one.median, group.best_score)
-        ended = newest.timestamp() if newest else 0.0
-        records.append((*split_key(group.key), one.n if one else 0, has_model, *statistics, ended))
+        key = int(recipe, 16), int(code, 16) if code else -1
+        records.append((*key, one.n if one else 0, has_model, *statistics, newest.timestamp() if newest else 0.0))
     return np.array(records, NUMBERS)
-
-
-def split_key(key: str) -> tuple[int, int]:
-    """Split a group's key into both of its parts, as `NUMBERS` have them."""
-    recipe, _, code = key.partition(".")
-    return int(recipe, 16), int(code, 16) if code else -1
 
 
 def joined_key(key: int, code: int = -1) -> str:
     """Join both parts of a group's key.
 
-    >>> joined_key(*split_key("3f2a77c0b1d2e3f4.1a2b3c4d")), joined_key(*split_key("3f2a77c0b1d2e3f4"))
+    >>> joined_key(0x3F2A77C0B1D2E3F4, 0x1A2B3C4D), joined_key(0x3F2A77C0B1D2E3F4)
     ('3f2a77c0b1d2e3f4.1a2b3c4d', '3f2a77c0b1d2e3f4')
     """
     return f"{key:016x}" if code < 0 else f"{key:016x}.{code:08x}"
@@ -110,8 +99,8 @@ def roll_up_runs(connection: Connection, run_ids: Collection[str]) -> None:
 
 def roll_up_tests(connection: Connection) -> None:
     """Roll up the groups with scores on test data anew: others than before may be refused."""
-    tested = _unpack(connection.execute(_PACKS.where(RANKED_GROUPS.c.split == "test")))
-    roll_up_again(connection, [joined_key(key) for _, numbers in tested for key in numbers["key"].tolist()])
+    tested = _stored_numbers(connection, RANKED_GROUPS.c.split == "test").values()
+    roll_up_again(connection, {joined_key(key) for numbers in tested for key in numbers["key"].tolist()})
 
 
 def keys_of_runs(connection: Connection, run_ids: Collection[str]) -> set[str]:
@@ -127,7 +116,7 @@ def roll_up_again(connection: Connection, keys: Collection[str]) -> None:
         return
     lock_until_commit(connection, RANKED_GROUPS.name)
     touched = RANKED_GROUPS.c.beginning.in_({key[:2] for key in keys})
-    stored, made = dict(_unpack(connection.execute(_PACKS.where(touched)))), _numbers_of_runs(connection, keys)
+    stored, made = _stored_numbers(connection, touched), _numbers_of_runs(connection, keys)
     packs = []
     for place in {*stored, *made}:
         old = stored.get(place, _NO_NUMBERS)
@@ -136,6 +125,13 @@ def roll_up_again(connection: Connection, keys: Collection[str]) -> None:
             packs.append(dict(zip(_KEYS, place, strict=True)) | {"numbers": new})
     upsert_rows(connection, RANKED_GROUPS, _KEYS, ("numbers",), packs)
     connection.execute(delete(RANKED_GROUPS).where(touched, func.length(RANKED_GROUPS.c.numbers) == 0))
+
+
+def _stored_numbers(connection: Connection, *conditions: Any) -> dict[tuple[str, ...], Numbers]:
+    """Numbers of the groups that are rolled up, by ranking and beginning."""
+    return {
+        tuple(place): np.frombuffer(pack, NUMBERS) for *place, pack in connection.execute(_PACKS.where(*conditions))
+    }
 
 
 def _numbers_of_runs(connection: Connection, keys: Collection[str]) -> dict[tuple[str, ...], Numbers]:
@@ -154,11 +150,6 @@ def _replace(numbers: Numbers, keys: Iterable[str], new: Numbers) -> Numbers:
     return joined[np.lexsort((joined["code"], joined["key"]))]
 
 
-def _unpack(rows: Iterable[Row[Any]]) -> Iterator[tuple[tuple[str, ...], Numbers]]:
-    for row in rows:
-        yield tuple(row[:-1]), np.frombuffer(row.numbers, NUMBERS)
-
-
 def check_roll_up(connection: Connection, *, mend: bool = False) -> list[str]:
     """Keys of the groups whose numbers are not those that follow from the runs, without those of open runs.
 
@@ -167,14 +158,14 @@ def check_roll_up(connection: Connection, *, mend: bool = False) -> list[str]:
     """
     keys = set(connection.scalars(select(RUNS.c.group_key).where(is_ranked()).distinct()))
     stored, followed = (
-        {(*place, *one) for place, numbers in packs for one in numbers.tolist()}
-        for packs in (_unpack(connection.execute(_PACKS)), _numbers_of_runs(connection, keys).items())
+        {(*place, *one) for place, numbers in packs.items() for one in numbers.tolist()}
+        for packs in (_stored_numbers(connection), _numbers_of_runs(connection, keys))
     )
-    differing = {joined_key(one[len(_KEYS)]) for one in stored ^ followed}
     if mend:
         connection.execute(delete(RANKED_GROUPS))
         roll_up_again(connection, keys)
-    return sorted(differing.difference(connection.scalars(_LIVE_KEYS[True])))
+    differing = {joined_key(one[len(_KEYS)]) for one in stored ^ followed}
+    return sorted(differing.difference(connection.scalars(_OPEN_KEYS)))
 
 
 def load_rankings(
@@ -186,25 +177,23 @@ def load_rankings(
         archived: whether archived runs belong to them.
         across_code: whether runs that differ in the version of the code belong to one group.
     """
-    rows = connection.execute(_PACKS if task is None else _PACKS.where(RANKED_GROUPS.c.task == task)).all()
+    packs = _PACKS if task is None else _PACKS.where(RANKED_GROUPS.c.task == task)
     rankings = {
-        Ranking(*ranking): np.frombuffer(b"".join(row.numbers for row in packs), NUMBERS)
-        for ranking, packs in groupby(rows, key=lambda row: row[:4])
+        Ranking(*ranking): np.frombuffer(b"".join(row.numbers for row in rows), NUMBERS)
+        for ranking, rows in groupby(connection.execute(packs).all(), key=lambda row: row[:4])
     }
-    live = set(connection.scalars(_LIVE_KEYS[archived]))
+    live = set(connection.scalars(_OPEN_KEYS))
+    if not archived:
+        live |= set(connection.scalars(select(RUNS.c.group_key).where(is_flagged("archived"))))
     if across_code:
         for numbers in rankings.values():
             is_twin = numbers["key"][1:] == numbers["key"][:-1]
             live |= set(map(joined_key, numbers["key"][1:][is_twin].tolist()))
-    if not live:
-        return rankings
-    is_live = RUNS.c.group_key.in_(select_items(connection, live))
     found: dict[Ranking, list[GroupRecord]] = defaultdict(list)
-    for group in load_groups(connection, is_live, archived=archived, across_code=across_code):
+    is_live = RUNS.c.group_key.in_(select_items(connection, live))
+    for group in load_groups(connection, is_live, archived=archived, across_code=across_code) if live else ():
         if task in (None, group.task):
             found[Ranking.of(group)].append(group)
-    joined = {
-        ranking: _replace(rankings.get(ranking, _NO_NUMBERS), live, numbers_of(found[ranking]))
-        for ranking in {*rankings, *found}
-    }
-    return {ranking: numbers for ranking, numbers in joined.items() if len(numbers)}
+    for ranking in {*rankings, *found} if live else ():
+        rankings[ranking] = _replace(rankings.get(ranking, _NO_NUMBERS), live, numbers_of(found[ranking]))
+    return {ranking: numbers for ranking, numbers in rankings.items() if len(numbers)}

@@ -16,7 +16,8 @@ from orchestrator.measurements import is_better_lower
 from orchestrator.progress import counted
 from orchestrator.registry.dialects import median, select_items
 from orchestrator.registry.fields import Column, Field, Test, parameter
-from orchestrator.registry.model_origins import load_test_refusals, taken_path
+from orchestrator.registry.model_origins import load_test_refusals
+from orchestrator.registry.parameters import DATA, TAKEN_DIGEST
 from orchestrator.registry.query_language import AGGREGATES
 from orchestrator.registry.records import RecordTable
 from orchestrator.registry.selection import Selection
@@ -28,7 +29,7 @@ SCORE = "score"
 """Field that an aggregate is of where it names none."""
 DEFAULT_AGGREGATES = ("count", "n", "mean", "sd", "min", "max")
 _OF_NUMBERS: dict[str, Any] = {"mean": func.avg, "sd": func.stddev_samp, "median": median, "sum": func.sum}
-_DATA = taken_path("validation")
+_DATA = f"{DATA}validation{TAKEN_DIGEST}"
 _MEASUREMENT = re.compile(r"metrics\.([\w./-]+)")
 
 

@@ -5,41 +5,26 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from sqlalchemy import ColumnElement, Connection, func, or_, select, union
+from sqlalchemy import ColumnElement, func, or_, select, union
 
-from orchestrator.errors import InputError, NotFoundError, SeveralRunsError
 from orchestrator.registry.database import Database
 from orchestrator.registry.dialects import select_items
-from orchestrator.registry.group_records import (
-    LABEL_DIGITS,
-    GroupRecord,
-    group_code,
-    group_key,
-    is_ranked,
-    listed,
-    load_groups,
-)
-from orchestrator.registry.model_origins import load_test_refusals
-from orchestrator.registry.records import (
-    MAX_CANDIDATES,
-    MIN_ID_DIGITS,
-    RecordTable,
-    find_run,
-    is_flagged,
-    newest_called,
-    state_as_read,
-)
+from orchestrator.registry.records import RecordTable, is_flagged, is_ranked, state_as_read
 from orchestrator.registry.tables import OPEN_RUNS, RANKED_GROUPS, RUNS
 from orchestrator.run_states import RunState
 
 if TYPE_CHECKING:
     from orchestrator.registry.group_comparison import Comparison
+    from orchestrator.registry.group_records import GroupRecord
     from orchestrator.registry.leaderboard import Order
     from orchestrator.significance.ranking import SeedNoise
 
 
 class SeedGroups:
-    """Groups of runs that differ only in their seed: the part of `Registry` that ranks and compares them."""
+    """Groups of runs that differ only in their seed: the part of `Registry` that ranks and compares them.
+
+    What its methods need is loaded by them: statistics and numpy are of no use to other readings.
+    """
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -81,7 +66,7 @@ class SeedGroups:
             archived: whether archived runs and their trials are ranked, too; `num_ranked_archived` counts them.
             across_code: whether runs that differ in the version of the code are one group; `notes` name the versions.
         """
-        from orchestrator.registry.leaderboard import rank_groups  # numpy is of use to few other readings
+        from orchestrator.registry.leaderboard import rank_groups
 
         with self._database.connection(writing=False) as connection:
             return rank_groups(connection, task, by, archived=archived, across_code=across_code, limit=limit)
@@ -120,6 +105,8 @@ class SeedGroups:
 
     def groups_of(self, run_ids: Collection[str], *, archived: bool = True) -> list[GroupRecord]:
         """Groups of some runs, each with all of its runs, or without archived ones."""
+        from orchestrator.registry.group_records import load_groups
+
         with self._database.connection(writing=False) as connection:
             are_own = RUNS.c.id.in_(select_items(connection, run_ids)), is_ranked()
             keys = connection.scalars(select(RUNS.c.group_key).where(*are_own).distinct()).all()
@@ -131,6 +118,8 @@ class SeedGroups:
         A score on data that a model, or one that it was made of, was trained or chosen on, or on some of them, flatters
         it: the leaderboard does not show it.
         """
+        from orchestrator.registry.model_origins import load_test_refusals
+
         with self._database.connection(writing=False) as connection:
             return load_test_refusals(connection, run_ids)
 
@@ -140,6 +129,8 @@ class SeedGroups:
         Raises: NotFoundError where nothing is called so, or several are; InputError for a run without a score that
             ranks, or with several groups.
         """
+        from orchestrator.registry.group_records import find_group
+
         with self._database.connection(writing=False) as connection:
             return find_group(connection, name, self._state())
 
@@ -153,50 +144,4 @@ class SeedGroups:
         """
         from orchestrator.registry.group_comparison import compare_groups
 
-        with self._database.connection(writing=False) as connection:
-            groups = [find_group(connection, name, self._state()) for name in names]
-        return compare_groups(names, groups)
-
-
-def find_group(connection: Connection, name: str, state: ColumnElement[RunState]) -> GroupRecord:
-    """Find the group that a name means, as `Registry.group` describes it.
-
-    A whole digest, or one as lists show it, means that group, although longer ones begin with it, or a run is called
-    so. A trial, a student or an evaluation stands for itself alone; a sweep for its own trials, where they are one
-    group, without those of other sweeps that the group has.
-    """
-    digest, _, code = name.lower().partition(".")
-    is_called = RUNS.c.group_key.between(digest, f"{digest}g")  # by the index; no digit comes after f
-    ranked = select(RUNS.c.group_key, RUNS.c.code_version).where(is_called, is_ranked()).distinct()
-    pairs = connection.execute(ranked.order_by(*ranked.selected_columns)).all() if len(digest) >= MIN_ID_DIGITS else []
-    keys = {group_key(*pair): pair for pair in pairs if group_code(group_key(*pair)).startswith(code)}
-    shown = {key: pair for key, pair in keys.items() if len(digest) >= LABEL_DIGITS and group_code(key) == code}
-    if len(shown) == 1:  # a group whose code is unknown has no more to its name than others begin with
-        keys = shown
-    named = newest_called(connection, name, state) if keys and not shown else None
-    if named is not None:
-        raise SeveralRunsError(f"{name!r} is the name of run {named[0].id}, and begins a group's digest; give that id.")
-    if len(keys) > 1:
-        begun = listed([*keys], MAX_CANDIDATES)
-        raise SeveralRunsError(f"{name!r} begins the digests of several groups; give more of it: {begun}.")
-    if keys:
-        ((own_digest, version),) = keys.values()
-        is_of_code = RUNS.c.code_version.is_not_distinct_from(version)
-        groups = load_groups(connection, RUNS.c.group_key == own_digest, is_of_code)
-    else:
-        try:
-            run = find_run(connection, name, state)
-        except NotFoundError as error:
-            raise NotFoundError(f"No group's digest begins with {name!r}. {error}") from None
-        groups = load_groups(connection, RUNS.c.parent_id == run.id) or load_groups(connection, RUNS.c.id == run.id)
-        if not groups:
-            raise InputError(
-                f"run {run.id} ({run.kind}) has no score that ranks; name a sweep, a trial or an evaluation"
-            )
-    if len(groups) > 1:
-        told = [f"{one.label} ({one.metric}, run {one.runs[-1].id})" for one in groups]
-        raise InputError(
-            f"{name} stands for {len(groups)} groups; name one by its id, as `orchestrator leaderboard --all` shows "
-            f"it, or by a run of it: {listed(told, MAX_CANDIDATES)}"
-        )
-    return groups[0]
+        return compare_groups(names, [self.group(name) for name in names])

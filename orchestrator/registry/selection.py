@@ -24,8 +24,7 @@ from orchestrator.nearest import nearest
 from orchestrator.registry import fields
 from orchestrator.registry.dialects import folded, replace_unstorable, utc_now
 from orchestrator.registry.fields import COMMIT_DIGITS, FIELD_NAMES, FIELDS, ORDER, Field, Test, WrongValueError, of_two
-from orchestrator.registry.group_records import code_digest
-from orchestrator.registry.parameters import LARGEST_EXACT, decode_parameter
+from orchestrator.registry.parameters import LARGEST_EXACT, code_digest, decode_parameter
 from orchestrator.registry.query_language import (
     FUNCTIONS,
     METRIC_SPLITS,

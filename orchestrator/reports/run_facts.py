@@ -129,7 +129,8 @@ class RunFacts:
     @cached_property
     def best_trial(self) -> BestTrial | None:
         """Best trial of a sweep; None where no trial has a score, and for any other run."""
-        from orchestrator.registry.group_records import choice_words, replicate_text, scored_trials, varied_parameters
+        from orchestrator.registry.group_records import choice_words, replicate_text, scored_trials
+        from orchestrator.registry.parameters import varied_parameters
 
         scored = scored_trials(self.trials, str(self.run.metric))
         if not scored:

@@ -14,9 +14,9 @@ from orchestrator.cells import field_cell, short_value
 from orchestrator.errors import InputError, NotFoundError
 from orchestrator.measurements import best_first, is_better_lower, is_of_the_machine, score_bounds
 from orchestrator.progress import duration
-from orchestrator.registry.group_records import group_code, replicate_text, scored_trials, varied_parameters
+from orchestrator.registry.group_records import replicate_text, scored_trials
 from orchestrator.registry.leaderboard import trial_groups
-from orchestrator.registry.parameters import is_source_digest
+from orchestrator.registry.parameters import group_code, is_source_digest, varied_parameters
 from orchestrator.reports.blocks import Block, Chart, Code, Facts, Page, Row, Section, Table, Words, run_cell
 from orchestrator.reports.charts import (
     MIN_TRIALS,

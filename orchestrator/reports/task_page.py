@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator.cells import cell
 from orchestrator.progress import counted
-from orchestrator.registry.group_records import group_label, ranking_sentences, recipe_text
-from orchestrator.registry.leaderboard import SHOWN_DIGITS
+from orchestrator.registry.leaderboard import SHOWN_DIGITS, ranking_sentences, recipe_text
+from orchestrator.registry.parameters import group_label
 from orchestrator.reports.blocks import Block, Page, Section, Table, Words, run_cell
 from orchestrator.reports.charts import Spread, seed_spread
 

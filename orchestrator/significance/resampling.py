@@ -117,19 +117,21 @@ def _percentiles(differences: Numbers) -> Interval:
     return Interval(float(low), float(high))
 
 
-def spearman_of(first: Numbers, second: Numbers) -> ScoreOfWeights:
-    """Spearman's correlation of two values of each example (N,), where examples count as often as they are drawn.
+def correlation_of(first: Numbers, second: Numbers, *, of_ranks: bool) -> ScoreOfWeights:
+    """Correlation of two values of each example (N,), where examples count as often as they are drawn.
 
-    It is 0 where the values of a side are all equal, as the metric itself has it.
+    It is 0 where the values of a side are all equal, as the metrics themselves have it.
 
-    Source: Spearman (1904), The proof and measurement of association between two things: Pearson's correlation of
-    ranks, equal values sharing the mean of theirs.
+    Source: Pearson (1895), Note on regression and inheritance in the case of two parents; Spearman (1904), The proof
+    and measurement of association between two things: Pearson's correlation of ranks, equal values sharing the mean of
+    theirs.
     """
-    sides = [_ranks_of(values) for values in (first, second)]
+    sides = [_ranks_of(values) if of_ranks else values for values in (first, second)]
 
     def score(weights: Numbers) -> Numbers:
-        middle = (weights.sum(axis=1, keepdims=True) + 1) / 2
-        x, y = (ranks(weights) - middle for ranks in sides)  # (R, N)
+        total = weights.sum(axis=1, keepdims=True)
+        drawn = (side(weights) if callable(side) else side for side in sides)
+        x, y = (values - (weights * values).sum(axis=1, keepdims=True) / total for values in drawn)  # (R, N)
         covariance, *variances = (np.einsum("rn,rn,rn->r", weights, *both) for both in ((x, y), (x, x), (y, y)))
         scale = np.sqrt(variances[0] * variances[1])
         correlation: Numbers = np.divide(covariance, scale, out=np.zeros_like(scale), where=scale > 0)

@@ -110,6 +110,9 @@ NEVER_AT_IMPORT: dict[str, frozenset[str]] = {
     "orchestrator.execution": frozenset({"ray", "optuna"}),
     "orchestrator.kinds": frozenset({"ray", "optuna"}),
     "orchestrator.planning": frozenset({"ray", "optuna"}),
+    "orchestrator.registry.registry": frozenset(
+        {"numpy", "orchestrator.registry.group_records", "orchestrator.significance"}
+    ),
     "orchestrator.settings": EVERYTHING_HEAVY,
     "orchestrator.search": EVERYTHING_HEAVY | {"numpy", "optuna"},
     "orchestrator.specs": EVERYTHING_HEAVY | {"optuna"},

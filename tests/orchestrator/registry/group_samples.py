@@ -59,20 +59,22 @@ def evaluated(
     *,
     file: str | None = None,
     digest: str = "d" * 16,
+    predictions_path: str | None = None,
+    **digests: str | None,
 ) -> str:
     """Record an evaluation of a model on data, and return its id.
 
     Args:
-        file: digest of the data's file; None as of an evaluation of before it was recorded.
+        file: digest of the data's file; None as of an evaluation of before it was recorded, as of other `digests`.
         digest: the beginning of the model's own.
     """
     spec = {"kind": "evaluate", "model": model, "task": {"id": "sst2"}, "split": split}
     run = new_run(registry, kind="evaluate", spec=spec, task="sst2", metric="accuracy")
     registry.lifecycle.start_attempt(run)
-    of_file = {} if file is None else {f"{split}_file": file}
-    registry.trials.set_data(run, {split: data, "model": digest} | of_file)
+    recorded = {split: data, "model": digest, f"{split}_file": file, **digests}
+    registry.trials.set_data(run, {name: value for name, value in recorded.items() if value is not None})
     registry.metrics.record(run, [MetricEvent(0, split, {"accuracy": score})], final=True)
-    registry.lifecycle.finish(run, RunState.COMPLETED)
+    registry.lifecycle.finish(run, RunState.COMPLETED, predictions_path=predictions_path)
     return run
 
 

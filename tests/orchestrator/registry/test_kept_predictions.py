@@ -4,6 +4,7 @@ import json
 import random
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,9 @@ from scipy import stats
 
 from bert_core.metrics import classification_metrics, multi_label_metrics, ner_f1
 from orchestrator.errors import InputError
-from orchestrator.registry.group_records import GroupRecord, GroupRun
 from orchestrator.registry.kept_predictions import compare_examples, read_predictions, same_examples, scores_for
-from orchestrator.run_states import RunState
 from orchestrator.significance.resampling import compare_over_examples
+from tests.orchestrator.registry.group_samples import group_of
 
 NUM_EXAMPLES = 60
 TAGS = ("O", "B-PER", "I-PER", "B-LOC")
@@ -136,15 +136,15 @@ def test_rows_are_put_side_by_side_by_their_example() -> None:
 
 @pytest.mark.parametrize("first_id", [0, 1000])
 def test_the_score_is_compared_where_every_pair_of_runs_has_the_same_examples(tmp_path: Path, first_id: int) -> None:
-    groups = []
-    for key in ("a", "b"):
-        runs = []
-        for seed in (0, 1):
-            path = tmp_path / f"{key}{seed}.jsonl"
+    groups = [group_of("a", [0.5, 0.5]), group_of("b", [0.5, 0.5])]
+    for group in groups:
+        for seed, run in enumerate(group.runs):
             rows = (row | {"id": int(row["id"]) + first_id * seed} for row in class_rows(seed + 3, ["0", "1"]))
-            path.write_text("\n".join(map(json.dumps, rows)))
-            runs.append(GroupRun(f"{key}{seed}", seed, None, RunState.COMPLETED, 0.5, predictions_path=str(path)))
-        groups.append(GroupRecord(key, "sweep", "sst2", "accuracy", "validation", runs))
+            (tmp_path / run.id).write_text("\n".join(map(json.dumps, rows)))
+    groups = [
+        replace(group, runs=[run._replace(predictions_path=str(tmp_path / run.id)) for run in group.runs])
+        for group in groups
+    ]
     found = compare_examples(*groups)
     assert (found is None) == (first_id > 0)
 

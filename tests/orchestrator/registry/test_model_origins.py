@@ -5,21 +5,30 @@ import pytest
 from orchestrator.registry import Registry
 from orchestrator.registry.model_origins import SplitData, Used, data_used, use_of
 from orchestrator.results import MetricEvent
-from orchestrator.run_states import RunState
-from tests.orchestrator.registry.group_samples import evaluated, new_sweep, seeds
-from tests.orchestrator.registry.samples import model_result, new_run, trial_result
+from tests.orchestrator.registry.group_samples import evaluated, new_sweep, scored, seeds
+from tests.orchestrator.registry.samples import model_result
+
+
+def sweep_on(registry: Registry, **data: str) -> str:
+    """A sweep on data of these digests whose model is registered."""
+    sweep = new_sweep(registry)
+    registry.trials.set_data(sweep, data)
+    registry.models.register("m", model_result("d" * 64), sweep)
+    return sweep
+
+
+def add_test_score(registry: Registry, run_id: str, score: float = 0.77) -> None:
+    registry.metrics.record(run_id, [MetricEvent(7, "test", {"accuracy": score})], final=True)
 
 
 def test_an_honest_test_score_is_shown_beside_a_refused_one_whichever_is_newer(registry: Registry) -> None:
     """Test data are no part of a group: each run's test score is judged by the data of its own sweep."""
     for number, (rate, tests) in enumerate(((1e-5, ("v", "t")), (2e-5, ("t", "v")))):
         for test in tests:
-            sweep = new_sweep(registry)
-            registry.trials.set_data(sweep, {"train": "x", "validation": "v", "test": test})
+            sweep = sweep_on(registry, train="x", validation="v", test=test)
             seeds(registry, [0.9 if test == "v" else 0.8], first=number, sweep=sweep, learning_rate=rate)
             (trial,) = registry.trials.table(sweep).values("id")
-            score = {"accuracy": 0.99 if test == "v" else 0.65}
-            registry.metrics.record(str(trial), [MetricEvent(7, "test", score)], final=True)
+            add_test_score(registry, trial, 0.99 if test == "v" else 0.65)
     rows = registry.leaderboard().records
     assert [row["test"] for row in rows] == [0.65, 0.65]
     note = "1 of 2 test scores refused: the model was chosen on the test data"
@@ -27,41 +36,29 @@ def test_an_honest_test_score_is_shown_beside_a_refused_one_whichever_is_newer(r
 
 
 def test_an_evaluated_model_is_ranked_and_told_whether_it_was_chosen_on_the_data(registry: Registry) -> None:
-    sweep = new_sweep(registry)
-    registry.trials.set_data(sweep, {"train": "x", "validation": "v"})
-    seeds(registry, [0.8, 0.7], sweep=sweep)
-    registry.models.register("m", model_result("d" * 64), sweep)
-    evaluated(registry, "validation", "v", 0.8)
-    evaluated(registry, "validation", "other", 0.6)
-    evaluated(registry, "test", "t", 0.75)
-    rows = {(row["kind"], row["split"], row["data"]): row for row in registry.leaderboard().records}
-    assert rows["evaluate", "validation", "v"]["origin"] == "chosen"
-    assert "its model was chosen on these data" in rows["evaluate", "validation", "v"]["notes"]
-    assert (rows["evaluate", "validation", "v"]["rank"], rows["sweep", "validation", "v"]["rank"]) == (2, 1)
-    assert rows["evaluate", "validation", "other"]["origin"] == "apart"
-    assert (rows["evaluate", "test", "t"]["mean"], rows["evaluate", "test", "t"]["rank"]) == (0.75, 1)
-
-
-def test_a_test_score_of_an_evaluated_model_that_was_chosen_on_it_is_refused(registry: Registry) -> None:
-    sweep = new_sweep(registry)
-    registry.trials.set_data(sweep, {"train": "x", "validation": "the test file"})
-    registry.models.register("m", model_result("d" * 64), sweep)
-    refused, apart = (evaluated(registry, "test", data, 0.99) for data in ("the test file", "t"))
+    seeds(registry, [0.8, 0.7], sweep=sweep_on(registry, train="x", validation="v"))
+    for split, data in (("validation", "v"), ("validation", "other"), ("test", "t")):
+        evaluated(registry, split, data, 0.8)
+    refused = evaluated(registry, "test", "v", 0.99)
     reason = "the model was chosen on the test data"
-    assert registry.test_refusals([refused, apart]) == {refused: reason}
-    (row,) = (row for row in registry.leaderboard().records if row["rank"] is None)
-    assert (row["mean"], row["best"], row["n"]) == (None, None, 0)
-    assert row["notes"].startswith(f"score refused: {reason}")
+    assert registry.test_refusals(registry.run_ids()) == {refused: reason}
+    rows = {(row["kind"], row["split"], row["data"]): row for row in registry.leaderboard().records}
+    chosen, refused_row = (rows["evaluate", split, "v"] for split in ("validation", "test"))
+    assert (chosen["origin"], chosen["rank"], rows["sweep", "validation", "v"]["rank"]) == ("chosen", 2, 1)
+    assert "its model was chosen on these data" in chosen["notes"]
+    for place in (("validation", "other"), ("test", "t")):
+        row = rows["evaluate", *place]
+        assert (row["origin"], row["mean"], row["rank"]) == ("apart", 0.8, 1)
+    assert (refused_row["mean"], refused_row["best"], refused_row["n"], refused_row["rank"]) == (None, None, 0, None)
+    assert refused_row["notes"].startswith(f"score refused: {reason}")
 
 
 @pytest.mark.parametrize("part", ["", "partly "])
 def test_an_evaluation_on_data_that_its_model_was_trained_on_is_told_and_as_a_test_refused(
     registry: Registry, part: str
 ) -> None:
-    sweep = new_sweep(registry)
     beginning = {"train": "first 100", "train_whole": "w", "train_file": "f", "validation": "v", "validation_file": "g"}
-    registry.trials.set_data(sweep, beginning if part else {"train": "w", "validation": "v"})
-    registry.models.register("m", model_result("d" * 64), sweep)
+    sweep_on(registry, **(beginning if part else {"train": "w", "validation": "v"}))
     for split in ("train", "validation", "test"):
         run = evaluated(registry, split, "w", 0.99, file="f")
     rows = {row["split"]: row for row in registry.leaderboard().records}
@@ -76,9 +73,7 @@ def test_an_evaluation_on_data_that_its_model_was_trained_on_is_told_and_as_a_te
 
 
 def test_an_evaluation_on_the_same_file_read_otherwise_is_told_and_not_refused(registry: Registry) -> None:
-    sweep = new_sweep(registry)
-    registry.trials.set_data(sweep, {"train": "x", "train_file": "f", "validation": "v", "validation_file": "g"})
-    registry.models.register("m", model_result("d" * 64), sweep)
+    sweep_on(registry, train="x", train_file="f", validation="v", validation_file="g")
     run = evaluated(registry, "test", "x without broken records", 0.8, file="f")
     (row,) = registry.leaderboard().records
     assert (row["mean"], row["origin"]) == (0.8, "same file")
@@ -86,52 +81,27 @@ def test_an_evaluation_on_the_same_file_read_otherwise_is_told_and_not_refused(r
     assert registry.test_refusals([run]) == {}
 
 
-def sweep_on(registry: Registry, **data: str) -> str:
-    """A sweep of a task with published numbers, on data of these digests."""
-    sweep = new_run(registry, kind="sweep", task="sst2", metric="accuracy")
-    registry.trials.set_data(sweep, data)
-    return sweep
-
-
-def evaluation_on(registry: Registry, test: str, **data: str) -> str:
-    """An evaluation of a registered model on test data."""
-    run_id = new_run(registry, kind="evaluate", spec={"model": "m@1", "split": "test"}, task="sst2", metric="accuracy")
-    registry.trials.set_data(run_id, {"test": test, "model": "d" * 16} | data)
-    registry.metrics.record(run_id, [MetricEvent(0, "test", {"accuracy": 0.9})], final=True)
-    return run_id
-
-
 def test_a_sweep_and_its_trial_are_refused_and_who_has_no_test_score_is_not(registry: Registry) -> None:
-    sweep = sweep_on(registry, validation="v", test="v")
-    results = [trial_result(f"{score}", metrics={"accuracy": score}) for score in (0.8, 0.7)]
-    best, _ = registry.trials.record(sweep, results)
-    for run_id in (sweep, best):
-        registry.metrics.record(run_id, [MetricEvent(7, "test", {"accuracy": 0.77})], final=True)
-    everyone = list(registry.runs()["id"])
-    assert registry.test_refusals(everyone) == dict.fromkeys((sweep, best), "the model was chosen on the test data")
-    (row,) = registry.leaderboard().records
+    """Of a sweep that chose on the beginning of its test file, too, where the whole was recorded."""
+    whole = {"validation": "first 50", "validation_whole": "t", "validation_file": "f", "test": "t", "test_file": "f"}
+    expected = {}
+    for data, some in (({"validation": "v"}, ""), (whole, "at least some of "), ({"validation": "first 50"}, None)):
+        sweep = sweep_on(registry, **{"train": str(some), "test": "v"} | data)
+        best, _ = registry.trials.record(sweep, [scored(f"{score}", score) for score in (0.8, 0.7)])
+        for run_id in (sweep, best):
+            add_test_score(registry, run_id)
+            if some is not None:
+                expected[run_id] = f"the model was chosen on {some}the test data"
+    assert registry.test_refusals(registry.run_ids()) == expected
+    (row,) = (row for row in registry.leaderboard().records if row["data"] == "v")
     assert row["test"] is None
     assert "test score refused: the model was chosen on the test data" in row["notes"]
 
 
-def test_a_sweep_that_chose_on_the_beginning_of_its_test_file_is_refused(registry: Registry) -> None:
-    """And so is its trial; one of before the whole was recorded is not known to be."""
-    whole = {"validation": "first 50", "validation_whole": "t", "validation_file": "f", "test": "t", "test_file": "f"}
-    known, of_before = sweep_on(registry, **whole), sweep_on(registry, validation="first 50", test="t")
-    (trial,) = registry.trials.record(known, [trial_result("k", metrics={"accuracy": 0.8})])
-    for run_id in (known, trial, of_before):
-        registry.metrics.record(run_id, [MetricEvent(7, "test", {"accuracy": 0.77})], final=True)
-    reason = "the model was chosen on at least some of the test data"
-    assert registry.test_refusals([known, trial, of_before]) == dict.fromkeys((known, trial), reason)
-
-
 def test_a_group_of_evaluations_is_refused_where_one_of_them_is(registry: Registry) -> None:
     """An evaluation by an earlier version recorded no digest of the whole: of itself nothing is known."""
-    sweep = sweep_on(registry, train="first 100", train_whole="w", validation="v")
-    registry.models.register("m", model_result("d" * 64), sweep)
-    now, before = (evaluation_on(registry, "first 50", **whole) for whole in ({"test_whole": "w"}, {}))
-    for run in (now, before):
-        registry.lifecycle.finish(run, RunState.COMPLETED)
+    sweep_on(registry, train="first 100", train_whole="w", validation="v")
+    now, before = (evaluated(registry, "test", "first 50", 0.9, test_whole=whole) for whole in ("w", None))
     reason = "the model was trained on at least some of the test data"
     assert registry.test_refusals([now, before]) == {now: reason}
     (row,) = registry.leaderboard().records

@@ -11,7 +11,7 @@ from sqlalchemy import update
 
 from orchestrator.errors import InputError
 from orchestrator.registry import Registry
-from orchestrator.registry.group_records import group_key, group_label
+from orchestrator.registry.parameters import group_key, group_label
 from orchestrator.registry.query_language import (
     Combination,
     Comparison,

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.registry import Registry
-from orchestrator.registry.group_records import scored_trials, varying_paths
+from orchestrator.registry.group_records import scored_trials
 from orchestrator.registry.leaderboard import Order, in_order, noise_of, trial_groups
+from orchestrator.registry.parameters import varying_paths
 from orchestrator.registry.roll_up import numbers_of
 from tests.orchestrator.registry.group_samples import group_of, new_sweep, seeds
 from tests.orchestrator.registry.samples import trial_result

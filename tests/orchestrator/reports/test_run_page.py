@@ -13,8 +13,8 @@ from sqlalchemy import event
 
 from orchestrator.errors import InputError, NotFoundError
 from orchestrator.registry import Registry
-from orchestrator.registry.group_records import group_label
 from orchestrator.registry.lineage import LineageNode, LineageTree
+from orchestrator.registry.parameters import group_label
 from orchestrator.reports.blocks import Chart, Code, Facts, Page, Section, Table, Words
 from orchestrator.reports.charts import (
     MAX_POINTS,
