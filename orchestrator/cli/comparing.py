@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from orchestrator.cells import printable
-from orchestrator.cli.frame import GlobalOptionsCommand
+from orchestrator.cli.frame import command
 from orchestrator.cli.messages import notify
-from orchestrator.cli.output import chosen_form, show_paragraph, show_rows, show_table, show_text
+from orchestrator.cli.output import show_paragraph, show_rows, show_table, show_text
 from orchestrator.cli.ranking import group_record
-from orchestrator.cli.reading import output_options
+from orchestrator.cli.reading import current_reading, output_options
 from orchestrator.cli.registry_reading import find_run, open_registry
 from orchestrator.errors import InputError, NotFoundError, SeveralRunsError
 
@@ -46,13 +46,10 @@ class _Pair:
     differences: "Sequence[Difference]"
 
 
-@click.command(
-    cls=GlobalOptionsCommand,
-    example="orchestrator compare 7f3a 9c21\norchestrator compare 3f2a77c0.1a2b3c4d 77c0b1d2.1a2b3c4d -f json",
-)
+@command(example="orchestrator compare 7f3a 9c21\norchestrator compare 3f2a77c0.1a2b3c4d 77c0b1d2.1a2b3c4d -f json")
 @click.argument("names", metavar="A B [C …]", nargs=-1, required=True)
 @output_options
-def compare(names: tuple[str, ...], form: str | None, output: str | None) -> None:
+def compare(names: tuple[str, ...]) -> None:
     """Compare runs, groups or models: scores, and what differs.
 
     First the scores: is the difference significant? With six or more common seeds (seven for several comparisons) a
@@ -75,13 +72,13 @@ def compare(names: tuple[str, ...], form: str | None, output: str | None) -> Non
         noise = registry.seed_noise(scores[0].first) if scores else None
         both = zip(combinations(names, 2), combinations(found, 2), scores or repeat(None), strict=False)
         pairs = [_pair(registry, named, *sides, compared) for named, sides, compared in both]
-    form = chosen_form(form, output)
+    form, output = current_reading().form, current_reading().output
     records = [_record(pair, why_not) for pair in pairs]
     if form == "json":
         show_text(json.dumps(records, indent=2, ensure_ascii=False, default=str), output)
     elif form == "csv":
         rows = [row for record in records for row in _rows(record)]
-        show_rows(rows, ["a", "b", "section", "field", "first", "second"], form, output)
+        show_rows(rows, ["a", "b", "section", "field", "first", "second"])
     else:
         with nullcontext() if output is None else redirect_stdout(StringIO()) as shown:
             for number, pair in enumerate(pairs):

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from orchestrator.cli.frame import GlobalOptionsCommand, current_settings, overrides_argument, precision_option
+from orchestrator.cli.frame import command, current_settings, overrides_argument, precision_option
 from orchestrator.cli.messages import status_line
-from orchestrator.cli.output import chosen_form, show_record, show_table, show_text
+from orchestrator.cli.output import show_record, show_table, show_text
 from orchestrator.cli.predicting import batch_size_option, find_model, is_named_as_data, model_argument
-from orchestrator.cli.reading import format_options, output_option
+from orchestrator.cli.reading import current_reading, forget_output, format_options, output_option
 from orchestrator.cli.searching import find_reranking, load_asked_task, reranking_options
 from orchestrator.errors import InputError
 from orchestrator.progress import counted
@@ -30,10 +30,9 @@ _OF_OTHER_FILES = {"folder", "split", "max_train_examples", "max_validation_exam
 """Fields of the task that a model was fine-tuned on which say nothing about another file."""
 
 
-@click.command(
-    cls=GlobalOptionsCommand,
+@command(
     example="orchestrator evaluate my-model new.csv --errors 5\n"
-    "orchestrator evaluate my-encoder cranfield folder=cranfield --rerank pairs",
+    "orchestrator evaluate my-encoder cranfield folder=cranfield --rerank pairs"
 )
 @model_argument
 @click.argument("task", metavar="TASK")
@@ -62,7 +61,6 @@ def evaluate(
     rerank: str | None,
     relevant_label: str | None,
     num_candidates: int,
-    form: str | None,
     output: str | None,
 ) -> None:
     """Evaluate a model on a task, with an error analysis.
@@ -74,8 +72,9 @@ def evaluate(
     task), the id of that task (its recorded files), a known task's id (files from folder=DIR, else from the hub), or a
     spec with a task. KEY=VALUE sets fields of the task. Nothing is recorded: use a spec of kind evaluate for that.
     """
-    if output is not None and output.endswith(".jsonl") and form is None:  # which is none of a record's forms
-        output, predictions = None, output
+    reading = current_reading()
+    if output is not None and output.endswith(".jsonl") and reading.form == "table":
+        reading, predictions = forget_output(), output
     folder, settings = find_model(model), current_settings()
     import torch
 
@@ -98,10 +97,10 @@ def evaluate(
     result = found.result
     record = {"model": model, "task": result.task, "split": result.split, "num_examples": result.num_examples}
     record |= {"computed_in": precision} | dict(result.counts) | dict(result.metrics)
-    if chosen_form(form, output) == "json":
+    if reading.form == "json":
         record |= dict(found.tables) | ({"mistakes": list(found.mistakes)} if num_errors else {})
-    show_record(record, form, output)
-    if chosen_form(form, output) == "table" and output is None:
+    show_record(record)
+    if reading.form == "table" and reading.output is None:
         _show_analysis(found, num_errors)
 
 

@@ -5,9 +5,10 @@ Commands that a group names by `places` are imported when they are asked for, so
 
 import os
 import shlex
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
+from functools import reduce
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -25,6 +26,7 @@ from orchestrator.settings import (
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
+F = TypeVar("F", bound=Callable[..., Any])
 _META = "orchestrator.options"
 _GLOBAL_OPTIONS = {
     "home": ("DIR", "Local state and caches. [env: ORCHESTRATOR_HOME; default: ./.orchestrator]"),
@@ -227,3 +229,13 @@ precision_option = click.option(
     default="fp32",
     help="Floating-point precision; bf16 is faster on a GPU.",
 )
+
+
+def command(name: str | None = None, *, example: str) -> Callable[[Callable[..., Any]], GlobalOptionsCommand]:
+    """Make a command of a function, by default with the function's name."""
+    return click.command(name, cls=GlobalOptionsCommand, example=example)
+
+
+def options(*several: Callable[[F], F]) -> Callable[[F], F]:
+    """Several options and arguments as one decorator, which has them in the order of the help."""
+    return lambda function: reduce(lambda done, option: option(done), reversed(several), function)

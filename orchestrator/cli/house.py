@@ -10,15 +10,15 @@ from typing import Any
 import click
 
 from orchestrator.cli.frame import (
-    GlobalOptionsCommand,
     GlobalOptionsGroup,
+    command,
     current_settings,
     overrides_argument,
     spec_argument,
 )
 from orchestrator.cli.messages import is_confirmed, notify, say_now, status_line
 from orchestrator.cli.output import show_rows, show_text
-from orchestrator.cli.reading import age_s, format_options
+from orchestrator.cli.reading import age_s, current_reading, format_options
 from orchestrator.cli.registry_reading import open_for_writing, open_registry
 from orchestrator.errors import ClusterError
 from orchestrator.progress import counted
@@ -96,7 +96,7 @@ _MERGED = {
 @click.option("--unfinished", is_flag=True, help="Include unfinished runs.")
 @click.option("--dry-run", is_flag=True, help="Show what would be merged.")
 @format_options
-def merge(other: str, unfinished: bool, dry_run: bool, form: str | None) -> int:
+def merge(other: str, unfinished: bool, dry_run: bool) -> int:
     """Merge another registry into this one.
 
     FILE is a SQLite file, URL a PostgreSQL registry; it is only read. Runs come with trials, models, tags and notes.
@@ -119,19 +119,19 @@ def merge(other: str, unfinished: bool, dry_run: bool, form: str | None) -> int:
             show(f"{'comparing' if dry_run else 'merging'}: {counted(len(merged), 'item')}, {one.name[:40]}")
     rows = [asdict(one) for one in merged if one.change != "unchanged"]
     columns, empty = ["what", "id", "name", "change", "remark"], "nothing to merge: both are the same"
-    show_rows(rows, columns, form, None, empty=empty, spare=["name"])
+    show_rows(rows, columns, empty=empty, spare=["name"])
     counts = Counter(one.change for one in merged)
     told = ", ".join(f"{counts[change]:,} {text}" for change, text in _MERGED.items() if counts[change])
     notify(f"{'would be: ' if dry_run else ''}{told or 'nothing there'}")
     return int(counts["conflict"] > 0)
 
 
-@click.command(cls=GlobalOptionsCommand, example="orchestrator gc --dry-run\norchestrator gc --older-than 90d --yes")
+@command(example="orchestrator gc --dry-run\norchestrator gc --older-than 90d --yes")
 @click.option("--dry-run", is_flag=True, help="Show what would be deleted.")
 @click.option("--yes", is_flag=True, help="Skip the confirmation prompt.")
 @click.option("--older-than", default="30d", metavar="AGE", help="Delete shared data unused for AGE.")
 @format_options
-def gc(dry_run: bool, yes: bool, older_than: str, form: str | None) -> None:
+def gc(dry_run: bool, yes: bool, older_than: str) -> None:
     """Delete unused files: removed runs, old checkpoints, caches.
 
     It also deletes weights of trials that are neither registered, nor the best of their group, nor the base model of
@@ -145,7 +145,7 @@ def gc(dry_run: bool, yes: bool, older_than: str, form: str | None) -> None:
     settings = current_settings()
     open_registry().close()  # one that is not there would read as "no run needs anything"
     items = find_garbage(settings, older_than_s)
-    show_rows(map(asdict, items), ["what", "num_bytes", "path", "why"], form, None, empty="nothing to delete")
+    show_rows(map(asdict, items), ["what", "num_bytes", "path", "why"], empty="nothing to delete")
     total = f"{counted(len(items), 'item')}, {size_text(sum(item.num_bytes for item in items))}"
     if not items or not is_confirmed("delete", total, dry_run=dry_run, yes=yes):
         return
@@ -153,12 +153,9 @@ def gc(dry_run: bool, yes: bool, older_than: str, form: str | None) -> None:
     notify(f"deleted {counted(len(gone), 'item')}, {size_text(sum(item.num_bytes for item in gone))}")
 
 
-@click.command(
-    cls=GlobalOptionsCommand,
-    example="orchestrator doctor\norchestrator doctor --address 10.0.0.1:6379 --storage /srv/lab",
-)
+@command(example="orchestrator doctor\norchestrator doctor --address 10.0.0.1:6379 --storage /srv/lab")
 @format_options
-def doctor(form: str | None) -> int:
+def doctor() -> int:
     """Check this machine and, with --address, a cluster's nodes.
 
     With a dashboard URL "this machine" means the cluster's head. Each problem is shown with a fix; the exit status is 1
@@ -179,12 +176,13 @@ def doctor(form: str | None) -> int:
         except ClusterError as error:
             findings.append(problem_of("nodes", error, "see `ray status`"))
     rows: list[dict[str, Any]] = [asdict(finding) for finding in findings]
+    form = current_reading().form
     if form == "json":
         rows += [{"part": f"node {node['node']}", "state": "ok", "found": node} for node in nodes]
-    show_rows(rows, ["part", "state", "found", "remedy"], form, None)
-    if nodes and form in (None, "table"):
+    show_rows(rows, ["part", "state", "found", "remedy"])
+    if nodes and form == "table":
         show_text("\nnodes: free of what each has")
-        show_rows(nodes, ["node", "cpu", "gpu", "memory", "disk"], form, None)
+        show_rows(nodes, ["node", "cpu", "gpu", "memory", "disk"])
     return int(any(finding.state == "problem" for finding in findings))
 
 
@@ -210,7 +208,7 @@ def down(file: str) -> None:
         for login, problem in zip(logins, stop_hosts(logins), strict=True)
     ]
     rows[0]["role"] = "head"
-    show_rows(rows, ["host", "role", "ray"], None, None)
+    show_rows(rows, ["host", "role", "ray"])
     running = [row for row in rows if row["ray"] != "stopped"]
     if running:
         raise ClusterError(
@@ -252,10 +250,9 @@ def metrics(ray_dir: Path) -> None:
             time.sleep(1.0)
 
 
-@click.command(
-    cls=GlobalOptionsCommand,
+@command(
     example="orchestrator verify-resume experiments/pretrain_tiny_wikipedia.yaml \\\n"
-    "    'corpus.files=[notes/*.txt]' tokenizer=tokenizers/notes --steps 10",
+    "    'corpus.files=[notes/*.txt]' tokenizer=tokenizers/notes --steps 10"
 )
 @spec_argument
 @overrides_argument
@@ -268,9 +265,7 @@ def metrics(ray_dir: Path) -> None:
 )
 @click.option("--keep", is_flag=True, hidden=True, help="Keep the runs even if everything is equal.")
 @format_options
-def verify_resume(
-    spec_path: str, overrides: tuple[str, ...], steps: int, workers: tuple[int, ...], keep: bool, form: str | None
-) -> int:
+def verify_resume(spec_path: str, overrides: tuple[str, ...], steps: int, workers: tuple[int, ...], keep: bool) -> int:
     """Check that a resumed run equals an uninterrupted one.
 
     A pretraining runs several times for twice --steps: uninterrupted, killed (`kill -9`) in the middle and resumed, and
@@ -285,9 +280,9 @@ def verify_resume(
     spec = load_spec(spec_path, overrides)
     verification = verify(spec, current_settings(), num_steps=steps, worker_counts=workers, keep=keep)
     rows = [asdict(comparison) for comparison in verification.comparisons]
-    if form is None:
+    if current_reading().form == "table":
         rows = [row | {name: str(row[name])[:12] for name in ("straight", "other")} for row in rows]
-    show_rows(rows, list(rows[0]), form, None)
+    show_rows(rows, list(rows[0]))
     if not verification.all_equal:
         notify(f"a run that was killed or shared differs; the runs are kept in {verification.home}")
     return int(not verification.all_equal)

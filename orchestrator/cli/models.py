@@ -9,21 +9,20 @@ import click
 from orchestrator.cells import printable
 from orchestrator.cli.frame import GlobalOptionsGroup, current_settings
 from orchestrator.cli.messages import notify
-from orchestrator.cli.output import chosen_form, page_size, show_record, show_rows, show_text, shows_briefly
+from orchestrator.cli.output import page_size, show_record, show_rows, show_text
 from orchestrator.cli.reading import (
     TABLE_ENDINGS,
     current_reading,
     format_options,
-    list_options,
     output_option,
     output_options,
 )
-from orchestrator.cli.registry_reading import open_for_writing, open_registry
+from orchestrator.cli.registry_reading import open_for_writing, open_registry, table_command
 
 if TYPE_CHECKING:
+    from orchestrator.registry import Registry
     from orchestrator.registry.lineage import LineageTree
 
-_PAGE = 30
 _DIGEST_CHARS = 12
 _model_argument = click.argument("model", metavar="MODEL")
 
@@ -36,34 +35,34 @@ def models() -> None:
     """
 
 
-@models.command("list", example="orchestrator models list")
-@list_options
-def list_models(form: str | None, output: str | None) -> None:
+@models.add_command
+@table_command("list", example="orchestrator models list")
+def list_models(registry: "Registry") -> None:
     """List registered models, newest first."""
-    limit, offset = page_size(_PAGE, form, output), current_reading().offset
-    with open_registry() as registry:
-        rows, aliases = registry.models.table(limit=limit, offset=offset).records, registry.models.aliases()
-        total = registry.models.count()
+    rows, aliases = (
+        registry.models.table(limit=page_size(), offset=current_reading().offset).records,
+        registry.models.aliases(),
+    )
     for row in rows:
         row["model"] = f"{row['name']}@{row['version']}"
         row["aliases"] = aliases.get((row["name"], row["version"]), [])
     columns = ["model", *(["aliases"] if aliases else []), "head", "task", "num_parameters", "run_id", "created_at"]
-    if not shows_briefly(form, output):
+    if not current_reading().is_brief:
         columns = ["model", "name", "version", *columns[1:], "folder", "digest"]
     empty = "no models yet: a pretraining run or a sweep leaves one"
-    show_rows(rows, columns, form, output, empty=empty, spare=["num_parameters", "task", "run_id"], total=total)
+    show_rows(rows, columns, empty=empty, spare=["num_parameters", "task", "run_id"], total=registry.models.count())
 
 
 @models.command("show", example="orchestrator models show reviews\norchestrator models show reviews -o README.md")
 @_model_argument
 @format_options
 @output_option("Write to FILE; .json, .csv and .md set the format.", endings=(*TABLE_ENDINGS, ".md"))
-def show_model(model: str, form: str | None, output: str | None) -> None:
+def show_model(model: str, output: str | None) -> None:
     """Show a model: folder, run, architecture; -o .md: its card.
 
     The card has data, recipe, scores with baseline and interval over seeds, lineage, and what is not known.
     """
-    if form is None and output is not None and output.endswith(".md"):
+    if output is not None and output.endswith(".md") and current_reading().form == "table":
         from orchestrator.models.card import write_card
 
         with open_registry() as registry:
@@ -83,7 +82,7 @@ def show_model(model: str, form: str | None, output: str | None) -> None:
         config = {}
     shape = ("num_hidden_layers", "hidden_size", "num_attention_heads", "vocab_size", "max_position_embeddings")
     record |= {name: config[name] for name in shape if name in config}
-    show_record(record, form, output)
+    show_record(record)
 
 
 @models.command(
@@ -116,7 +115,7 @@ def alias(model: str, alias: str | None, is_removed: bool) -> None:
 @_model_argument
 @click.option("--down", is_flag=True, help="Descendants instead of ancestors.")
 @output_options
-def lineage(model: str, down: bool, form: str | None, output: str | None) -> None:
+def lineage(model: str, down: bool) -> None:
     """Draw the lineage of a model, run, file or tokenizer.
 
     MODEL may also be a run, a path, or a digest prefix. A node is STALE when one of its ancestors has changed
@@ -124,13 +123,13 @@ def lineage(model: str, down: bool, form: str | None, output: str | None) -> Non
     """
     with open_registry() as registry:
         tree = registry.lineage.descendants(model) if down else registry.lineage.ancestors(model)
-    form, record = chosen_form(form, output), _as_record(tree)
-    if form == "json":
-        show_record(record, form, output)
-    elif form == "csv":
-        show_rows(list(_rows(record)), ["depth", "kind", "name", "digest", "role", "run", "stale"], form, output)
+    reading, record = current_reading(), _as_record(tree)
+    if reading.form == "json":
+        show_record(record)
+    elif reading.form == "csv":
+        show_rows(list(_rows(record)), ["depth", "kind", "name", "digest", "role", "run", "stale"])
     else:
-        show_text("".join(f"{line}\n" for line in _lines(tree)), output)
+        show_text("".join(f"{line}\n" for line in _lines(tree)), reading.output)
         if not tree.branches:
             notify("nothing was made of it" if down else "what it was made of is not recorded")
 

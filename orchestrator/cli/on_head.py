@@ -72,16 +72,16 @@ def _run_there(context: click.Context, words: list[str], settings: Settings, add
 
         files = spec_files(load_spec(values["spec_path"], values.pop("overrides")))
         values["spec_path"] = SPEC_FILE
-    if values.get("output"):
-        values["output"] = returned = Path(values["output"]).name
+    if output := values.get("output"):
+        values["output"] = returned = Path(output).name
     say_now(f"asking the head of the cluster at {address}")
     answer = ask_head([*words, *_typed(context.command, values)], settings, address, files=files, returned=returned)
     click.echo(answer.out, nl=False)
     sys.stdout.flush()
     with reader_may_leave(sys.stderr):
         click.echo(answer.err, nl=False, err=True)
-    if answer.file is not None:
-        write_file(context.params["output"], answer.file)
+    if output and answer.file is not None:
+        write_file(output, answer.file)
     return answer.status
 
 

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from orchestrator.progress.tables import Column
 
 Row = Mapping[str, Any]
+PAGE = 30
+"""Rows on a terminal; `--limit` gives more of them."""
 _LONGEST_CELL, _LONGEST_FIELD = 500, 5_000
 """Characters of a text in a row of a table, and in the record of one thing; JSON, CSV and `--wide` have all of it."""
 _MEASURED = frozenset(
@@ -40,8 +42,6 @@ def _metric(row: Row) -> str | None:
 def show_rows(
     rows: Iterable[Row],
     columns: Sequence[str],
-    form: str | None,
-    output: str | None,
     *,
     empty: str = "",
     spare: Sequence[str] = (),
@@ -50,12 +50,10 @@ def show_rows(
     total: int | None = None,
     measurement: Callable[[Row], str | None] = _metric,
 ) -> None:
-    """Show rows as a table, JSON or CSV, as the options of reading ask for, and how many there are beside them.
+    """Show rows as the options of reading ask for, and how many there are beside them.
 
     Args:
         columns: columns to show; the rows may have more, which `--columns` can name.
-        form: `table`, `json` or `csv`; None: what the ending of `output` says, else a table.
-        output: file to write to; None: stdout.
         empty: message on stderr in place of a table without rows.
         spare: columns that are left out, from the first one on, while the terminal is too narrow for the table.
         below: columns that stand below each row where the terminal is too narrow for them beside the others.
@@ -69,15 +67,14 @@ def show_rows(
     if reading.columns:
         columns, spare = find_columns(reading.columns, rows, columns), ()
     if total is None:
-        total, rows = len(rows), rows[reading.offset :][: page_size(page, form, output)]
+        total, rows = len(rows), rows[reading.offset :][: page_size(page)]
     listed = [{column: row.get(column) for column in columns} for row in rows]
-    form = chosen_form(form, output)
-    if form == "json":
-        _write_json(listed, output)
-    elif form == "csv":
-        _write_csv(listed, columns, output)
+    if reading.form == "json":
+        _write_json(listed, reading.output)
+    elif reading.form == "csv":
+        _write_csv(listed, columns, reading.output)
     elif listed:
-        _write_table(listed, columns, output, spare, below, [measurement(row) for row in rows])
+        _write_table(listed, columns, reading.output, spare, below, [measurement(row) for row in rows])
     elif empty and not total:
         notify(empty)
     last = reading.offset + len(listed)
@@ -88,10 +85,11 @@ def show_rows(
         notify(f"{len(listed):,} of {total:,} are shown; {more}")
 
 
-def page_size(page: int | None, form: str | None, output: str | None) -> int | None:
+def page_size(page: int | None = PAGE) -> int | None:
     """Number of rows to show: that of `--limit`, else on a terminal `page`; None for all."""
-    is_paged = chosen_form(form, output) == "table" and output is None and is_terminal(sys.stdout)
-    return current_reading().limit or (page if is_paged else None)
+    reading = current_reading()
+    is_paged = reading.form == "table" and reading.output is None and is_terminal(sys.stdout)
+    return reading.limit or (page if is_paged else None)
 
 
 def show_table(rows: Sequence[Row], columns: Sequence[str]) -> None:
@@ -100,28 +98,24 @@ def show_table(rows: Sequence[Row], columns: Sequence[str]) -> None:
     _write_table(listed, columns, None, (), (), [_metric(row) for row in rows])
 
 
-def show_record(record: Row, form: str | None, output: str | None) -> None:
+def show_record(record: Row) -> None:
     """Show one record: as a table one field per line, without empty ones; as JSON an object with all of them.
 
     Raises: InputError for a field that `--columns` names and that there is not.
     """
-    reading, form = current_reading(), chosen_form(form, output)
+    reading = current_reading()
+    output = reading.output
     if reading.columns:
         record = {name: record[name] for name in find_columns(reading.columns, [record], ())}
-    if form == "json":
+    if reading.form == "json":
         _write_json(record, output)
-    elif form == "csv":
+    elif reading.form == "csv":
         _write_csv([{"field": key, "value": value} for key, value in record.items()], ["field", "value"], output)
     else:
         from orchestrator.progress.tables import record_lines
 
         texts = [(key, _shortened(field_cell(key, value), _LONGEST_FIELD)) for key, value in record.items()]
         _write_lines(record_lines(texts, _terminal_width(output)), output)
-
-
-def shows_briefly(form: str | None, output: str | None) -> bool:
-    """Whether rows become a table for a person, with the columns that matter most, rather than all there is."""
-    return chosen_form(form, output) == "table" and output is None and not current_reading().wide
 
 
 def show_text(text: str, output: str | None = None) -> None:
@@ -145,12 +139,6 @@ def show_lines(lines: Iterable["Text"], output: str | None = None) -> None:
             console.print(line, soft_wrap=True)
     else:
         _write_lines([line.plain for line in lines], output)
-
-
-def chosen_form(form: str | None, output: str | None) -> str:
-    """The form of what is shown: as given, or what the ending of `output` says, else `table`."""
-    ending = Path(output).suffix.lstrip(".") if output else ""
-    return form or (ending if ending in ("json", "csv") else "table")
 
 
 def _write_table(

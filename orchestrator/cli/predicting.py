@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from orchestrator.cli.frame import GlobalOptionsCommand, current_settings, precision_option
+from orchestrator.cli.frame import command, current_settings, precision_option
 from orchestrator.cli.messages import notify, say_now, status_line
 from orchestrator.cli.output import show_record, show_rows, show_text, write_pieces
 from orchestrator.cli.reading import format_options, output_option, output_path
@@ -65,10 +65,9 @@ def _lines_and_workers(command: F) -> F:
     return command
 
 
-@click.command(
-    cls=GlobalOptionsCommand,
+@command(
     example='orchestrator predict my-model "A charming film."\n'
-    "orchestrator predict my-model reviews.csv.gz -o predicted.csv --workers 4",
+    "orchestrator predict my-model reviews.csv.gz -o predicted.csv --workers 4"
 )
 @model_argument
 @_lines_and_workers
@@ -168,10 +167,9 @@ def _delimiter(file: str, form: str | None, output: str | None) -> str | None:
     return "," if delimiter == "\t" else delimiter  # which a name in .csv does not promise
 
 
-@click.command(
-    cls=GlobalOptionsCommand,
+@command(
     example='orchestrator embed my-encoder "A charming film."\n'
-    "orchestrator embed my-encoder texts.jsonl.gz -o vectors.npy --workers 4",
+    "orchestrator embed my-encoder texts.jsonl.gz -o vectors.npy --workers 4"
 )
 @model_argument
 @_lines_and_workers
@@ -298,43 +296,34 @@ def _write(answers: "Iterator[PredictedBlock]", output: str | None, write: Calla
     return written
 
 
-@click.command(
-    "fill-mask", cls=GlobalOptionsCommand, example='orchestrator fill-mask my-model "Paris is the [MASK] of France."'
-)
+@command("fill-mask", example='orchestrator fill-mask my-model "Paris is the [MASK] of France."')
 @model_argument
 @click.argument("text")
 @click.option("--top-k", type=click.IntRange(1), default=5, help="Predictions per [MASK].")
 @format_options
-def fill_mask(model: str, text: str, top_k: int, form: str | None) -> None:
+def fill_mask(model: str, text: str, top_k: int) -> None:
     """Predict the token at each [MASK] of a text."""
     folder = find_model(model)
     from orchestrator.inference import pretraining_heads
 
     rows = [asdict(guess) for guess in pretraining_heads.fill_mask(folder, text, top_k)]
-    show_rows(rows, ["mask", "rank", "token", "probability", "text"], form, None)
+    show_rows(rows, ["mask", "rank", "token", "probability", "text"])
 
 
-@click.command(
-    "next-sentence",
-    cls=GlobalOptionsCommand,
-    example='orchestrator next-sentence my-model "He went home." "Then he slept."',
-)
+@command("next-sentence", example='orchestrator next-sentence my-model "He went home." "Then he slept."')
 @model_argument
 @click.argument("first", metavar="A")
 @click.argument("second", metavar="B")
 @format_options
-def next_sentence(model: str, first: str, second: str, form: str | None) -> None:
+def next_sentence(model: str, first: str, second: str) -> None:
     """Predict whether text B follows text A."""
     folder = find_model(model)
     from orchestrator.inference import pretraining_heads
 
-    show_record(asdict(pretraining_heads.next_sentence(folder, first, second)), form, None)
+    show_record(asdict(pretraining_heads.next_sentence(folder, first, second)))
 
 
-@click.command(
-    cls=GlobalOptionsCommand,
-    example="orchestrator serve my-model\norchestrator serve my-model --host 0.0.0.0 --token-file token",
-)
+@command(example="orchestrator serve my-model\norchestrator serve my-model --host 0.0.0.0 --token-file token")
 @model_argument
 @click.option("--host", default="127.0.0.1", metavar="HOST", help="Address to bind; a non-local one needs a token.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8000, metavar="PORT", help="Port; 0 for any free one.")

@@ -9,10 +9,9 @@ import click
 from orchestrator.cells import setting_cell
 from orchestrator.cli.frame import refuse_options
 from orchestrator.cli.messages import notify
-from orchestrator.cli.output import show_record, show_table, show_text
+from orchestrator.cli.output import page_size, show_record, show_rows, show_table, show_text
 from orchestrator.cli.reading import current_reading
-from orchestrator.cli.registry_reading import no_runs, tell_archived
-from orchestrator.cli.table_commands import TableView, table_command
+from orchestrator.cli.registry_reading import no_runs, table_command, tell_archived
 from orchestrator.errors import NotFoundError, SeveralRunsError
 from orchestrator.measurements import is_better_lower, score_bounds
 from orchestrator.progress import counted
@@ -48,7 +47,6 @@ _BY = {
 @click.option("--archived", is_flag=True, help="Include archived runs.")
 def leaderboard(
     registry: "Registry",
-    view: TableView,
     task: str | None,
     shows_all: bool,
     group: str | None,
@@ -65,10 +63,10 @@ def leaderboard(
     """
     if group is not None:
         refuse_options(("task", "shows_all", "by", "across_code", "archived"), "does not go with --group")
-        _show_group(registry, view, group)
+        _show_group(registry, group)
         return
     reading = current_reading()
-    limit = view.limit if shows_all else reading.limit or _NUM_PLACES
+    limit = page_size() if shows_all else reading.limit or _NUM_PLACES
     most = None if limit is None else reading.offset + limit
     table = registry.leaderboard(task, by=by, limit=most, archived=archived, across_code=across_code)
     num_archived = 0 if archived else registry.num_ranked_archived(task)
@@ -82,7 +80,7 @@ def leaderboard(
         rows = [row for row in table.records if (row["rank"] or row["num_ranked"]) > reading.offset]
         total = len(rows)
     columns: Sequence[str] = table.columns
-    if view.is_brief:
+    if reading.is_brief:
         columns = _brief_columns(rows, by, has_tasks=task is None)
         columns = ["group", *columns] if shows_all else [*columns, "group"]
     own = [] if shows_all else ["group"]
@@ -91,8 +89,8 @@ def leaderboard(
     empty = "every run that could be ranked is archived"
     if not rows and not num_archived:
         empty = _NO_TRIALS if registry.run_table(limit=1).records else no_runs(registry)
-    view.show(rows, columns, empty=empty, spare=spare, below=["recipe", "init_from"], total=total)
-    if rows and view.is_brief:
+    show_rows(rows, columns, empty=empty, spare=spare, below=["recipe", "init_from"], total=total)
+    if rows and reading.is_brief:
         _tell_of(rows, by)
     tell_archived(num_archived)
 
@@ -102,7 +100,7 @@ def _ranking(row: Mapping[str, Any]) -> tuple[Any, ...]:
     return row["task"], row["metric"], row["split"], row["data"]
 
 
-def _show_group(registry: "Registry", view: TableView, name: str) -> None:
+def _show_group(registry: "Registry", name: str) -> None:
     """Show one group: its numbers, its settings, and each of its runs."""
     try:
         found = registry.group(name)
@@ -129,12 +127,12 @@ def _show_group(registry: "Registry", view: TableView, name: str) -> None:
     ]
     if num_archived:
         notify(f"{num_archived} of its {counted(len(found.runs), 'run')} archived: the leaderboard leaves these out")
-    if not view.is_brief:
+    if not current_reading().is_brief:
         record |= {"parameters": dict(found.parameters), "runs": runs}
-        show_record(record, view.form, view.output)
+        show_record(record)
         return
     record |= {path: setting_cell(value) for path, value in found.parameters.items()}
-    show_record(record, view.form, view.output)
+    show_record(record)
     show_text("\n")
     columns = ["seed", *(["fold"] if found.num_folds > 1 else []), "run", "of", "state", "score"]
     columns += [name for name in ("test", "collapsed") if any(row[name] for row in runs)]

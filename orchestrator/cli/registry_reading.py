@@ -1,10 +1,14 @@
 """Reading the registry in commands."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.cli.frame import current_settings
+import click
+
+from orchestrator.cli.frame import command, current_settings
 from orchestrator.cli.messages import notify
+from orchestrator.cli.reading import list_options
 from orchestrator.progress import counted, first_names
 from orchestrator.run_ids import is_run_id
 
@@ -44,6 +48,24 @@ def open_for_writing() -> "Registry":
     return Registry(current_settings().registry)
 
 
+def table_command(name: str | None = None, *, example: str) -> Callable[[Callable[..., None]], click.Command]:
+    """Make a command of a function that gets an open registry and the command's own parameters, and shows rows."""
+
+    def make(function: Callable[..., None]) -> click.Command:
+        @wraps(function)
+        def show(**given: Any) -> None:
+            with open_registry() as registry:
+                function(registry, **given)
+
+        attributes = vars(show)
+        own = attributes.pop("__click_params__", [])  # in the help they stand before those of every list
+        list_options(show)
+        attributes["__click_params__"] += own
+        return command(name, example=example)(show)
+
+    return make
+
+
 def find_run(registry: "Registry", wanted: str, *, only: bool = False, or_task: bool = False) -> "RunRecord":
     """The run or trial that a person means: by its exact name, its whole id, or the beginning of its id.
 
@@ -67,23 +89,6 @@ def find_run(registry: "Registry", wanted: str, *, only: bool = False, or_task: 
         others = "runs list" if run.parent_id is None else "runs list --trials"
         notify(f"{num_called} runs are called {run.name}; this is the newest, {run.id} (`{others}` has the others)")
     return run
-
-
-def _tell_others_called(registry: "Registry", run: "RunRecord", *, only: bool) -> None:
-    """Say how many other runs have the name of a run that was named by it; where only one may, it is an error."""
-    from orchestrator.errors import SeveralRunsError
-    from orchestrator.registry.query_language import quoted
-
-    called = registry.newest_called(run.name)
-    if called is None or called[1] == 1:
-        return
-    if only:
-        filter = f"name = {quoted(run.name)}"
-        rows = registry.run_table(filter, trials=run.parent_id is not None, limit=_NUM_LISTED).records
-        ids = ", ".join(str(row["id"]) for row in rows) + (", …" if called[1] > len(rows) else "")
-        raise SeveralRunsError(f"{called[1]} runs are called {run.name}; give the id of one: {ids}")
-    others = "runs list" if run.parent_id is None else "runs list --trials"
-    notify(f"{called[1]} runs are called {run.name}; this is the newest, {run.id} (`{others}` has the others)")
 
 
 def run_id_of(wanted: str) -> str:

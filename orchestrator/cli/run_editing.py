@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from orchestrator.cli.frame import GlobalOptionsCommand, current_settings, given_options
+from orchestrator.cli.frame import command, current_settings, given_options
 from orchestrator.cli.messages import is_confirmed, notify, say_now
 from orchestrator.cli.output import show_rows
 from orchestrator.cli.reading import format_options
@@ -22,10 +22,9 @@ _REMOVED_COLUMNS = ["id", "name", "kind", "state", "trials", "num_bytes"]
 _runs_argument = click.argument("run_ids", metavar="RUN...", nargs=-1, required=True)
 
 
-@click.command(
-    cls=GlobalOptionsCommand,
+@command(
     example='orchestrator runs edit 7f3a --tag +paper,-draft --note "rate too high"\n'
-    "orchestrator runs edit 7f3a 9c21 --archive",
+    "orchestrator runs edit 7f3a 9c21 --archive"
 )
 @_runs_argument
 @click.option("--tag", "tags", metavar="TAG,…", multiple=True, help="Add TAG (or +TAG), or remove it with -TAG.")
@@ -122,16 +121,14 @@ def _why_still_flagged(registry: "Registry", run: "RunRecord", flag: "Flag") -> 
     return f"is still {flag} {by}; this ends it: {ends}"
 
 
-@click.command(
-    cls=GlobalOptionsCommand, example="orchestrator runs rm 7f3a 9c21 --dry-run\norchestrator runs rm 7f3a --yes"
-)
+@command(example="orchestrator runs rm 7f3a 9c21 --dry-run\norchestrator runs rm 7f3a --yes")
 @_runs_argument
 @click.option("--dry-run", is_flag=True, help="Show what would be removed.")
 @click.option("--yes", is_flag=True, help="Skip the confirmation prompt.")
 @click.option("--now", "at_once", is_flag=True, help="Delete permanently; `runs restore` cannot undo it.")
 @click.option("--force", is_flag=True, help="Also registered models and best trials of groups.")
 @format_options
-def rm(run_ids: tuple[str, ...], dry_run: bool, yes: bool, at_once: bool, force: bool, form: str | None) -> None:
+def rm(run_ids: tuple[str, ...], dry_run: bool, yes: bool, at_once: bool, force: bool) -> None:
     """Remove runs with their trials, pipelines with their stages.
 
     `runs restore` undoes it until `gc` deletes the files. Refused for running runs, pinned runs and runs that others
@@ -155,7 +152,7 @@ def rm(run_ids: tuple[str, ...], dry_run: bool, yes: bool, at_once: bool, force:
         {**vars(one.run), "state": one.run.state, "trials": one.num_trials, "num_bytes": one.num_bytes}
         for one in removals
     ]
-    show_rows(rows, _REMOVED_COLUMNS, form, None, spare=["kind", "trials"])
+    show_rows(rows, _REMOVED_COLUMNS, spare=["kind", "trials"])
     for one in staying:
         notify(f"stage {one.run.id} ({one.run.name}) stays: {one.needed}")
     total = f"{counted(len(removals), 'run')}, {size_text(sum(one.num_bytes for one in removals))}"
@@ -169,7 +166,7 @@ def rm(run_ids: tuple[str, ...], dry_run: bool, yes: bool, at_once: bool, force:
         notify(f"`{own}gc` deletes the files; until then, to undo:{lines}")
 
 
-@click.command(cls=GlobalOptionsCommand, example="orchestrator runs restore 7f3a")
+@command(example="orchestrator runs restore 7f3a")
 @click.argument("run_ids", metavar="REMOVED...", nargs=-1, required=True)
 def restore(run_ids: tuple[str, ...]) -> None:
     """Restore removed runs, pipelines with their stages.

@@ -9,9 +9,16 @@ import click
 
 from orchestrator.cli.frame import given_options, refuse_options
 from orchestrator.cli.messages import notify
+from orchestrator.cli.output import PAGE, page_size, show_rows
 from orchestrator.cli.reading import current_reading, time_of
-from orchestrator.cli.registry_reading import NUM_PARAMETERS_SHOWN, add_notes, no_runs, tell_archived, tell_refused
-from orchestrator.cli.table_commands import PAGE, TableView, table_command
+from orchestrator.cli.registry_reading import (
+    NUM_PARAMETERS_SHOWN,
+    add_notes,
+    no_runs,
+    table_command,
+    tell_archived,
+    tell_refused,
+)
 from orchestrator.progress import counted
 from orchestrator.run_states import RunState
 
@@ -68,7 +75,6 @@ def _selecting_options(command: F) -> F:
 @_selecting_options
 def list_runs(
     registry: "Registry",
-    view: TableView,
     text: str | None,
     trials: bool,
     removed: bool,
@@ -86,13 +92,13 @@ def list_runs(
     if removed:
         others = ("text", "trials", "states", "task", "kind", "since", "archived", "sort", "group_by", "aggregates")
         refuse_options((*others, "pivot"), "does not go with --removed, which lists all removed runs")
-        _show_removed(registry, view)
+        _show_removed(registry)
         return
     from orchestrator.registry.query_language import quoted
 
     given = (("state", [*chain(*states)]), ("task", [task] if task else []), ("kind", [kind] if kind else []))
     own = [f"{field} in ({', '.join(map(quoted, values))})" for field, values in given if values]
-    _show_selected(registry, view, _and_since(text or "", since, own), trials=trials, **asked)
+    _show_selected(registry, _and_since(text or "", since, own), trials=trials, **asked)
 
 
 @table_command(
@@ -101,7 +107,7 @@ def list_runs(
 )
 @click.argument("text", metavar="QUERY")
 @_selecting_options
-def query(registry: "Registry", view: TableView, text: str, since: str | None, **asked: Any) -> None:
+def query(registry: "Registry", text: str, since: str | None, **asked: Any) -> None:
     """List runs and trials that match a query.
 
     Like `runs list --trials QUERY`, with the parameters that vary. Fields: metrics.X (validation value: of a trial at
@@ -115,12 +121,11 @@ def query(registry: "Registry", view: TableView, text: str, since: str | None, *
             "every run",
             click.get_current_context(),
         )
-    _show_selected(registry, view, _and_since(text, since, []), trials=True, **asked)
+    _show_selected(registry, _and_since(text, since, []), trials=True, **asked)
 
 
 def _show_selected(
     registry: "Registry",
-    view: TableView,
     query: str,
     *,
     trials: bool,
@@ -138,7 +143,7 @@ def _show_selected(
         more: dict[str, Any] = {"aggregates": aggregates or "", "pivot": pivot, "sort": sort}
         table = registry.grouped(group_by, query, **more | selects)
         empty = "" if table.records else _why_empty(registry, query, num_archived)
-        view.show(table.records, table.columns, empty=empty, page=PAGE)
+        show_rows(table.records, table.columns, empty=empty, page=PAGE)
         for note in table.notes:
             notify(note)
         is_one_without_value = len(table.records) == 1 and table.records[0][table.columns[0]] is None
@@ -148,14 +153,14 @@ def _show_selected(
         flag = "--agg" if aggregates is not None else "--pivot"
         raise click.UsageError(f"{flag} needs --group-by FIELD, such as params.recipe.learning_rate")
     else:
-        _show_runs(registry, view, query, sort, selects, num_archived)
+        _show_runs(registry, query, sort, selects, num_archived)
     tell_archived(num_archived)
 
 
 def _show_runs(
-    registry: "Registry", view: TableView, query: str, sort: str | None, selects: Mapping[str, bool], num_archived: int
+    registry: "Registry", query: str, sort: str | None, selects: Mapping[str, bool], num_archived: int
 ) -> None:
-    offset, limit = current_reading().offset, view.limit
+    offset, limit = current_reading().offset, page_size()
     table = registry.run_table(query, sort=sort or "-created_at", limit=limit, offset=offset, **selects)
     rows = table.records
     add_notes(registry, rows)
@@ -166,11 +171,11 @@ def _show_runs(
         row["step"] = None if row["state"] == RunState.COMPLETED else registry.metrics.last_step(row["id"])
         row["progress"] = _progress(row["step"], row["error"])
     columns, spare = [*table.columns, "score", "step"], _of_one_value(rows)
-    if view.is_brief:
+    if current_reading().is_brief:
         columns = _brief_columns(table, f"{query} {sort or ''}", trials=selects["trials"])
         spare = [name for name in spare if name != (sort or "").lstrip("-")]
     empty = "" if total else _why_empty(registry, query, num_archived)
-    view.show(rows, columns, empty=empty, spare=spare, total=total)
+    show_rows(rows, columns, empty=empty, spare=spare, total=total)
     if any(column.startswith("metrics.test.") for column in columns):
         tell_refused(registry.test_refusals([row["id"] for row in rows]))
 
@@ -215,12 +220,12 @@ def _progress(step: int | None, error: Any) -> str | None:
     return ": ".join(text for text in (at, line) if text) or None
 
 
-def _show_removed(registry: "Registry", view: TableView) -> None:
+def _show_removed(registry: "Registry") -> None:
     from orchestrator.progress import size_text
 
     records = registry.trash.records()
     rows = [{"id": one.run_id, "trials": one.num_trials, **vars(one)} for one in records]
-    view.show(rows, _REMOVED_COLUMNS, empty="no run is removed", spare=["kind", "trials"], page=PAGE)
+    show_rows(rows, _REMOVED_COLUMNS, empty="no run is removed", spare=["kind", "trials"], page=PAGE)
     if records:
         size = size_text(sum(one.num_bytes for one in records))
         notify(f"{counted(len(records), 'run')}, {size}; `orchestrator{given_options()} gc` deletes them for good")

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from orchestrator.cells import printable, setting_cell
-from orchestrator.cli.frame import GlobalOptionsCommand, current_settings
+from orchestrator.cli.frame import command, current_settings
 from orchestrator.cli.messages import say_now
 from orchestrator.cli.next_commands import next_commands
-from orchestrator.cli.output import chosen_form, show_record, show_text, shows_briefly
+from orchestrator.cli.output import show_record, show_text
 from orchestrator.cli.reading import current_reading, format_options, output_option, output_options
 from orchestrator.cli.registry_reading import find_run, open_registry
 from orchestrator.measurements import COLLAPSED
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 _MOST_SCORES, _MOST_STAGES = 6, 12
 
 
-@click.command(cls=GlobalOptionsCommand, example="orchestrator runs show 7f3a\norchestrator runs show my-sweep --all")
+@command(example="orchestrator runs show 7f3a\norchestrator runs show my-sweep --all")
 @click.argument("run_id", metavar="RUN")
 @click.option("--all", "is_whole", is_flag=True, help="Everything recorded, with the whole spec.")
 @output_options
-def show(run_id: str, is_whole: bool, form: str | None, output: str | None) -> None:
+def show(run_id: str, is_whole: bool) -> None:
     """Show a run: state, scores, files, next commands.
 
     Spec fields that differ from their defaults are shown as KEY=VALUE; a sweep also shows its best trial. --all, JSON
@@ -39,11 +39,11 @@ def show(run_id: str, is_whole: bool, form: str | None, output: str | None) -> N
 
     with open_registry() as registry:
         facts = RunFacts(registry, find_run(registry, run_id), current_settings().home)
-        if shows_briefly(form, output) and not is_whole and not current_reading().columns:
-            show_record(_brief_record(facts), form, output)
+        if current_reading().is_brief and not is_whole and not current_reading().columns:
+            show_record(_brief_record(facts))
             show_text("next\n" + "".join(f"  {line}\n" for line in next_commands(facts)))
         else:
-            show_record(_whole_record(facts, chosen_form(form, output)), form, output)
+            show_record(_whole_record(facts, current_reading().form))
 
 
 def _brief_record(facts: "RunFacts") -> dict[str, Any]:
@@ -118,18 +118,16 @@ def _whole_record(facts: "RunFacts", form: str) -> dict[str, Any]:
     return record | facts.attempt_lines | facts.data_lines | parameters
 
 
-@click.command(
-    "reproduce",
-    cls=GlobalOptionsCommand,
-    example="orchestrator runs reproduce 7f3a\norchestrator runs reproduce 7f3a --show spec -o again.yaml",
+@command(
+    "reproduce", example="orchestrator runs reproduce 7f3a\norchestrator runs reproduce 7f3a --show spec -o again.yaml"
 )
 @click.argument("run_id", metavar="RUN")
 @click.option(
     "--show", "part", type=click.Choice(["spec", "diff"]), help="Print the spec, or the uncommitted changes as a diff."
 )
 @format_options
-@output_option("Write to FILE; .json sets the format.")
-def reproduce(run_id: str, part: str | None, form: str | None, output: str | None) -> None:
+@output_option("Write to FILE; .json sets the format.", expose_value=False)
+def reproduce(run_id: str, part: str | None) -> None:
     """Show how to reproduce a run.
 
     Commit and uncommitted changes, command, spec, versions, and which inputs have changed since.
@@ -139,18 +137,19 @@ def reproduce(run_id: str, part: str | None, form: str | None, output: str | Non
 
     from orchestrator.execution.reproduction import kept_diff, reproduction_facts, spec_text
 
+    reading = current_reading()
     with open_registry() as registry:
         run = find_run(registry, run_id)
         if part is not None:
             shown = (kept_diff if part == "diff" else spec_text)(run, registry)
-            if chosen_form(form, output) == "table":
-                show_text(shown, output)
+            if reading.form == "table":
+                show_text(shown, reading.output)
             else:
-                show_record(yaml.safe_load(shown) if part == "spec" else {"diff": shown}, form, output)
+                show_record(yaml.safe_load(shown) if part == "spec" else {"diff": shown})
             return
         facts = reproduction_facts(run, registry, current_settings())
-    if chosen_form(form, output) != "table":
-        show_record(facts, form, output)
+    if reading.form != "table":
+        show_record(facts)
         return
     lines = {name: facts[name] for name in ("run", "folder", "command", "spec", "code")}
     lines["checkout"] = facts["commit"] and f"git checkout {facts['commit']}"
@@ -158,4 +157,4 @@ def reproduce(run_id: str, part: str | None, form: str | None, output: str | Non
     lines["versions"] = " ".join(f"{name}=={version}" for name, version in (facts["versions"] or {}).items())
     inputs = [f"{'inputs':10}{line}" for line in facts["changed_inputs"] or ["unchanged"]]
     text = [*(f"{name:10}{value}" for name, value in lines.items() if value), *inputs]
-    show_text("".join(f"{printable(line, keep_lines=False)}\n" for line in text), output)
+    show_text("".join(f"{printable(line, keep_lines=False)}\n" for line in text), reading.output)

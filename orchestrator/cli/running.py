@@ -14,7 +14,7 @@ import click
 
 from orchestrator.cells import cell
 from orchestrator.cli.frame import (
-    GlobalOptionsCommand,
+    command,
     current_settings,
     given_options,
     name_option,
@@ -25,7 +25,7 @@ from orchestrator.cli.frame import (
 )
 from orchestrator.cli.messages import at_work, notify, say_now, status_line, write_message
 from orchestrator.cli.next_commands import model_commands
-from orchestrator.cli.output import show_record, show_text
+from orchestrator.cli.output import show_text
 from orchestrator.cli.registry_reading import run_id_of
 from orchestrator.cli.tree import HINTS
 from orchestrator.cluster.connection import dashboard_address, give_way
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from orchestrator.specs import AnySpec, Spec
 
 
-@click.command(cls=GlobalOptionsCommand, example="orchestrator demo")
+@command(example="orchestrator demo")
 def demo() -> int:
     """Run the whole life cycle on synthetic text, in minutes."""
     say_now("making a small world of text")
@@ -61,10 +61,9 @@ def _whole_id(context: click.Context, parameter: click.Parameter, value: str | N
     return value
 
 
-@click.command(
-    cls=GlobalOptionsCommand,
+@command(
     example="orchestrator run reviews.yaml\n"
-    "orchestrator run experiments/sweep_sst2.yaml recipe.epochs=1 --name first-try",
+    "orchestrator run experiments/sweep_sst2.yaml recipe.epochs=1 --name first-try"
 )
 @spec_argument
 @overrides_argument
@@ -115,10 +114,7 @@ def _tell_earlier(spec: "Spec") -> None:
         notify(f"run {earlier.id} completed this spec before{scored}: {shown}\nthis run repeats it; Ctrl-C stops")
 
 
-@click.command(
-    cls=GlobalOptionsCommand,
-    example="orchestrator resume 7f3a execution.num_workers=2\norchestrator resume my-sweep trials=40",
-)
+@command(example="orchestrator resume 7f3a execution.num_workers=2\norchestrator resume my-sweep trials=40")
 @click.argument("run_id", metavar="RUN")
 @overrides_argument
 @click.option("--allow-drift", is_flag=True, help="Ignore changed data, models or versions (tag drift).")
@@ -137,7 +133,7 @@ def resume(run_id: str, overrides: tuple[str, ...], allow_drift: bool, nice: boo
         from orchestrator.execution.runner import check_resume
 
         record = check_resume(run_id, overrides, settings=settings, allow_drift=allow_drift)
-        show_record({"id": record.id, "name": record.name, "kind": record.kind, "state": record.state}, "json", None)
+        show_text(json.dumps({"id": record.id, "name": record.name, "kind": record.kind, "state": record.state}))
         return
     from orchestrator.execution.starting import announced
 
@@ -189,10 +185,9 @@ def _carry_out(work: Callable[..., "RunRecord"], *again: str, is_shown: bool = T
     return record
 
 
-@click.command(
-    cls=GlobalOptionsCommand,
+@command(
     example="orchestrator submit pretrain.yaml --address http://127.0.0.1:8265\n"
-    "orchestrator submit --resume 7f3a --address http://127.0.0.1:8265",
+    "orchestrator submit --resume 7f3a --address http://127.0.0.1:8265"
 )
 @click.argument("spec_path", metavar="[SPEC.yaml]", required=False)
 @overrides_argument
@@ -279,7 +274,7 @@ def _how_to_follow(run_id: str) -> str:
     return f"follow it:  {orchestrator} runs logs --follow {run_id}\nstop it:    {orchestrator} stop {run_id}"
 
 
-@click.command(cls=GlobalOptionsCommand, example="orchestrator stop 7f3a")
+@command(example="orchestrator stop 7f3a")
 @click.argument("run_id", metavar="RUN")
 @click.option("--force", is_flag=True, help="Kill the run without saving a checkpoint.")
 @click.option(
@@ -304,7 +299,7 @@ def stop(run_id: str, force: bool, timeout_s: float) -> None:
         notify(f"go on with: {resume_command(record.id)}")
 
 
-@click.command(cls=GlobalOptionsCommand, example="orchestrator wait 7f3a && orchestrator runs show 7f3a")
+@command(example="orchestrator wait 7f3a && orchestrator runs show 7f3a")
 @click.argument("run_id", metavar="RUN")
 @click.option(
     "--timeout", "timeout_s", type=click.FloatRange(0), metavar="SECONDS", help="Maximum wait; no limit by default."

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from orchestrator.cli.frame import GlobalOptionsCommand, current_settings, given_options
+from orchestrator.cli.frame import command, current_settings, given_options
 from orchestrator.cli.messages import make_room, notify, say_now, status_line
 from orchestrator.cli.output import show_rows, show_text, write_output
-from orchestrator.cli.reading import check_output, output_option, remember_reading
-from orchestrator.cli.registry_reading import NUM_PARAMETERS_SHOWN, find_run, open_registry, run_id_of
-from orchestrator.cli.table_commands import TableView, table_command
+from orchestrator.cli.reading import check_output, current_reading, output_option, remember_reading
+from orchestrator.cli.registry_reading import NUM_PARAMETERS_SHOWN, find_run, open_registry, run_id_of, table_command
 from orchestrator.errors import InputError, NotFoundError
 from orchestrator.progress import counted, terminal_width
 from orchestrator.progress.log_lines import folded
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 
 @table_command(example="orchestrator runs trials 7f3a -f csv -o trials.csv")
 @click.argument("run_id", metavar="RUN")
-def trials(registry: "Registry", view: TableView, run_id: str) -> None:
+def trials(registry: "Registry", run_id: str) -> None:
     """List the trials of a sweep: parameters that vary, and scores."""
     from orchestrator.registry.group_records import varied_parameters
 
@@ -36,13 +35,13 @@ def trials(registry: "Registry", view: TableView, run_id: str) -> None:
         notify(f"run {run.id} is a {run.kind} without trials{_stages_text(registry, run)}")
     known = [name for name in table.columns if any(value is not None for value in table.values(name))]
     varied, scores = varied_parameters(table.records), [name for name in known if name.startswith("metrics.")]
-    if view.is_brief:
+    if current_reading().is_brief:
         own = f"metrics.{run.metric}"
         scores = [own] if own in scores else scores[:NUM_PARAMETERS_SHOWN]
         varied = varied[:NUM_PARAMETERS_SHOWN]
     folds = ["params.fold"] if "params.fold" in known else []
     columns = ["number", "id", "state", "seed", *folds, *varied, *scores, "seconds"]
-    view.show(table.records, columns, spare=["seconds", "state", *scores[1:], "seed", "id"])
+    show_rows(table.records, columns, spare=["seconds", "state", *scores[1:], "seed", "id"])
 
 
 def _stages_text(registry: "Registry", run: "RunRecord") -> str:
@@ -56,7 +55,7 @@ def _stages_text(registry: "Registry", run: "RunRecord") -> str:
 @table_command(example="orchestrator runs metrics 7f3a mlm_loss -f csv")
 @click.argument("run_id", metavar="RUN")
 @click.argument("name", required=False)
-def metrics(registry: "Registry", view: TableView, run_id: str, name: str | None) -> None:
+def metrics(registry: "Registry", run_id: str, name: str | None) -> None:
     """List the metrics of a run, step by step.
 
     NAME (mlm_loss, train.mlm_loss) selects one metric.
@@ -71,10 +70,10 @@ def metrics(registry: "Registry", view: TableView, run_id: str, name: str | None
             raise NotFoundError(told)
         notify(told)
     columns = ["split", "name", "step", "epoch", "value"]
-    view.show(rows, columns, measurement=lambda row: f"{row['split']}.{row['name']}")
+    show_rows(rows, columns, measurement=lambda row: f"{row['split']}.{row['name']}")
 
 
-@click.command(cls=GlobalOptionsCommand, example="orchestrator runs plot 7f3a -o losses.png")
+@command(example="orchestrator runs plot 7f3a -o losses.png")
 @click.argument("run_id", metavar="RUN")
 @output_option("Image file: .png, .svg or .pdf.", required=True)
 def plot(run_id: str, output: str) -> None:
@@ -87,9 +86,7 @@ def plot(run_id: str, output: str) -> None:
     notify(f"wrote {output}")
 
 
-@click.command(
-    cls=GlobalOptionsCommand, example="orchestrator runs logs 7f3a --follow\norchestrator runs logs 7f3a --worker 1"
-)
+@command(example="orchestrator runs logs 7f3a --follow\norchestrator runs logs 7f3a --worker 1")
 @click.argument("run_id", metavar="RUN")
 @click.option(
     "--worker",
@@ -162,10 +159,9 @@ _ENDINGS = (".csv", ".json", ".parquet")
 _TRACKERS = ("tensorboard", "mlflow", "wandb")
 
 
-@click.command(
-    cls=GlobalOptionsCommand,
+@command(
     example="orchestrator runs export -o runs.csv --where \"task = 'sst2'\"\n"
-    "orchestrator runs export 7f3a --to tensorboard -o events/",
+    "orchestrator runs export 7f3a --to tensorboard -o events/"
 )
 @click.argument("run_ids", metavar="[RUN...]", nargs=-1)
 @click.option(
@@ -173,7 +169,12 @@ _TRACKERS = ("tensorboard", "mlflow", "wandb")
 )
 @click.option("--where", metavar="QUERY", default="", show_default=False, help="Runs that match QUERY; all by default.")
 @click.option(
-    "-o", "--output", required=True, metavar="FILE|FOLDER", help="File (.csv, .json, .parquet), or folder with --to."
+    "-o",
+    "--output",
+    required=True,
+    metavar="FILE|FOLDER",
+    callback=remember_reading,
+    help="File (.csv, .json, .parquet), or folder with --to.",
 )
 @click.option("--raw", is_flag=True, hidden=True, expose_value=False, callback=remember_reading)
 def export(run_ids: tuple[str, ...], tracker: str | None, output: str, where: str) -> None:
@@ -211,7 +212,7 @@ def _write_table(registry: "Registry", where: str, output: str) -> None:
         table.frame().astype(dict.fromkeys(parameters, "string")).to_parquet(buffer, index=False)
         write_output(output, buffer.getvalue())
     else:
-        show_rows(table.records, table.columns, None, output)
+        show_rows(table.records, table.columns)
     notify(f"{len(table.records)} runs and trials")
 
 

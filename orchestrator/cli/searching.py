@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from orchestrator.cli.frame import GlobalOptionsCommand, current_settings, precision_option, refuse_options
+from orchestrator.cli.frame import command, current_settings, precision_option, refuse_options
 from orchestrator.cli.messages import notify, status_line
-from orchestrator.cli.output import show_rows, shows_briefly, write_pieces
+from orchestrator.cli.output import show_rows, write_pieces
 from orchestrator.cli.predicting import device_option, find_model, model_argument, read_stdin
-from orchestrator.cli.reading import check_output, output_options
+from orchestrator.cli.reading import check_output, current_reading, output_options
 from orchestrator.errors import InputError
 from orchestrator.progress import counted
 
@@ -55,10 +55,9 @@ def find_reranking(rerank: str | None, relevant_label: str | None, num_candidate
     return Reranking(resolve_model(rerank, current_settings()), relevant_label, num_candidates)
 
 
-@click.command(
-    cls=GlobalOptionsCommand,
+@command(
     example='orchestrator search my-encoder "lift of a wing" --documents corpus.jsonl\n'
-    "orchestrator search my-encoder cranfield --pairs pairs.jsonl",
+    "orchestrator search my-encoder cranfield --pairs pairs.jsonl"
 )
 @model_argument
 @click.argument("queries", metavar="[TEXT ...]", nargs=-1)
@@ -98,8 +97,6 @@ def search(
     learner: str,
     split: "Split",
     num_negatives: int,
-    form: str | None,
-    output: str | None,
 ) -> None:
     """Search documents semantically with an encoder.
 
@@ -146,10 +143,10 @@ def search(
             for rank, hit in enumerate(hits, start=1)
         ]
     columns = ["query", "rank", "id", "score", "text"]
-    if shows_briefly(form, output):
+    if current_reading().is_brief:
         rows = [{**row, "text": _beginning(row["text"])} for row in rows]
         columns = columns if len(asked) > 1 else columns[1:]
-    show_rows(rows, columns, form, output)
+    show_rows(rows, columns)
 
 
 def _beginning(text: str) -> str:

@@ -12,8 +12,8 @@ import click
 from orchestrator.cells import printable
 from orchestrator.cli.frame import GlobalOptionsGroup, current_settings, refuse_options
 from orchestrator.cli.messages import notify, say_now, status_line
-from orchestrator.cli.output import chosen_form, show_lines, show_record, show_rows
-from orchestrator.cli.reading import format_options, output_options
+from orchestrator.cli.output import show_lines, show_record, show_rows
+from orchestrator.cli.reading import current_reading, format_options, output_options
 from orchestrator.progress import counted, terminal_width
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def corpus() -> None:
 @_source_options
 @click.option("--max-documents", type=click.IntRange(1), help="Maximum number of documents.")
 @output_options
-def inspect(form: str | None, output: str | None, **source: Any) -> None:
+def inspect(**source: Any) -> None:
     """Count documents, sentences, words and bad records per file.
 
     FILE: files, folders, globs or URIs; .gz, .xz and .zst are decompressed. Bad records are counted, whatever
@@ -72,7 +72,7 @@ def inspect(form: str | None, output: str | None, **source: Any) -> None:
     from orchestrator.corpus.preview import inspect_corpus
     from orchestrator.specs import TextSource
 
-    is_table, rows = chosen_form(form, output) == "table", []
+    is_table, rows = current_reading().form == "table", []
     for file in inspect_corpus(TextSource(**source)):
         rows.append(asdict(file))
         if is_table:
@@ -87,7 +87,7 @@ def inspect(form: str | None, output: str | None, **source: Any) -> None:
     columns = ["path", "format", *counts, "median_sentence_words", "long_sentence_words"]
     columns += [] if is_table else ["first_problem", "sample"]
     spare = ["num_characters", "num_bytes", "format", "long_sentence_words", "median_sentence_words"]
-    show_rows(rows, columns, form, output, spare=spare)
+    show_rows(rows, columns, spare=spare)
 
 
 @corpus.command(
@@ -116,8 +116,6 @@ def show(
     epoch: int,
     first: int,
     phase: int,
-    form: str | None,
-    output: str | None,
     **source: Any,
 ) -> None:
     """Show documents of files, or training examples of a spec.
@@ -126,13 +124,13 @@ def show(
     run will see them, with sentence-pair labels and the original token next to each masked one. Epochs, examples and
     phases count from 0.
     """
-    width = terminal_width(sys.stdout) if output is None else None
-    is_table = chosen_form(form, output) == "table"
+    reading = current_reading()
+    width = terminal_width(sys.stdout) if reading.output is None else None
     rows: Sequence[SentencePreview | ExamplePreview]
     if arguments[0].endswith((".yaml", ".yml")):
         refuse_options(("tokenizer", *source), f"concerns FILE, and {arguments[0]} is a spec")
         spec, origin, rows = _read_examples(arguments[0], arguments[1:], phase, epoch, first, number)
-        if is_table:
+        if reading.form == "table":
             _explain(spec, origin, rows)
         lines, shared = _example_lines(rows, width or _PIPED_WIDTH), {"made_from": origin}
     else:
@@ -141,11 +139,11 @@ def show(
 
         rows = _read_sentences(TextSource(files=arguments, max_documents=number, **source), tokenizer)
         lines, shared = _document_lines(rows, width), {}
-    if is_table:
-        show_lines(lines, output)
+    if reading.form == "table":
+        show_lines(lines, reading.output)
         return
     records = [shared | asdict(row) for row in rows]
-    show_rows(records, [name for name in records[0] if name != "pieces" or tokenizer], form, output)
+    show_rows(records, [name for name in records[0] if name != "pieces" or tokenizer])
 
 
 def _read_sentences(source: "TextSource", tokenizer: str | None) -> "Sequence[SentencePreview]":
@@ -314,7 +312,6 @@ def train(
     keep_accents: bool,
     min_frequency: int,
     max_bytes: int,
-    form: str | None,
     **source: Any,
 ) -> None:
     """Train a tokenizer.
@@ -345,7 +342,7 @@ def train(
     notify(f"saved to {output}")
     for note in tokenizer_notes(spec, result):
         notify(note)
-    show_record({"folder": output, "vocab_size": result.vocab_size, **result.report}, form, None)
+    show_record({"folder": output, "vocab_size": result.vocab_size, **result.report})
 
 
 @tokenizer.command(example="orchestrator tokenizer report tokenizers/wiki data/wikinews.jsonl.xz")
@@ -354,7 +351,7 @@ def train(
 @_source_options
 @click.option("--max-documents", type=click.IntRange(1), default=1000, help="Maximum number of documents.")
 @output_options
-def report(name: str, form: str | None, output: str | None, **source: Any) -> None:
+def report(name: str, **source: Any) -> None:
     """Measure how a tokenizer fits a text.
 
     Tokens per word (fertility), unknown tokens per word, characters per token.
@@ -368,6 +365,4 @@ def report(name: str, form: str | None, output: str | None, **source: Any) -> No
     found = tokenizer_report(tokenizer, (document.text for document in read_corpus(TextSource(**source))))
     if not found:
         raise CorpusError(f"{', '.join(source['files'])}: the text holds no word to judge the tokenizer by")
-    show_record(
-        {"tokenizer": name, "vocab_size": tokenizer.vocab_size, "lowercase": tokenizer.lowercase} | found, form, output
-    )
+    show_record({"tokenizer": name, "vocab_size": tokenizer.vocab_size, "lowercase": tokenizer.lowercase} | found)

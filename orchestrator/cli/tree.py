@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from orchestrator import __version__
-from orchestrator.cli.frame import GlobalOptionsCommand, GlobalOptionsGroup
+from orchestrator.cli.frame import GlobalOptionsGroup, command
 from orchestrator.cli.messages import notify
 from orchestrator.cli.output import show_rows, show_text
 from orchestrator.progress import is_terminal
@@ -229,14 +229,14 @@ def _help_words(ctx: click.Context, parameter: click.Parameter, incomplete: str)
     return [item for name, item in found.items() if name.startswith(incomplete)]
 
 
-@click.command("help", cls=GlobalOptionsCommand, example="orchestrator help exit-status\norchestrator help runs show")
+@command("help", example="orchestrator help exit-status\norchestrator help runs show")
 @click.argument("words", metavar="[TOPIC|COMMAND ...]", nargs=-1, shell_complete=_help_words)
 def show_help(words: tuple[str, ...]) -> None:
     """Show help for a command or topic, or list the topics."""
     topics = load_topics()
     if not words:
         rows = [{"topic": name, "about": _title(text)} for name, text in topics.items()]
-        show_rows(rows, ["topic", "about"], None, None)
+        show_rows(rows, ["topic", "about"])
         notify("\nsee one with: orchestrator help TOPIC; a command with: orchestrator help COMMAND")
         return
     context, topic = _context_of(words), topics.get("-".join(words).lower())
@@ -264,10 +264,7 @@ def _show_topic(text: str) -> None:
     console.print(Markdown(text, code_theme="bw"), width=min(console.width, _MAX_WIDTH))
 
 
-@click.command(
-    cls=GlobalOptionsCommand,
-    example="orchestrator completion bash >> ~/.bashrc\norchestrator completion zsh >> ~/.zshrc",
-)
+@command(example="orchestrator completion bash >> ~/.bashrc\norchestrator completion zsh >> ~/.zshrc")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
     """Print a shell completion script.
