@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from orchestrator.cli.frame import command, current_settings, precision_option
+from orchestrator.cli.frame import command, current_settings, options, precision_option
 from orchestrator.cli.messages import notify, say_now, status_line
 from orchestrator.cli.output import show_record, show_rows, show_text, write_pieces
 from orchestrator.cli.reading import format_options, output_option, output_path
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from orchestrator.inference.blocks import LinePredictor, PredictedBlock
     from orchestrator.specs.network import Precision
 
-F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
 
 _STDIN = "-"
@@ -49,20 +48,14 @@ def find_model(model: str) -> str:
     return resolve_model(model, current_settings())
 
 
-def _lines_and_workers(command: F) -> F:
-    """Add the argument FILE and the options `--workers`, `--gpus-per-worker` and `--precision` to a command."""
-    for option in (
-        precision_option,
-        click.option(
-            "--gpus-per-worker", "gpus", type=click.FloatRange(0), default=0.0, help="GPUs per worker, besides one CPU."
-        ),
-        click.option(
-            "--workers", type=click.IntRange(1), help="Ray workers. Default: none; with --address all that fit."
-        ),
-        click.argument("file", metavar="[FILE]", default=_STDIN),
-    ):
-        command = option(command)
-    return command
+_lines_and_workers = options(
+    click.argument("file", metavar="[FILE]", default=_STDIN),
+    click.option("--workers", type=click.IntRange(1), help="Ray workers. Default: none; with --address all that fit."),
+    click.option(
+        "--gpus-per-worker", "gpus", type=click.FloatRange(0), default=0.0, help="GPUs per worker, besides one CPU."
+    ),
+    precision_option,
+)
 
 
 @command(

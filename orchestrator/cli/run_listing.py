@@ -1,13 +1,13 @@
 """`runs list` and `query`: runs and trials that a query selects, or groups of them."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from orchestrator.cli.frame import given_options, refuse_options
+from orchestrator.cli.frame import given_options, options, refuse_options
 from orchestrator.cli.messages import notify
 from orchestrator.cli.output import PAGE, page_size, show_rows
 from orchestrator.cli.reading import current_reading, time_of
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from orchestrator.registry import Registry
     from orchestrator.registry.records import RecordTable
 
-F = TypeVar("F", bound=Callable[..., Any])
 _SHOWN_REASON = 50
 """Characters of an error in a short table; JSON, CSV and `--wide` have all of it."""
 _REMOVED_COLUMNS = ["id", "name", "kind", "trials", "num_bytes", "removed_at", "storage_path"]
@@ -39,19 +38,21 @@ class _States(click.Choice[RunState]):
         return [super(_States, self).convert(word.strip(), param, ctx) for word in str(value).split(",")]
 
 
-def _selecting_options(command: F) -> F:
-    """Add the options that `runs list` and `query` have in common."""
-    for option in (
-        click.option("--pivot", metavar="FIELD", help="With --group-by: a column for each value of FIELD."),
-        click.option("--agg", "aggregates", metavar="NAME,…", help="With --group-by: count, n, mean, sd, min, max, "
-                     "median, sum, best, worst of the score, or of a field: max(seconds)."),
-        click.option("--group-by", metavar="FIELD,…", help="Aggregate over runs with equal values of these fields."),
-        click.option("--sort", metavar="FIELD", help="Sort by FIELD; -FIELD: descending. [default: -created_at]"),
-        click.option("--since", metavar="AGE|DATE", help="Created within 7d or 12h, or since 2026-11-01 (UTC)."),
-        click.option("--archived", is_flag=True, help="Include archived runs."),
-    ):  # fmt: skip
-        command = option(command)
-    return command
+_selecting_options = options(
+    click.option("--archived", is_flag=True, help="Include archived runs."),
+    click.option("--since", metavar="AGE|DATE", help="Created within 7d or 12h, or since 2026-11-01 (UTC)."),
+    click.option("--sort", metavar="FIELD", help="Sort by FIELD; -FIELD: descending. [default: -created_at]"),
+    click.option("--group-by", metavar="FIELD,…", help="Aggregate over runs with equal values of these fields."),
+    click.option(
+        "--agg",
+        "aggregates",
+        metavar="NAME,…",
+        help="With --group-by: count, n, mean, sd, min, max, median, sum, best, worst of the score, or of a field: "
+        "max(seconds).",
+    ),
+    click.option("--pivot", metavar="FIELD", help="With --group-by: a column for each value of FIELD."),
+)
+"""Options that `runs list` and `query` have in common."""
 
 
 @table_command(

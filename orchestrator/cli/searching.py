@@ -1,11 +1,11 @@
 """`search`: documents that answer a query, and pairs mined from a retrieval task."""
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from orchestrator.cli.frame import command, current_settings, precision_option, refuse_options
+from orchestrator.cli.frame import command, current_settings, options, precision_option, refuse_options
 from orchestrator.cli.messages import notify, status_line
 from orchestrator.cli.output import show_rows, write_pieces
 from orchestrator.cli.predicting import device_option, find_model, model_argument, read_stdin
@@ -19,25 +19,17 @@ if TYPE_CHECKING:
     from orchestrator.specs.network import Precision
     from orchestrator.tasks import Task
 
-F = TypeVar("F", bound=Callable[..., Any])
-
 _SHOWN_CHARACTERS = 100
 
 
-def reranking_options(command: F) -> F:
-    """Add the options that ask for a reranker, the arguments of `find_reranking`."""
-    for option in (
-        click.option(
-            "--num-candidates",
-            type=click.IntRange(1),
-            default=50,
-            help="Top hits to rerank, or to draw negatives from.",
-        ),
-        click.option("--relevant-label", metavar="LABEL", help="For a classifier: the label that means relevant."),
-        click.option("--rerank", metavar="MODEL", help="Rerank the top hits with this cross-encoder."),
-    ):
-        command = option(command)
-    return command
+reranking_options = options(
+    click.option("--rerank", metavar="MODEL", help="Rerank the top hits with this cross-encoder."),
+    click.option("--relevant-label", metavar="LABEL", help="For a classifier: the label that means relevant."),
+    click.option(
+        "--num-candidates", type=click.IntRange(1), default=50, help="Top hits to rerank, or to draw negatives from."
+    ),
+)
+"""The arguments of `find_reranking`."""
 
 
 def find_reranking(rerank: str | None, relevant_label: str | None, num_candidates: int) -> "Reranking | None":

@@ -1,16 +1,16 @@
 """`corpus` and `tokenizer`: text, the examples that are made of it, and how it is tokenized."""
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from functools import partial
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
 from orchestrator.cells import printable
-from orchestrator.cli.frame import GlobalOptionsGroup, current_settings, refuse_options
+from orchestrator.cli.frame import GlobalOptionsGroup, current_settings, options, refuse_options
 from orchestrator.cli.messages import notify, say_now, status_line
 from orchestrator.cli.output import show_lines, show_record, show_rows
 from orchestrator.cli.reading import current_reading, format_options, output_options
@@ -23,32 +23,21 @@ if TYPE_CHECKING:
     from orchestrator.corpus.preview import ExamplePreview, Origin, SentencePreview, TokenPreview
     from orchestrator.specs import PretrainSpec, TextSource
 
-F = TypeVar("F", bound=Callable[..., Any])
 _clean = partial(printable, keep_lines=False)
 
 
-def _source_options(command: F) -> F:
-    """Add the options that say how files of text are read; a command gets them as fields of a `TextSource`."""
-    for option in (
-        click.option(
-            "--on-bad-record",
-            type=click.Choice(["error", "skip", "replace"]),
-            default="error",
-            help="Bad records: fail, skip, or replace invalid bytes.",
-        ),
-        click.option("--text-field", default="text", metavar="FIELD", help="JSON key or column with the text."),
-        click.option(
-            "--input-format",
-            "format",
-            type=click.Choice(["auto", "text", "jsonl", "parquet"]),
-            default="auto",
-            hidden=True,
-        ),
-    ):
-        command = option(command)
-    return command
-
-
+_formats = click.Choice(["auto", "text", "jsonl", "parquet"])
+_source_options = options(
+    click.option("--input-format", "format", type=_formats, default="auto", hidden=True),
+    click.option("--text-field", default="text", metavar="FIELD", help="JSON key or column with the text."),
+    click.option(
+        "--on-bad-record",
+        type=click.Choice(["error", "skip", "replace"]),
+        default="error",
+        help="Bad records: fail, skip, or replace invalid bytes.",
+    ),
+)
+"""How files of text are read: fields of a `TextSource`."""
 _files_argument = click.argument("files", metavar="FILE...", nargs=-1, required=True)
 
 
