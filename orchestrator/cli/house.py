@@ -9,13 +9,7 @@ from typing import Any
 
 import click
 
-from orchestrator.cli.frame import (
-    GlobalOptionsGroup,
-    command,
-    current_settings,
-    overrides_argument,
-    spec_argument,
-)
+from orchestrator.cli.frame import GlobalOptionsGroup, command, current_settings, overrides_argument, spec_argument
 from orchestrator.cli.messages import is_confirmed, notify, say_now, status_line
 from orchestrator.cli.output import show_rows, show_text
 from orchestrator.cli.reading import age_s, current_reading, format_options

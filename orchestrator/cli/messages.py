@@ -14,14 +14,7 @@ import click
 
 from orchestrator.cells import printable
 from orchestrator.errors import InputError
-from orchestrator.progress import (
-    UNDER_WAY,
-    clear_screen,
-    is_terminal,
-    reader_may_leave,
-    show_progress,
-    terminal_width,
-)
+from orchestrator.progress import UNDER_WAY, clear_screen, is_terminal, reader_may_leave, show_progress, terminal_width
 from orchestrator.progress.log_lines import folded
 from orchestrator.settings import ASKED_AT_VARIABLE
 

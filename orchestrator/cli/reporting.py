@@ -44,13 +44,7 @@ def report(subject: str, output: str) -> None:
 
 
 @command(example="orchestrator board\norchestrator board --port 0 --open")
-@click.option(
-    "--port",
-    type=click.IntRange(0, 65535),
-    default=8100,
-    metavar="PORT",
-    help="Port; 0 for any free one.",
-)
+@click.option("--port", type=click.IntRange(0, 65535), default=8100, metavar="PORT", help="Port; 0 for any free one.")
 @click.option("--open", "is_opened", is_flag=True, help="Open the browser.")
 def board(port: int, is_opened: bool) -> None:
     """Serve a web UI of the registry, until Ctrl-C.

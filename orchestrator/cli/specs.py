@@ -11,13 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from orchestrator.cli.frame import (
-    command,
-    current_settings,
-    given_options,
-    overrides_argument,
-    spec_argument,
-)
+from orchestrator.cli.frame import command, current_settings, given_options, overrides_argument, spec_argument
 from orchestrator.cli.messages import notify, say_now
 from orchestrator.cli.output import show_rows, show_text
 from orchestrator.cli.reading import current_reading, format_options, output_option

@@ -99,13 +99,7 @@ def inspect(**source: Any) -> None:
 @click.option("--phase", type=click.IntRange(0), default=0, help="Index of the pretraining phase.")
 @output_options
 def show(
-    arguments: tuple[str, ...],
-    tokenizer: str | None,
-    number: int,
-    epoch: int,
-    first: int,
-    phase: int,
-    **source: Any,
+    arguments: tuple[str, ...], tokenizer: str | None, number: int, epoch: int, first: int, phase: int, **source: Any
 ) -> None:
     """Show documents of files, or training examples of a spec.
 
