@@ -1,6 +1,7 @@
 """`compare`: whether the scores of runs, groups or models differ, and what else differs."""
 
 import json
+import sys
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext, redirect_stdout, suppress
 from dataclasses import dataclass, replace
@@ -13,11 +14,13 @@ import click
 from orchestrator.cells import printable
 from orchestrator.cli.frame import command
 from orchestrator.cli.messages import notify
-from orchestrator.cli.output import show_paragraph, show_rows, show_table, show_text
+from orchestrator.cli.output import show_rows, show_table, show_text
 from orchestrator.cli.ranking import group_record
 from orchestrator.cli.reading import current_reading, output_options
 from orchestrator.cli.registry_reading import find_run, open_registry
 from orchestrator.errors import InputError, NotFoundError, SeveralRunsError
+from orchestrator.progress import terminal_width
+from orchestrator.progress.log_lines import folded
 
 if TYPE_CHECKING:
     from orchestrator.registry import Registry
@@ -131,7 +134,8 @@ def _show_scores(comparison: "Comparison", noise: "SeedNoise | None") -> None:
     from orchestrator.registry.group_records import group_label
 
     both = (comparison.first, comparison.second)
-    show_paragraph(f"{both[0].label} beside {both[1].label}: {comparison.words}")
+    told = f"{both[0].label} beside {both[1].label}: {comparison.words}"
+    show_text(folded(told, terminal_width(sys.stdout)) + "\n\n")
     sides = [group_record(group, noise) | {"group": group_label(group.key)} for group in both]
     show_table(sides, ["group", "mean", "sd", "low", "high", "n", "best"])
     show_text("\n")

@@ -76,7 +76,7 @@ class _Text(click.types.StringParamType):
         from orchestrator.cli.completion import complete
 
         try:
-            return list(complete(param, ctx, settings_of(ctx).registry, incomplete))
+            return list(complete(param, ctx, current_settings(ctx).registry, incomplete))
         except Exception:  # a person who presses Tab has asked for no message
             return []
 
@@ -104,14 +104,9 @@ def refuse_options(names: Collection[str], reason: str) -> None:
             raise click.UsageError(f"{parameter.opts[0]} {reason}; leave it out", context)
 
 
-def current_settings() -> Settings:
-    """Settings of the command that is running."""
-    return settings_of(click.get_current_context())
-
-
-def settings_of(context: click.Context) -> Settings:
-    """Settings of a command: of the one that is running, or of one that a shell completes."""
-    given = context.meta.get(_META, {})
+def current_settings(context: click.Context | None = None) -> Settings:
+    """Settings of the command that is running, or of one that a shell completes."""
+    given = (context or click.get_current_context()).meta.get(_META, {})
     return Settings.from_options(**{name: given.get(name) for name in _GLOBAL_OPTIONS})
 
 
@@ -152,7 +147,7 @@ class GlobalOptionsCommand(click.Command):
         if given.get("address") or os.environ.get(ADDRESS_VARIABLE) or API_ADDRESS_VARIABLE in os.environ:
             from orchestrator.cli.on_head import status_on_head
 
-            status = status_on_head(ctx, current_settings, debug=bool(given.get("debug")))
+            status = status_on_head(ctx, debug=bool(given.get("debug")))
             if status is not None:
                 return status
         return super().invoke(ctx)

@@ -15,7 +15,6 @@ from orchestrator.cells import column_cells, field_cell, heading, plain_value
 from orchestrator.cli.messages import make_room, notify
 from orchestrator.cli.reading import check_output, current_reading, find_columns, is_stream, output_path
 from orchestrator.progress import is_terminal
-from orchestrator.progress.log_lines import folded
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -121,11 +120,6 @@ def show_record(record: Row) -> None:
 def show_text(text: str, output: str | None = None) -> None:
     """Write text as it is, to stdout or a file."""
     _write(text if text.endswith("\n") or not text else text + "\n", output)
-
-
-def show_paragraph(text: str) -> None:
-    """Write a line of prose to stdout, on a terminal folded between words, and an empty line after it."""
-    _write(folded(text, _terminal_width(None)) + "\n\n", None)
 
 
 def show_lines(lines: Iterable["Text"], output: str | None = None) -> None:
@@ -279,11 +273,10 @@ def write_file(output: str, data: bytes) -> None:
     from orchestrator.storage.uris import is_local
 
     check_output(output)
-    path = output_path(output) if is_local(output) else None
-    if path is not None and is_stream(path):
-        path.write_bytes(data)
+    if is_local(output):
+        write_pieces([data], output)
     else:
-        write_bytes(str(path or output), data)
+        write_bytes(output, data)
 
 
 def write_pieces(pieces: Iterable[bytes], output: str | None) -> None:

@@ -1,6 +1,6 @@
 """Reading the registry in commands."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
@@ -9,14 +9,14 @@ import click
 from orchestrator.cli.frame import command, current_settings
 from orchestrator.cli.messages import notify
 from orchestrator.cli.reading import list_options
-from orchestrator.progress import counted, first_names
+from orchestrator.progress import counted
 from orchestrator.run_ids import is_run_id
 
 if TYPE_CHECKING:
     from orchestrator.registry import Registry
     from orchestrator.registry.records import RunRecord
 
-_NUM_LISTED = 5
+NUM_LISTED = 5
 """Runs of one name that a message lists."""
 NUM_PARAMETERS_SHOWN = 4
 """Columns of what varies in a table for a person; files and `--wide` have all."""
@@ -82,8 +82,8 @@ def find_run(registry: "Registry", wanted: str, *, only: bool = False, or_task: 
         from orchestrator.errors import SeveralRunsError
         from orchestrator.registry.query_language import quoted
 
-        table = registry.run_table(f"name = {quoted(run.name)}", trials=run.parent_id is not None, limit=_NUM_LISTED)
-        ids = ", ".join([*table.values("id"), *(["…"] if num_called > _NUM_LISTED else [])])
+        table = registry.run_table(f"name = {quoted(run.name)}", trials=run.parent_id is not None, limit=NUM_LISTED)
+        ids = ", ".join([*table.values("id"), *(["…"] if num_called > NUM_LISTED else [])])
         raise SeveralRunsError(f"{num_called} runs are called {run.name}; give the id of one: {ids}")
     if num_called > 1:
         others = "runs list" if run.parent_id is None else "runs list --trials"
@@ -108,41 +108,12 @@ def run_id_of(wanted: str) -> str:
     return retry_while_unavailable(look_up)
 
 
-def find_anything(registry: "Registry", wanted: str) -> "RunRecord":
-    """The run that `find_run` finds, for a command that takes models and tasks, too. Raises: NotFoundError."""
-    from orchestrator.errors import NotFoundError, SeveralRunsError
-
-    try:
-        return find_run(registry, wanted, or_task=True)
-    except SeveralRunsError:
-        raise
-    except NotFoundError as no_run:
-        raise NotFoundError(f"{wanted!r} is no run, model or task here. {no_run}") from None
-
-
 def no_runs(registry: "Registry") -> str:
     """Message of a registry without runs: where it lies, and how to begin."""
     return f"no runs yet in {registry.place}: `orchestrator demo`, or `orchestrator init FILE` of your own data"
-
-
-def add_notes(registry: "Registry", rows: Sequence[dict[str, Any]]) -> None:
-    """Add to each row of a run, by its id, the texts of its notes, for `--columns note`; None where it has none."""
-    texts: dict[str, list[str]] = {}
-    for one in registry.annotations.notes([row["id"] for row in rows]):
-        texts.setdefault(one.run_id, []).append(one.text)
-    for row in rows:
-        row["note"] = "; ".join(texts.get(row["id"], ())) or None
 
 
 def tell_archived(num_runs: int) -> None:
     """Say how many archived runs are not shown, if any, and how to see them."""
     if num_runs:
         notify(f"{counted(num_runs, 'archived run')} not shown; --archived shows them")
-
-
-def tell_refused(refusals: Mapping[str, str]) -> None:
-    """Say which runs have a test score that flatters them, and why, given by their ids."""
-    for why in sorted(set(refusals.values())):
-        runs = [run_id for run_id, reason in refusals.items() if reason == why]
-        scores = "the test score of 1 run is" if len(runs) == 1 else f"the test scores of {len(runs)} runs are"
-        notify(f"{scores} refused, as {why}: {first_names(runs, _NUM_LISTED)}")

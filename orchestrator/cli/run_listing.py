@@ -12,14 +12,13 @@ from orchestrator.cli.messages import notify
 from orchestrator.cli.output import PAGE, page_size, show_rows
 from orchestrator.cli.reading import current_reading, time_of
 from orchestrator.cli.registry_reading import (
+    NUM_LISTED,
     NUM_PARAMETERS_SHOWN,
-    add_notes,
     no_runs,
     table_command,
     tell_archived,
-    tell_refused,
 )
-from orchestrator.progress import counted
+from orchestrator.progress import counted, first_names
 from orchestrator.run_states import RunState
 
 if TYPE_CHECKING:
@@ -164,10 +163,13 @@ def _show_runs(
     offset, limit = current_reading().offset, page_size()
     table = registry.run_table(query, sort=sort or "-created_at", limit=limit, offset=offset, **selects)
     rows = table.records
-    add_notes(registry, rows)
+    notes: dict[str, list[str]] = {}
+    for note in registry.annotations.notes([row["id"] for row in rows]):
+        notes.setdefault(note.run_id, []).append(note.text)
     is_whole = not offset and (limit is None or len(rows) < limit)
     total = len(rows) if is_whole else registry.num_runs(query, **selects)
     for row in rows:
+        row["note"] = "; ".join(notes.get(row["id"], ())) or None
         row["score"] = row.get(f"metrics.{row['metric']}") if row.get("metric") else None
         row["step"] = None if row["state"] == RunState.COMPLETED else registry.metrics.last_step(row["id"])
         row["progress"] = _progress(row["step"], row["error"])
@@ -178,7 +180,11 @@ def _show_runs(
     empty = "" if total else _why_empty(registry, query, num_archived)
     show_rows(rows, columns, empty=empty, spare=spare, total=total)
     if any(column.startswith("metrics.test.") for column in columns):
-        tell_refused(registry.test_refusals([row["id"] for row in rows]))
+        refusals = registry.test_refusals([row["id"] for row in rows])
+        for why in sorted(set(refusals.values())):
+            runs = [run_id for run_id, reason in refusals.items() if reason == why]
+            scores = "the test score of 1 run is" if len(runs) == 1 else f"the test scores of {len(runs)} runs are"
+            notify(f"{scores} refused, as {why}: {first_names(runs, NUM_LISTED)}")
 
 
 def _brief_columns(table: "RecordTable", asked: str, *, trials: bool) -> list[str]:
