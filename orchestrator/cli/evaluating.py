@@ -41,7 +41,6 @@ _OF_OTHER_FILES = {"folder", "split", "max_train_examples", "max_validation_exam
     "--split", type=click.Choice(["train", "validation", "test"]), default="validation", help="Split to score."
 )
 @batch_size_option
-@click.option("--predictions", metavar="FILE", hidden=True, help="Write each example's prediction there, as JSONL.")
 @click.option(
     "--errors", "num_errors", type=click.IntRange(0), default=0, help="Show the N worst errors, with their text."
 )
@@ -55,7 +54,6 @@ def evaluate(
     overrides: tuple[str, ...],
     split: "Split",
     batch_size: int,
-    predictions: str | None,
     num_errors: int,
     precision: "Precision",
     rerank: str | None,
@@ -72,9 +70,9 @@ def evaluate(
     task), the id of that task (its recorded files), a known task's id (files from folder=DIR, else from the hub), or a
     spec with a task. KEY=VALUE sets fields of the task. Nothing is recorded: use a spec of kind evaluate for that.
     """
-    reading = current_reading()
-    if output is not None and output.endswith(".jsonl") and reading.form == "table":
-        reading, predictions = forget_output(), output
+    predictions, reading = None, current_reading()
+    if output is not None and output.endswith(".jsonl"):
+        predictions, reading = output, forget_output()
     folder, settings = find_model(model), current_settings()
     import torch
 
@@ -105,7 +103,6 @@ def evaluate(
 
 
 def _show_analysis(found: "ErrorAnalysis", num_errors: int) -> None:
-    """Show the tables of an analysis and the worst mistakes, each below its name."""
     tables = [_brief_confusions(rows) if name == "confusions" else (name, rows) for name, rows in found.tables.items()]
     if num_errors:
         shown = "" if len(found.mistakes) == found.num_mistakes else f"{len(found.mistakes)} of "
@@ -135,11 +132,9 @@ def _brief_confusions(matrix: "Sequence[Mapping[str, Any]]") -> "tuple[str, Sequ
 def own_task_values(
     model: str, folder: str, task: str, overrides: Sequence[str], split: str, settings: "Settings"
 ) -> Mapping[str, Any] | None:
-    """Values of the task that TASK means; None where it is the id of a known task, or a spec.
+    """Values of the task that TASK means: a file, scored as the model's own task, or the id of that task.
 
-    Args:
-        folder: the model's.
-        task: a file, which is scored as the model's own task; or the id of that task.
+    None where TASK is the id of a known task, or a spec.
     """
     from orchestrator.models.recorded_task import read_recorded_task
     from orchestrator.tasks.catalogue import KNOWN_TASKS
@@ -151,37 +146,35 @@ def own_task_values(
     if recorded is None or recorded["id"] != task:
         return None
     overridden = {text.removeprefix("task.").partition("=")[0].partition(".")[0] for text in overrides}
-    if not overridden & _DATA_FIELDS:
-        return _without_folds(recorded)
-    if is_known:
-        return None
-    return {name: value for name, value in recorded.items() if name not in _OF_OTHER_FILES}
-
-
-def _without_folds(recorded: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The recorded task, whose folds are no splits to score on: its other files are left."""
+    if overridden & _DATA_FIELDS:
+        return None if is_known else {name: recorded[name] for name in recorded.keys() - _OF_OTHER_FILES}
     if not (recorded.get("split") or {}).get("folds"):
         return recorded
     files = {split: file for split, file in (recorded.get("files") or {}).items() if split != "train"}
     if not files:
-        raise InputError(f"task {recorded['id']} has folds of its training file alone; name a file to score on")
-    return {**recorded, "split": None, "files": files}
+        raise InputError(f"task {task} has folds of its training file alone; name a file to score on")
+    return {**recorded, "split": None, "files": files}  # folds are no splits to score on
 
 
 def _on_file(folder: str, file: str, split: str, recorded: Mapping[str, Any] | None) -> dict[str, Any]:
     """The model's task with a file as its split: as its run says, or as its folder does where no run is recorded."""
-    from bert_core.checkpoints.weight_files import WEIGHTS_FILE
     from orchestrator.finetuning.model_folder import load_task_definition
-    from orchestrator.storage import local_copy
+    from orchestrator.storage import exists, local_copy
     from orchestrator.tasks.catalogue import KNOWN_TASKS
+    from orchestrator.tasks.table_files import column_names, table_name
+    from orchestrator.tasks.text_files import BadRecords
 
-    learned = load_task_definition(local_copy(folder, skip=(WEIGHTS_FILE,)))
+    learned = load_task_definition(local_copy(folder, skip=("model.safetensors",)))
     files = {"files": {split: file}}
     if learned.id in KNOWN_TASKS:
         return {"id": learned.id} | files
+    texts: Sequence[str] = learned.text_columns
+    if not texts and table_name(file) and exists(file):  # as `predict` finds them
+        names = column_names(file, BadRecords(file, "skip"), within=False)
+        texts = [key for key in ("text", "text_pair") if key in names and key in learned.type.request_keys]
     saved = {
         "head": learned.head,
-        "text_columns": learned.text_columns,
+        "text_columns": texts,
         "numerical_columns": [column.name for column in learned.columns.numbers],
         "categorical_columns": [column.name for column in learned.columns.categories],
         "objective": learned.objective,
