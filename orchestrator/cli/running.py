@@ -32,6 +32,7 @@ from orchestrator.cluster.connection import dashboard_address, give_way
 from orchestrator.errors import ClusterError, HoursReached
 from orchestrator.progress import is_terminal, reader_may_leave
 from orchestrator.run_ids import is_run_id, new_run_id
+from orchestrator.run_states import RunState
 from orchestrator.settings import ASKED_AT_VARIABLE
 
 if TYPE_CHECKING:
@@ -215,7 +216,6 @@ def submit(
         raise click.UsageError("--allow-drift goes with --resume RUN")
     say_now(f"reading the spec {spec_path}" if resumed is None else f"looking up run {resumed} on the cluster")
     from orchestrator.execution.jobs import SPEC_FILE, spec_files, submit_resume, submit_run
-    from orchestrator.run_states import RunState
 
     settings = current_settings()
     if resumed is None:
@@ -291,7 +291,6 @@ def stop(run_id: str, force: bool, timeout_s: float) -> None:
     Like Ctrl-C in its terminal. A submitted job is stopped through the cluster's --address. `resume` continues it.
     """
     from orchestrator.execution.stopping import stop_run
-    from orchestrator.run_states import RunState
 
     run_id, settings = run_id_of(run_id), current_settings()
     record = stop_run(run_id, settings=settings, force=force, timeout_s=timeout_s or None, say=notify)
@@ -310,7 +309,6 @@ def wait(run_id: str, timeout_s: float | None) -> int:
     Exit status: 0 completed; 1 failed, stopped, lost, or still running after --timeout; 3 no such run.
     """
     from orchestrator.execution.waiting import outcome_line, wait_for_run
-    from orchestrator.run_states import RunState
 
     settings, run_id = current_settings(), run_id_of(run_id)
     with status_line() as show:

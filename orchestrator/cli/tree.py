@@ -65,7 +65,7 @@ HEADINGS: Mapping[str, Mapping[str, str]] = {
 """Module and name of each command, by heading and by what a person types."""
 RUNS: Mapping[str, str] = {
     "list": "run_listing.list_runs",
-    "show": "run_showing.show",
+    "show": "runs.show",
     "trials": "runs.trials",
     "metrics": "runs.metrics",
     "plot": "runs.plot",
@@ -73,7 +73,7 @@ RUNS: Mapping[str, str] = {
     "edit": "run_editing.edit",
     "rm": "run_editing.rm",
     "restore": "run_editing.restore",
-    "reproduce": "run_showing.reproduce",
+    "reproduce": "runs.reproduce",
     "export": "runs.export",
 }
 """Module and name of each command of `runs`: each is loaded alone."""
