@@ -9,7 +9,7 @@ from dataclasses import asdict
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
@@ -104,13 +104,7 @@ def predict(
     """
     folder = find_model(model)
     from orchestrator.finetuning.model_record import read_saved_definition
-    from orchestrator.inference.requests import (
-        RequestFile,
-        check_request,
-        check_requests,
-        look_at_requests,
-        refuse_table,
-    )
+    from orchestrator.inference import requests
     from orchestrator.storage import local_copy
     from orchestrator.storage.text_lines import stream_lines
 
@@ -123,21 +117,24 @@ def predict(
         from orchestrator.finetuning.model_folder import load_task_definition
 
         task = load_task_definition(copied)
-    requests = look_at_requests(file, task, text_columns) if lines is None else RequestFile(stream_lines)
+    asked = requests.RequestFile(stream_lines)
     if file == _STDIN:
-        lines = refuse_table(lines or (), task.text_columns)
+        lines = requests.refuse_table(lines or (), task.text_columns)
     elif lines is not None:
-        check_request(file, 1, task, requests.text_columns(task))
-    elif num_blank := check_requests(file, requests, task):
+        requests.check_request(file, 1, task, asked.text_columns(task))
+    else:
+        asked = requests.look_at_requests(file, task, text_columns)
+    if lines is None and (num_blank := requests.check_requests(file, asked, task)):
         them = "it" if num_blank == 1 else "them"
         notify(f"{counted(num_blank, 'empty line')} of {file}: no answer stands for {them}")
     from orchestrator.inference.predictor import AnswerForm, Predictor  # torch among it: a wrong file is told before
 
-    is_shown = output in (None, _STDIN) and is_terminal(sys.stdout)
-    delimiter = _delimiter(file, form, output) if requests.table else None
-    answer_form = AnswerForm(requests.table, delimiter, _SHOWN_DIGITS if is_shown else None)
-    load = partial(Predictor.load, batch_size=batch_size, device=_device(gpus), form=answer_form, precision=precision)
-    answers = _answers(load, folder, file, lines, workers, gpus, requests.read)
+    is_shown = output is None and is_terminal(sys.stdout)
+    delimiter = _delimiter(file, form, output) if asked.table else None
+    answer_form = AnswerForm(asked.table, delimiter, _SHOWN_DIGITS if is_shown else None)
+    device = "cuda" if gpus else "cpu"
+    load = partial(Predictor.load, batch_size=batch_size, device=device, form=answer_form, precision=precision)
+    answers = _answers(load, folder, file, lines, workers, gpus, asked.read)
     header = answer_form.header()
     _write(answers, output, lambda pieces: write_pieces(chain([header] if header else [], pieces), output))
 
@@ -148,7 +145,7 @@ def _delimiter(file: str, form: str | None, output: str | None) -> str | None:
     from orchestrator.tasks.csv_tables import csv_header
     from orchestrator.tasks.text_files import plain_name
 
-    ending = Path(plain_name(output if output not in (None, _STDIN) else file)).suffix
+    ending = Path(plain_name(output or file)).suffix
     if form == "jsonl" or (form is None and ending in (".json", ".jsonl", ".ndjson")):
         return None
     if form is not None:
@@ -192,7 +189,7 @@ def embed(
     its pooling, others are mean-pooled. A model's document prompt (or query prompt) is prepended. Empty lines are
     skipped.
     """
-    suffix = "" if output in (None, _STDIN) else Path(str(output)).suffix.lower()
+    suffix = Path(output or "").suffix.lower()
     if suffix not in ("", ".json", ".jsonl", ".npy"):
         raise InputError(f"{output}: vectors are written as .npy or .jsonl; name a file that ends so")
     folder = find_model(model)
@@ -200,9 +197,10 @@ def embed(
     from orchestrator.retrieval.text_vectors import embedding_size
     from orchestrator.storage.text_lines import stream_lines
 
-    dimension, as_matrix = embedding_size(folder, dimensions), suffix == ".npy"
-    loading: dict[str, Any] = {"device": _device(gpus), "precision": precision, "dimensions": dimensions}
-    load = partial(LineEmbedder.load, as_matrix=as_matrix, role=role, **loading)
+    dimension, as_matrix, device = embedding_size(folder, dimensions), suffix == ".npy", "cuda" if gpus else "cpu"
+    load = partial(
+        LineEmbedder.load, as_matrix=as_matrix, role=role, device=device, precision=precision, dimensions=dimensions
+    )
     answers = _answers(load, folder, file, _lines_without_file(file, workers), workers, gpus, stream_lines)
     if output is not None and as_matrix:
         num_vectors = _write(answers, output, lambda pieces: write_matrix(output_path(output), pieces, dimension))
@@ -211,16 +209,10 @@ def embed(
         _write(answers, output, lambda pieces: write_pieces(pieces, output))
 
 
-def _device(gpus: float) -> str:
-    return "cuda" if gpus else "cpu"
-
-
 def _lines_without_file(file: str, workers: int | None) -> Iterable[str] | None:
     """Lines of stdin, or the text that stands in place of FILE: words with white space between them; None for a file.
 
-    Words that end as a file of data does are the name of one that was mistyped: its name has no answer.
-
-    Raises: InputError where workers are asked for, who read files.
+    Words that end as a file of data does are the mistyped name of one. Raises: InputError for workers, who read files.
     """
     from orchestrator.storage import exists
 
@@ -258,7 +250,7 @@ def _answers(
     gpus: float,
     read: Callable[[str], Iterable[str]],
 ) -> "Iterator[PredictedBlock]":
-    """The answers to lines, by this process; without any to FILE, whose lines are read here or by workers."""
+    """The answers to lines, by this process; without lines to FILE, which is read here or by workers."""
     from orchestrator.inference.blocks import line_blocks
     from orchestrator.inference.line_files import predict_file
 
@@ -278,7 +270,7 @@ def _write(answers: "Iterator[PredictedBlock]", output: str | None, write: Calla
             yield some.data
             num_lines += some.num_lines
             num_truncated += some.num_truncated
-            if output not in (None, _STDIN) or not is_terminal(sys.stdout):
+            if output is not None or not is_terminal(sys.stdout):
                 rate = num_lines / (time.monotonic() - begun_at)
                 status(f"{counted(num_lines, 'line')}  {rate:{',.0f' if rate >= 10 else '.2g'}} lines/s")
 
@@ -337,11 +329,10 @@ def serve(model: str, host: str, port: int, token_file: str | None, device: str,
     folder = find_model(model)
     from orchestrator.serving.app import serve_model
 
-    is_ready = False
+    ready: list[str] = []
 
     def on_ready(url: str, abilities: "Abilities") -> None:
-        nonlocal is_ready
-        is_ready = True
+        ready.append(url)
         clear_screen()
         show_text(url)
         sent = f"$(cat {shlex.quote(token_file)})" if token_file else f"${TOKEN_VARIABLE}"  # as a shell reads it
@@ -355,6 +346,6 @@ def serve(model: str, host: str, port: int, token_file: str | None, device: str,
     try:
         serve_model(model, folder, on_ready, host=host, port=port, device=device, token=token, precision=precision)
     except KeyboardInterrupt:
-        if not is_ready:
+        if not ready:
             raise
     notify(f"stopped: {model} is no longer served")

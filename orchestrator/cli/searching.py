@@ -116,9 +116,8 @@ def search(
 
     reranker = find_reranking(rerank, relevant_label, num_candidates)
     asked = queries or _queries_of_stdin()
-    for number, query in enumerate(asked, start=1):
-        if not query.strip():
-            raise InputError(f"query {number} is empty; leave it out")
+    if empty := [number for number, query in enumerate(asked, start=1) if not query.strip()]:
+        raise InputError(f"query {empty[0]} is empty; leave it out")
     kind = "hnsw" if approximate else "exact"
     with (
         status_line() as status,
