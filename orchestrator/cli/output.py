@@ -6,6 +6,7 @@ import shutil
 import sys
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -69,11 +70,11 @@ def show_rows(
         total, rows = len(rows), rows[reading.offset :][: page_size(page)]
     listed = [{column: row.get(column) for column in columns} for row in rows]
     if reading.form == "json":
-        _write_json(listed, reading.output)
+        show_text(_json_text(listed), reading.output)
     elif reading.form == "csv":
-        _write_csv(listed, columns, reading.output)
+        show_text(_csv_text(listed, columns), reading.output)
     elif listed:
-        _write_table(listed, columns, reading.output, spare, below, [measurement(row) for row in rows])
+        _show_table(rows, columns, reading.output, spare, below, measurement)
     elif empty and not total:
         notify(empty)
     last = reading.offset + len(listed)
@@ -92,9 +93,8 @@ def page_size(page: int | None = PAGE) -> int | None:
 
 
 def show_table(rows: Sequence[Row], columns: Sequence[str]) -> None:
-    """Show rows on stdout as a table, one of several of a command, whose options of reading are for another one."""
-    listed = [{column: row.get(column) for column in columns} for row in rows]
-    _write_table(listed, columns, None, (), (), [_metric(row) for row in rows])
+    """Show rows on stdout as a further table of a command, whose options of reading are for the first one."""
+    _show_table(rows, columns, None, (), (), _metric)
 
 
 def show_record(record: Row) -> None:
@@ -103,23 +103,28 @@ def show_record(record: Row) -> None:
     Raises: InputError for a field that `--columns` names and that there is not.
     """
     reading = current_reading()
-    output = reading.output
     if reading.columns:
         record = {name: record[name] for name in find_columns(reading.columns, [record], ())}
     if reading.form == "json":
-        _write_json(record, output)
+        text = _json_text(record)
     elif reading.form == "csv":
-        _write_csv([{"field": key, "value": value} for key, value in record.items()], ["field", "value"], output)
+        text = _csv_text([{"field": key, "value": value} for key, value in record.items()], ["field", "value"])
     else:
         from orchestrator.progress.tables import record_lines
 
         texts = [(key, _shortened(field_cell(key, value), _LONGEST_FIELD)) for key, value in record.items()]
-        _write_lines(record_lines(texts, _terminal_width(output)), output)
+        text = "\n".join(record_lines(texts, _terminal_width(reading.output)))
+    show_text(text, reading.output)
 
 
 def show_text(text: str, output: str | None = None) -> None:
-    """Write text as it is, to stdout or a file."""
-    _write(text if text.endswith("\n") or not text else text + "\n", output)
+    """Write text, its last line whole, to stdout or a file."""
+    text = text if text.endswith("\n") or not text else text + "\n"
+    if output is None:
+        make_room(sys.stdout)
+        click.echo(text, nl=False)
+    else:
+        write_output(output, text.encode())
 
 
 def show_lines(lines: Iterable["Text"], output: str | None = None) -> None:
@@ -132,22 +137,23 @@ def show_lines(lines: Iterable["Text"], output: str | None = None) -> None:
         for line in lines:
             console.print(line, soft_wrap=True)
     else:
-        _write_lines([line.plain for line in lines], output)
+        show_text("".join(f"{line.plain}\n" for line in lines), output)
 
 
-def _write_table(
-    rows: list[dict[str, Any]],
+def _show_table(
+    rows: Sequence[Row],
     columns: Sequence[str],
     output: str | None,
     spare: Sequence[str],
     below: Sequence[str],
-    measurements: Sequence[str | None],
+    measurement: Callable[[Row], str | None],
 ) -> None:
-    """Write a table: fitted to a terminal's width; in files and pipes one whole line per row."""
+    """Show a table: fitted to a terminal's width; in files and pipes one whole line per row."""
     from orchestrator.progress.tables import fitting, full_width, lines_with_records, plain_lines, records
 
     width = _terminal_width(output)
-    all_columns = [_column(rows, name, measurements) for name in columns]
+    measured = [measurement(row) for row in rows]
+    all_columns = [_column(rows, name, measured if name in _MEASURED else [None] * len(rows)) for name in columns]
     under = [column for column in all_columns if column.name in below]
     shown, has_heading = all_columns, True
     if width is None or full_width(all_columns) <= width:
@@ -161,7 +167,7 @@ def _write_table(
         lines = [line for block in records(shown, width) for line in (*block, "")][:-1]
     if has_heading and output is None and is_terminal(sys.stdout) and os.environ.get("TERM") != "dumb":
         lines[0] = click.style(lines[0], bold=True)
-    _write_lines(lines, output)
+    show_text("\n".join(lines), output)
     left_out = ",".join(heading(column.name) for column in all_columns if column not in shown)
     if left_out:
         notify(f"left out: {left_out.replace(',', ', ')}; --columns {left_out} shows these, --wide all")
@@ -186,19 +192,12 @@ def _drawn(columns: "Sequence[Column]", width: int) -> list[str]:
 
 
 def _column(rows: Sequence[Row], name: str, measurements: Sequence[str | None]) -> "Column":
-    """A column of a table: its heading, and a text for each row.
-
-    Scores of each measurement have their own number of decimals, for a perplexity of 50 has few.
-
-    Args:
-        measurements: name of what the scores and values of each row measure; None of a row without any.
-    """
+    """A column of a table. Values of each measurement have their own number of decimals: a perplexity of 50 has few."""
     from orchestrator.progress.tables import Column
 
-    values, texts = [row[name] for row in rows], [""] * len(rows)
-    of = measurements if name in _MEASURED else [None] * len(rows)
-    for measured in dict.fromkeys(of):
-        places = [place for place, other in enumerate(of) if other == measured]
+    values, texts = [row.get(name) for row in rows], [""] * len(rows)
+    for measured in dict.fromkeys(measurements):
+        places = [place for place, other in enumerate(measurements) if other == measured]
         found = column_cells([values[place] for place in places], measured or name)
         for place, text in zip(places, found, strict=True):
             texts[place] = _shortened(text, _LONGEST_CELL)
@@ -213,19 +212,19 @@ def _shortened(text: str, longest: int) -> str:
     return f"{text[: longest // 2]}…{text[1 - longest // 2 :]}"
 
 
-def _write_json(value: Any, output: str | None) -> None:
-    _write(json.dumps(plain_value(value), indent=2, ensure_ascii=False) + "\n", output)
+def _json_text(value: Any) -> str:
+    return json.dumps(plain_value(value), indent=2, ensure_ascii=False)
 
 
-def _write_csv(rows: Sequence[Row], columns: Sequence[str], output: str | None) -> None:
-    """Write rows as CSV, the names of the columns first; lists and mappings in a field are JSON."""
+def _csv_text(rows: Sequence[Row], columns: Sequence[str]) -> str:
+    """Rows as CSV, the names of the columns first; lists and mappings in a field are JSON."""
     from orchestrator.storage.text_lines import csv_lines  # a table needs none
 
     plain = [[plain_value(row[column]) for column in columns] for row in rows]
     lines = [[*columns], *([json.dumps(v) if isinstance(v, list | dict) else v for v in line] for line in plain)]
     if not current_reading().raw:
         lines = [[safe_field(value) for value in line] for line in lines]
-    _write("".join(csv_lines(lines)), output)
+    return "".join(csv_lines(lines))
 
 
 def safe_field(value: Any) -> Any:
@@ -237,28 +236,12 @@ def safe_field(value: Any) -> Any:
     if not isinstance(value, str):
         return value
     text = "".join(c if c in "\r\n\t" or unicodedata.category(c) not in ("Cc", "Cs") else "�" for c in value)
-    is_formula = text.lstrip(" \n")[:1] in _FORMULA_SIGNS and not _is_number(text)
-    return f"'{text}" if text and is_formula else text
-
-
-def _is_number(text: str) -> bool:
-    try:
+    if not text or text.lstrip(" \n")[:1] not in _FORMULA_SIGNS:
+        return text
+    with suppress(ValueError):
         float(text)
-    except ValueError:
-        return False
-    return not text[:1].isspace()
-
-
-def _write_lines(lines: Iterable[str], output: str | None) -> None:
-    _write("".join(f"{line}\n" for line in lines), output)
-
-
-def _write(text: str, output: str | None) -> None:
-    if output is None:
-        make_room(sys.stdout)
-        click.echo(text, nl=False)
-    else:
-        write_output(output, text.encode())
+        return f"'{text}" if text[0].isspace() else text
+    return f"'{text}"
 
 
 def write_output(output: str, data: bytes) -> None:
@@ -268,7 +251,7 @@ def write_output(output: str, data: bytes) -> None:
 
 
 def write_file(output: str, data: bytes) -> None:
-    """Write a file, whole or not at all; a link is followed, a device or a pipe gets the bytes. Raises: InputError."""
+    """Write a file, whole or not at all; a link is followed. Raises: InputError."""
     from orchestrator.storage import write_bytes
     from orchestrator.storage.uris import is_local
 
@@ -280,10 +263,7 @@ def write_file(output: str, data: bytes) -> None:
 
 
 def write_pieces(pieces: Iterable[bytes], output: str | None) -> None:
-    """One after the other, as they come: to stdout where `output` is None or "-", to a device or a pipe, to a file.
-
-    A file stands only when the last piece is written; until then, and where a piece cannot be had, it stays as it was.
-    """
+    """Write pieces as they come, to stdout (None or "-"), a device or a pipe; to a file whole or not at all."""
     from bert_core.checkpoints.manifest import atomic_write
 
     def write(target: Path | str) -> None:
