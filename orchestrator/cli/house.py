@@ -12,8 +12,7 @@ import click
 from orchestrator.cli.frame import GlobalOptionsGroup, command, current_settings, overrides_argument, spec_argument
 from orchestrator.cli.messages import is_confirmed, notify, say_now, status_line
 from orchestrator.cli.output import show_rows, show_text
-from orchestrator.cli.reading import age_s, current_reading, format_options
-from orchestrator.cli.registry_reading import open_for_writing, open_registry
+from orchestrator.cli.reading import age_s, current_reading, format_options, open_for_writing, open_registry
 from orchestrator.errors import ClusterError
 from orchestrator.progress import counted
 from orchestrator.settings import without_password
@@ -233,9 +232,7 @@ def metrics(ray_dir: Path) -> None:
         for server in servers:
             notify(f"{server.name} answers at {server.url}")
         if len(servers) == 1:
-            notify(
-                "there is no `grafana` on the PATH: without it there are no boards (https://grafana.com/grafana/download)"
-            )
+            notify("no boards: there is no `grafana` on the PATH (https://grafana.com/grafana/download)")
         notify("Ctrl-C ends them")
         while True:
             for server in servers:

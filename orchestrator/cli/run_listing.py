@@ -10,13 +10,14 @@ import click
 from orchestrator.cli.frame import given_options, options, refuse_options
 from orchestrator.cli.messages import notify
 from orchestrator.cli.output import PAGE, page_size, show_rows
-from orchestrator.cli.reading import current_reading, time_of
-from orchestrator.cli.registry_reading import (
+from orchestrator.cli.reading import (
     NUM_LISTED,
     NUM_PARAMETERS_SHOWN,
+    current_reading,
     no_runs,
     table_command,
     tell_archived,
+    time_of,
 )
 from orchestrator.progress import counted, first_names
 from orchestrator.run_states import RunState

@@ -26,7 +26,7 @@ from orchestrator.cli.frame import (
 from orchestrator.cli.messages import at_work, notify, say_now, status_line, write_message
 from orchestrator.cli.next_commands import model_commands
 from orchestrator.cli.output import show_text
-from orchestrator.cli.registry_reading import run_id_of
+from orchestrator.cli.reading import run_id_of
 from orchestrator.cli.tree import HINTS
 from orchestrator.cluster.connection import dashboard_address, give_way
 from orchestrator.errors import ClusterError, HoursReached
@@ -49,11 +49,8 @@ def demo() -> int:
     from orchestrator.execution.runner import run_spec
 
     settings = current_settings()
-
-    def carry_out(spec: "Spec") -> "RunRecord":
-        return _carry_out(partial(run_spec, spec, settings=settings), is_shown=False)
-
-    return run_demo(settings, carry_out, given_options())
+    run_spec = partial(run_spec, settings=settings)
+    return run_demo(settings, lambda spec: _carry_out(partial(run_spec, spec), is_shown=False), given_options())
 
 
 def _whole_id(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
@@ -148,12 +145,12 @@ def resume(run_id: str, overrides: tuple[str, ...], allow_drift: bool, nice: boo
 
 
 def _carry_out(work: Callable[..., "RunRecord"], *again: str, is_shown: bool = True) -> "RunRecord":
-    """Carry out a run. Who interrupts it is told how to go on.
+    """Carry out a run; who interrupts it is told how to go on.
 
     Args:
-        work: gets `on_started`, which it tells the run's id.
-        again: words of the command that a person will want to type again when going on.
-        is_shown: whether the id goes to stdout as soon as it is recorded, and commands to go on with follow its end.
+        work: tells the run's id to its `on_started`.
+        again: words that a person will want to type again when going on.
+        is_shown: whether the id goes to stdout once it is recorded, and commands to go on with follow the run's end.
     """
     from orchestrator.execution.origin import means_the_same_anywhere
     from orchestrator.execution.stopping import record_left, where_it_stopped
@@ -220,14 +217,12 @@ def submit(
     settings = current_settings()
     if resumed is None:
         assert spec_path is not None
-        spec = _load_named(spec_path, overrides, name)
-        address = dashboard_address(settings)
+        spec, address = _load_named(spec_path, overrides, name), dashboard_address(settings)
         _check_on_head(["plan", SPEC_FILE], address, spec_files(spec))
         job = submit_run(spec, new_run_id(), settings, address)
     else:
         changed = [word for word in (spec_path, *overrides) if word]  # no spec: the first word is the first override
-        address = dashboard_address(settings)
-        drift = ["--allow-drift"] if allow_drift else []
+        address, drift = dashboard_address(settings), ["--allow-drift"] if allow_drift else []
         found = json.loads(_check_on_head(["resume", "--check", *drift, "--", resumed, *changed], address))
         if found["state"] == RunState.COMPLETED:  # which the head has said
             return 0
@@ -244,7 +239,7 @@ def submit(
 
 
 def _check_on_head(words: Sequence[str], address: str, files: Mapping[str, bytes] | None = None) -> bytes:
-    """Have the head check what is to be submitted; returns what it printed, or ends here with its status."""
+    """Have the head check what is to be submitted; returns its stdout, or ends here with its exit status."""
     from orchestrator.execution.head_commands import ask_head
 
     say_now(f"checking it on the head of the cluster at {address}")
@@ -319,10 +314,10 @@ def wait(run_id: str, timeout_s: float | None) -> int:
 
 
 def next_steps(run_id: str) -> list[str]:
-    """Lines for a person whose run has completed: where its files are, and commands, each on an indented line.
+    """Lines for a person whose run has completed: where its files are, and commands to go on with.
 
-    Of a job on a cluster, whose files and model are not here, only the command to look at it. The run is complete
-    without these lines: what goes wrong here costs the lines alone.
+    Of a job on a cluster, whose files are not here, only the command to look at it. What goes wrong here costs the
+    lines alone: the run is complete.
     """
     from orchestrator.registry.registry import Registry
     from orchestrator.reports.run_facts import RunFacts
