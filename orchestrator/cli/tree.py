@@ -44,7 +44,7 @@ HEADINGS: Mapping[str, Mapping[str, str]] = {
         "fill-mask": "predicting.fill_mask",
         "next-sentence": "predicting.next_sentence",
         "embed": "predicting.embed",
-        "search": "searching.search",
+        "search": "evaluating.search",
         "serve": "predicting.serve",
     },
     "Data": {
