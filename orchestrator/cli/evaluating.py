@@ -1,4 +1,4 @@
-"""`evaluate`: a model's scores on a task; `search`: documents that answer a query, and training pairs mined from them."""
+"""`evaluate`: a model's scores on a task; `search`: documents that answer a query, and pairs to learn from."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -243,11 +243,7 @@ def _on_file(folder: str, file: str, split: str, recorded: Mapping[str, Any] | N
 @_reranking_options
 @click.option("--pairs", metavar="FILE", help="Mine training pairs from a retrieval TASK (see above).")
 @click.option(
-    "--for",
-    "learner",
-    type=click.Choice(["reranker", "encoder"]),
-    default="reranker",
-    help="Model that will learn from the pairs.",
+    "--for", "learner", type=click.Choice(["reranker", "encoder"]), default="reranker", help="What the pairs train."
 )
 @click.option("--split", type=click.Choice(["train", "validation", "test"]), default="train", help="Split of TASK.")
 @click.option("--num-negatives", type=click.IntRange(1), default=1, help="Negatives per relevant document.")

@@ -219,10 +219,7 @@ nice_option = click.option("--nice", is_flag=True, help="Low CPU priority (local
 spec_argument = click.argument("spec_path", metavar="SPEC.yaml")
 overrides_argument = click.argument("overrides", metavar="[KEY=VALUE ...]", nargs=-1)
 precision_option = click.option(
-    "--precision",
-    type=click.Choice(["fp32", "bf16"]),
-    default="fp32",
-    help="Floating-point precision; bf16 is faster on a GPU.",
+    "--precision", type=click.Choice(["fp32", "bf16"]), default="fp32", help="Floating point; bf16 is faster on a GPU."
 )
 
 

@@ -166,11 +166,7 @@ def _delimiter(file: str, form: str | None, output: str | None) -> str | None:
 @output_option("Write to FILE: .npy (a matrix, a row per text), .jsonl, .json.")
 @click.option("--dimensions", type=click.IntRange(1), help="Truncate vectors to their first N dimensions.")
 @click.option(
-    "--as",
-    "role",
-    type=click.Choice(["document", "query"]),
-    default="document",
-    help="Prompt of the model to prepend, where it has one.",
+    "--as", "role", type=click.Choice(["document", "query"]), default="document", help="The model's prompt to prepend."
 )
 def embed(
     model: str,

@@ -247,16 +247,11 @@ def plot(run_id: str, output: str) -> None:
 @command(example="orchestrator runs logs 7f3a --follow\norchestrator runs logs 7f3a --worker 1")
 @click.argument("run_id", metavar="RUN")
 @click.option(
-    "--worker",
-    "rank",
-    is_flag=False,
-    flag_value="all",
-    metavar="[RANK]",
-    help="Worker logs with tracebacks; all ranks without RANK.",
+    "--worker", "rank", is_flag=False, flag_value="all", metavar="[RANK]", help="Worker logs; all ranks without RANK."
 )
 @click.option("--follow", is_flag=True, help="Follow until the run ends; exit status as of `wait`.")
 def logs(run_id: str, rank: str | None, follow: bool) -> int:
-    """Print the log of a run, or of its training workers.
+    """Print the log of a run, or of its training workers, with tracebacks.
 
     With --follow the log of a pipeline includes the running stage.
     """

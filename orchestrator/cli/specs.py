@@ -33,16 +33,12 @@ if TYPE_CHECKING:
     "--kind",
     type=click.Choice(DRAFT_KINDS),
     metavar="TYPE",
-    help=f"What to train, where the data is ambiguous: {', '.join(DRAFT_KINDS)}.",
+    help=f"What to train, if unclear: {', '.join(DRAFT_KINDS)}.",
 )
 @click.option("--text", "texts", metavar="COLUMN", multiple=True, help="Text column; repeat for text pairs.")
 @click.option("--label", metavar="COLUMN", help="Label column.")
 @click.option(
-    "--minutes",
-    type=click.FloatRange(0.5),
-    default=10.0,
-    metavar="MINUTES",
-    help="Target duration of the run on this machine.",
+    "--minutes", type=click.FloatRange(0.5), default=10.0, metavar="MINUTES", help="Target duration on this machine."
 )
 def init(
     files: tuple[str, ...],
