@@ -291,7 +291,14 @@ def search(
     from orchestrator.retrieval.searching import open_searcher
 
     reranker = _find_reranking(rerank, relevant_label, num_candidates)
-    asked = queries or _queries_of_stdin()
+    asked = queries
+    if not asked:
+        from orchestrator.inference.embedder import read_text_lines
+
+        lines = read_text_lines(read_stdin("reading queries from the terminal, one a line"))
+        asked = tuple(values["text"].strip() for _, values in lines)
+    if not asked:
+        raise InputError("there is no query; give some as arguments, or as lines of stdin")
     if empty := [number for number, query in enumerate(asked, start=1) if not query.strip()]:
         raise InputError(f"query {empty[0]} is empty; leave it out")
     kind = "hnsw" if approximate else "exact"
@@ -316,16 +323,6 @@ def search(
                 row["text"] = row["text"][: _SHOWN_CHARACTERS - 1] + "…"
         columns = columns if len(asked) > 1 else columns[1:]
     show_rows(rows, columns)
-
-
-def _queries_of_stdin() -> tuple[str, ...]:
-    from orchestrator.inference.embedder import read_text_lines
-
-    lines = read_stdin("reading queries from the terminal, one a line")
-    found = tuple(values["text"].strip() for _, values in read_text_lines(lines))
-    if not found:
-        raise InputError("there is no query; give some as arguments, or as lines of stdin")
-    return found
 
 
 def _write_pairs(

@@ -161,7 +161,14 @@ def _show_table(
     elif under and (shown := fitting([c for c in all_columns if c not in under], width, spare, may_fold=False)):
         lines, shown = lines_with_records(shown, under, width), [*shown, *under]
     elif shown := fitting(all_columns, width, spare):
-        lines = _drawn(shown, width)
+        from rich.console import Console
+
+        from orchestrator.progress.tables import rich_table
+
+        console = Console(width=width, color_system=None)
+        with console.capture() as capture:
+            console.print(rich_table(shown, width))
+        lines = [line.rstrip() for line in capture.get().splitlines()]
     else:  # a block of lines for each row, with nothing left out
         shown, has_heading = all_columns, False
         lines = [line for block in records(shown, width) for line in (*block, "")][:-1]
@@ -178,17 +185,6 @@ def _terminal_width(output: str | None) -> int | None:
     if output is not None or current_reading().wide or not is_terminal(sys.stdout):
         return None
     return shutil.get_terminal_size().columns
-
-
-def _drawn(columns: "Sequence[Column]", width: int) -> list[str]:
-    from rich.console import Console
-
-    from orchestrator.progress.tables import rich_table
-
-    console = Console(width=width, color_system=None)
-    with console.capture() as capture:
-        console.print(rich_table(columns, width))
-    return [line.rstrip() for line in capture.get().splitlines()]
 
 
 def _column(rows: Sequence[Row], name: str, measurements: Sequence[str | None]) -> "Column":

@@ -2,6 +2,7 @@
 
 import getpass
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import click
@@ -46,43 +47,35 @@ def edit(
     pipeline that is not archived. Nothing is deleted.
     """
     changes = [word.strip() for several in tags for word in several.split(",")]
+    gone = [word[1:] for word in changes if word.startswith("-")]
+    new = [word.removeprefix("+") for word in changes if not word.startswith("-")]
     if not changes and note is None and removed_note is None and pinned is None and archived is None:
         raise click.UsageError("nothing to change; give --tag, --note, --rm-note, --pin or --archive")
     if removed_note is not None and len(run_ids) > 1:
         raise click.UsageError("--rm-note takes one RUN: notes are numbered by run")
+    user: str | None = None
     with open_for_writing() as registry:
         found = [find_run(registry, run_id) for run_id in run_ids]
         for run in found:
             if removed_note is not None:
                 notify(f"removed from {run.id}: {registry.annotations.remove_note(run.id, removed_note).text}")
+            if new:
+                registry.annotations.tag(run.id, new)
+            had = registry.annotations.untag(run.id, gone) if gone else []
+            for missing in sorted(set(gone) - set(had)):
+                others = ", ".join(registry.annotations.bearers(run.id, missing, "tag"))
+                notify(f"run {run.id} has {f'the tag {missing!r} from {others}' if others else f'no tag {missing!r}'}")
             if changes:
-                _change_tags(registry, run, changes)
+                notify(f"tags of {run.id}: {', '.join(registry.tags(run.id)) or 'none'}")
             if note is not None:
-                registry.annotations.note(run.id, note, _user())
+                with suppress(OSError, KeyError):  # a container's user without a name
+                    user = getpass.getuser()
+                registry.annotations.note(run.id, note, user)
                 notify(f"noted on {run.kind} {run.id} ({run.name})")
         if pinned is not None:
             _flag(registry, found, "pinned", sets=pinned)
         if archived is not None:
             _flag(registry, found, "archived", sets=archived)
-
-
-def _user() -> str | None:
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError):  # a container's user without a name
-        return None
-
-
-def _change_tags(registry: "Registry", run: "RunRecord", changes: Sequence[str]) -> None:
-    gone = [word[1:] for word in changes if word.startswith("-")]
-    new = [word.removeprefix("+") for word in changes if not word.startswith("-")]
-    if new:
-        registry.annotations.tag(run.id, new)
-    had = registry.annotations.untag(run.id, gone) if gone else []
-    for missing in sorted(set(gone) - set(had)):
-        others = ", ".join(registry.annotations.bearers(run.id, missing, "tag"))
-        notify(f"run {run.id} has {f'the tag {missing!r} from {others}' if others else f'no tag {missing!r}'}")
-    notify(f"tags of {run.id}: {', '.join(registry.tags(run.id)) or 'none'}")
 
 
 def _flag(registry: "Registry", runs: "Sequence[RunRecord]", flag: "Flag", *, sets: bool) -> None:

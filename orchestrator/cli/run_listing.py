@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 _SHOWN_REASON = 50
 """Characters of an error in a short table; JSON, CSV and `--wide` have all of it."""
-_REMOVED_COLUMNS = ["id", "name", "kind", "trials", "num_bytes", "removed_at", "storage_path"]
 
 
 class _States(click.Choice[RunState]):
@@ -93,7 +92,15 @@ def list_runs(
     if removed:
         others = ("text", "trials", "states", "task", "kind", "since", "archived", "sort", "group_by", "aggregates")
         refuse_options((*others, "pivot"), "does not go with --removed, which lists all removed runs")
-        _show_removed(registry)
+        from orchestrator.progress import size_text
+
+        records = registry.trash.records()
+        rows = [{"id": one.run_id, "trials": one.num_trials, **vars(one)} for one in records]
+        columns = ["id", "name", "kind", "trials", "num_bytes", "removed_at", "storage_path"]
+        show_rows(rows, columns, empty="no run is removed", spare=["kind", "trials"], page=PAGE)
+        if records:
+            size = size_text(sum(one.num_bytes for one in records))
+            notify(f"{counted(len(records), 'run')}, {size}; `orchestrator{given_options()} gc` deletes them for good")
         return
     from orchestrator.registry.query_language import quoted
 
@@ -226,17 +233,6 @@ def _progress(step: int | None, error: Any) -> str | None:
     if line is not None and len(line) > _SHOWN_REASON:
         line = line[: _SHOWN_REASON - 1].rstrip() + "…"
     return ": ".join(text for text in (at, line) if text) or None
-
-
-def _show_removed(registry: "Registry") -> None:
-    from orchestrator.progress import size_text
-
-    records = registry.trash.records()
-    rows = [{"id": one.run_id, "trials": one.num_trials, **vars(one)} for one in records]
-    show_rows(rows, _REMOVED_COLUMNS, empty="no run is removed", spare=["kind", "trials"], page=PAGE)
-    if records:
-        size = size_text(sum(one.num_bytes for one in records))
-        notify(f"{counted(len(records), 'run')}, {size}; `orchestrator{given_options()} gc` deletes them for good")
 
 
 def _why_empty(registry: "Registry", query: str, num_archived: int) -> str:

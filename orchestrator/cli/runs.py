@@ -5,7 +5,6 @@ The brief of a run fits a screen of 80 columns; the rest is `runs show --all`.
 
 import os
 import sys
-from collections.abc import Mapping
 from io import BytesIO
 from itertools import islice
 from pathlib import Path
@@ -43,7 +42,7 @@ if TYPE_CHECKING:
     from orchestrator.registry.records import RunRecord
     from orchestrator.reports.run_facts import RunFacts
 
-_MOST_SCORES, _MOST_STAGES = 6, 12
+_MOST_SCORES = 6
 
 
 @command(example="orchestrator runs show 7f3a\norchestrator runs show my-sweep --all")
@@ -83,22 +82,11 @@ def _brief_record(facts: "RunFacts") -> dict[str, Any]:
         **dict(islice(scores.items(), _MOST_SCORES)),
         "more scores": f"{len(scores) - _MOST_SCORES}: --all" if len(scores) > _MOST_SCORES else None,
         **({"trials": best.num_trials, "best trial": f"{best.name}{settings}"} if best else {}),
-        **(_stages(facts.stage_lines) if facts.run.kind == "pipeline" else facts.changed_lines),
+        **(facts.stage_lines if facts.run.kind == "pipeline" else facts.changed_lines),
         **facts.data_lines,
         "code": code,
         **facts.files,
     }
-
-
-def _stages(lines: Mapping[str, str]) -> dict[str, str]:
-    """The stages of a pipeline; of many those that have not completed, and the newest."""
-    more = len(lines) - _MOST_STAGES
-    if more <= 0:
-        return dict(lines)
-    done = [name for name, line in lines.items() if f" {RunState.COMPLETED}" in line]
-    left_out = set(done[: more + 1])
-    shown = {name: line for name, line in lines.items() if name not in left_out}
-    return {"stages": f"{len(lines)}, of which {len(left_out)} are not here, all of them completed: --all", **shown}
 
 
 def _whole_record(facts: "RunFacts", form: str) -> dict[str, Any]:
@@ -260,7 +248,16 @@ def logs(run_id: str, rank: str | None, follow: bool) -> int:
     if follow and rank is not None:
         raise click.UsageError("--follow is for the run's log; the workers' logs are printed as they stand")
     if follow:
-        return _follow(run_id_of(run_id))
+        from orchestrator.execution.run_log import follow_log
+        from orchestrator.execution.waiting import outcome_line
+
+        def write(data: bytes) -> None:
+            make_room(sys.stdout)
+            click.echo(_log_text(data), nl=False)
+
+        record = follow_log(run_id_of(run_id), settings=current_settings(), write=write)
+        notify(outcome_line(record))
+        return 0 if record.state == RunState.COMPLETED else 1
     with open_registry() as registry:
         run = find_run(registry, run_id)
         stages = registry.stages(run.id)[::-1] if run.kind == "pipeline" and rank is None else []
@@ -291,20 +288,6 @@ def logs(run_id: str, rank: str | None, follow: bool) -> int:
 def _log_text(data: bytes) -> str:
     """Text of a log; for a terminal its lines are broken between words."""
     return folded(data.decode("utf-8", "replace"), terminal_width(sys.stdout))
-
-
-def _follow(run_id: str) -> int:
-    """Print a run's log until it has ended; returns the exit status that `wait` would give."""
-    from orchestrator.execution.run_log import follow_log
-    from orchestrator.execution.waiting import outcome_line
-
-    def write(data: bytes) -> None:
-        make_room(sys.stdout)
-        click.echo(_log_text(data), nl=False)
-
-    record = follow_log(run_id, settings=current_settings(), write=write)
-    notify(outcome_line(record))
-    return 0 if record.state == RunState.COMPLETED else 1
 
 
 _ENDINGS = (".csv", ".json", ".parquet")
@@ -350,14 +333,10 @@ def export(run_ids: tuple[str, ...], tracker: str | None, output: str, where: st
         if run_ids:
             ids = ", ".join(f"'{find_run(registry, run_id).id}'" for run_id in run_ids)
             where = f"id in ({ids}) or parent in ({ids})"
-        if tracker is None:
-            _write_table(registry, where, output)
-        else:
+        if tracker is not None:
             _write_for(tracker, registry, where, output)
-
-
-def _write_table(registry: "Registry", where: str, output: str) -> None:
-    table = registry.run_table(where)
+            return
+        table = registry.run_table(where)
     if output.endswith(".parquet"):
         buffer = BytesIO()
         parameters = [column for column in table.columns if column.startswith("params.")]

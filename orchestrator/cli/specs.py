@@ -21,7 +21,6 @@ from orchestrator.progress import is_terminal
 
 if TYPE_CHECKING:
     from orchestrator.drafting.draft import Draft
-    from orchestrator.specs.documentation import FieldDoc
 
 
 @command(example="orchestrator init reviews.csv\norchestrator run reviews.yaml")
@@ -160,13 +159,9 @@ def schema(kind: str | None) -> None:
     elif form == "csv":
         show_rows(map(asdict, rows), ["field", "type", "unit", "default", "role", "about"])
     else:
-        show_text("\n".join(_described(row) for row in rows))
-
-
-def _described(row: "FieldDoc") -> str:
-    """Two paragraphs on a field: its type and default, and below them what it means."""
-    unit = f" ({row.unit})" if row.unit else ""
-    default = row.default if row.default in ("required", "left out", "see below") else f"default {row.default}"
-    about = textwrap.fill(row.about, 80, initial_indent="    ", subsequent_indent="    ")
-    field = f"{row.field}: {row.type}{unit}; {default}; {row.role}"
-    return f"{textwrap.fill(field, 80, subsequent_indent=' ' * 8)}\n{about}"
+        for row in rows:
+            unit = f" ({row.unit})" if row.unit else ""
+            default = row.default if row.default in ("required", "left out", "see below") else f"default {row.default}"
+            field = f"{row.field}: {row.type}{unit}; {default}; {row.role}"
+            show_text(textwrap.fill(field, 80, subsequent_indent=" " * 8))
+            show_text(textwrap.fill(row.about, 80, initial_indent="    ", subsequent_indent="    "))

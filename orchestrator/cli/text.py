@@ -107,9 +107,14 @@ def show(
     rows: Sequence[SentencePreview | ExamplePreview]
     if arguments[0].endswith((".yaml", ".yml")):
         refuse_options(("tokenizer", *source), f"concerns FILE, and {arguments[0]} is a spec")
+        from bert_core.objectives import TOKEN_OBJECTIVES
+
         spec, origin, rows = _read_examples(arguments[0], arguments[1:], phase, epoch, first, number)
         if reading.form == "table":
-            _explain(spec, origin, rows)
+            notify(_ORIGINS[origin])
+            notify(f"predicted: {TOKEN_OBJECTIVES[spec.token_objective].summary}")
+            if any(token.change for row in rows for token in row.tokens):
+                notify("cat→[MASK] hidden by the mask · cat→dog by a random token · cat→cat kept")
         lines, shared = _example_lines(rows, width or _PIPED_WIDTH), {"made_from": origin}
     else:
         refuse_options(("epoch", "first", "phase"), f"concerns SPEC.yaml, and {arguments[0]} is a file of text")
@@ -180,16 +185,6 @@ _ORIGINS: dict["Origin", str] = {
     "whole_text": "no token store yet; these are the run's own examples, from the whole text",
     "first_text": "no token store yet; made like the run's own examples, but from the first few MB of text alone",
 }
-
-
-def _explain(spec: "PretrainSpec", origin: "Origin", previews: "Sequence[ExamplePreview]") -> None:
-    """Tell a person where the examples are from and how to read them."""
-    from bert_core.objectives import TOKEN_OBJECTIVES
-
-    notify(_ORIGINS[origin])
-    notify(f"predicted: {TOKEN_OBJECTIVES[spec.token_objective].summary}")
-    if any(token.change for preview in previews for token in preview.tokens):
-        notify("cat→[MASK] hidden by the mask · cat→dog by a random token · cat→cat kept")
 
 
 _PIPED_WIDTH = 80

@@ -247,21 +247,15 @@ def show_help(words: tuple[str, ...]) -> None:
         show_text(context.get_help())
     if context is not None and topic is not None:
         show_text("\n")
-    if topic is not None:
-        _show_topic(topic)
+    if topic is not None and not is_terminal(sys.stdout):
+        show_text(topic)
+    elif topic is not None:
+        from rich.console import Console
+        from rich.markdown import Markdown
+        from rich.theme import Theme
 
-
-def _show_topic(text: str) -> None:
-    """Show a topic with its styles on a terminal, and as it is written in a pipe."""
-    if not is_terminal(sys.stdout):
-        show_text(text)
-        return
-    from rich.console import Console
-    from rich.markdown import Markdown
-    from rich.theme import Theme
-
-    console = Console(file=sys.stdout, theme=Theme({"markdown.code": "cyan", "markdown.code_block": "cyan"}))
-    console.print(Markdown(text, code_theme="bw"), width=min(console.width, _MAX_WIDTH))
+        console = Console(file=sys.stdout, theme=Theme({"markdown.code": "cyan", "markdown.code_block": "cyan"}))
+        console.print(Markdown(topic, code_theme="bw"), width=min(console.width, _MAX_WIDTH))
 
 
 @command(example="orchestrator completion bash >> ~/.bashrc\norchestrator completion zsh >> ~/.zshrc")
