@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from orchestrator.registry.records import RunRecord
     from orchestrator.reports.run_facts import RunFacts
 
-_MOST_SCORES = 6
+_MOST_SCORES, _MOST_STAGES = 6, 12
 
 
 @command(example="orchestrator runs show 7f3a\norchestrator runs show my-sweep --all")
@@ -74,6 +74,10 @@ def _brief_record(facts: "RunFacts") -> dict[str, Any]:
     hosts = {host for one in facts.attempts for group in one.workers or () for host in group["hosts"]}
     has_plain_start = [one.state for one in facts.attempts] == [RunState.COMPLETED] and len(hosts) < 2
     settings = f": {typed(best.settings)}" if best and best.settings else ""
+    stages = dict(facts.stage_lines)
+    if (num_stages := len(stages)) > _MOST_STAGES:
+        stages = {name: line for name, line in stages.items() if f" {RunState.COMPLETED}" not in line}
+        stages = {"stages": f"{num_stages}, of which {num_stages - len(stages)} have completed: --all", **stages}
     return {
         "run": f"{facts.run.id} {facts.run.name}",
         **facts.outcome,
@@ -82,7 +86,7 @@ def _brief_record(facts: "RunFacts") -> dict[str, Any]:
         **dict(islice(scores.items(), _MOST_SCORES)),
         "more scores": f"{len(scores) - _MOST_SCORES}: --all" if len(scores) > _MOST_SCORES else None,
         **({"trials": best.num_trials, "best trial": f"{best.name}{settings}"} if best else {}),
-        **(facts.stage_lines if facts.run.kind == "pipeline" else facts.changed_lines),
+        **(stages if facts.run.kind == "pipeline" else facts.changed_lines),
         **facts.data_lines,
         "code": code,
         **facts.files,
