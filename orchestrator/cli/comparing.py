@@ -192,7 +192,6 @@ def _comparison_row(comparison: "Comparison") -> dict[str, Any]:
 
 
 def _record(pair: _Pair, why_not: str) -> dict[str, Any]:
-    """A comparison as plain values."""
     differences: dict[str, dict[str, Any]] = {}
     for each in pair.differences:
         differences.setdefault(each.section, {})[each.field] = {"first": each.first, "second": each.second}

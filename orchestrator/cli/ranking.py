@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -25,6 +26,8 @@ _NUM_PLACES = 10
 
 _NO_TRIALS = "no fine-tuned trials yet; run a sweep: `orchestrator run experiments/sweep_sst2.yaml`"
 _MAY_BE_BEST = "≈"
+_RANKING = itemgetter("task", "metric", "split", "data")
+"""Identity of the ranking that a group's row stands in."""
 _BY = {
     "mean": "ranked by the mean, in which few seeds and noisy ones count as much as others",
     "median": "ranked by the median",
@@ -73,7 +76,7 @@ def leaderboard(
         known = ", ".join(registry.ranked_tasks()) or "none yet"
         raise NotFoundError(f"no finished trial of task {task}; there are: {known}")
     if shows_all:
-        total = sum({_ranking(row): row["num_ranked"] for row in table.records}.values())
+        total = sum({_RANKING(row): row["num_ranked"] for row in table.records}.values())
         rows = table.records[reading.offset :][:limit]
     else:  # the offset is one of each ranking
         rows = [row for row in table.records if (row["rank"] or row["num_ranked"]) > reading.offset]
@@ -92,11 +95,6 @@ def leaderboard(
     if rows and reading.is_brief:
         _tell_of(rows, by)
     tell_archived(num_archived)
-
-
-def _ranking(row: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Identity of the ranking that a group stands in."""
-    return row["task"], row["metric"], row["split"], row["data"]
 
 
 def _show_group(registry: "Registry", name: str) -> None:
@@ -166,11 +164,7 @@ def group_record(group: "GroupRecord", noise: "SeedNoise | None") -> dict[str, A
 
 
 def _brief_columns(rows: Sequence[dict[str, Any]], by: str, *, has_tasks: bool) -> list[str]:
-    """Columns that tell places apart, in 80 characters where that is possible; those with words are added to the rows.
-
-    Args:
-        has_tasks: whether there may be groups of several tasks.
-    """
+    """Columns that tell places apart, in 80 characters where possible; those with words are added to the rows."""
     from orchestrator.registry.group_records import group_label
 
     for row in rows:
@@ -224,11 +218,9 @@ def _tell_of(rows: Sequence[Mapping[str, Any]], by: str) -> None:
         notify(_BY[by])
     if any(map(_is_also_best, rows)):
         notify(f"{_MAY_BE_BEST} may be the best, too: the best mean is not significantly better")
-    if len(set(map(_ranking, rows))) > len({row["task"] for row in rows}):
+    if len(set(map(_RANKING, rows))) > len({row["task"] for row in rows}):
         notify("scores on other data, splits or by other names are ranked apart: each has its own first place")
-    for sentence in ranking_sentences(rows):
-        notify(sentence)
-    for line in _note_lines(rows):
+    for line in (*ranking_sentences(rows), *_note_lines(rows)):
         notify(line)
 
 

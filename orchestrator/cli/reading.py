@@ -183,13 +183,8 @@ list_options = options(_reading_options(is_list=True), _table_output)
 
 
 def check_output(output: str | None) -> None:
-    """Check that a file can be written where `-o` says, in a folder that is there.
-
-    A folder is never made for a file: its name is more often a slip than wanted. Standard output ("-") and other URIs
-    than `file:` are not looked at.
-
-    Raises: InputError.
-    """
+    """Check that a local file can be written where `-o` says, in a folder that is there: one that is not is more often
+    a slip than wanted. Raises: InputError."""
     from orchestrator.storage.uris import is_local
 
     if output in (None, "-") or not is_local(output):
@@ -219,12 +214,8 @@ def is_stream(path: Path) -> bool:
     return path.exists() and not path.is_file() and not path.is_dir()
 
 
-def age_s(age: str, option: str, *, or_else: str = "") -> float:
-    """Seconds of an age such as `30d` or `12h`, the value of an option. Raises: InputError.
-
-    Args:
-        or_else: what the option takes beside an age, for the message.
-    """
+def age_s(age: str, option: str, or_else: str = "") -> float:
+    """Seconds of an age such as `30d` or `12h`, the value of an option that takes `or_else` too. Raises: InputError."""
     from orchestrator.registry.query_language import Age
 
     found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhdw])", age)
@@ -236,20 +227,16 @@ def age_s(age: str, option: str, *, or_else: str = "") -> float:
     return seconds
 
 
-def time_of(since: str | None, option: str) -> datetime | None:
-    """Time that a day or an age means, the value of an option; without a zone it is in UTC, as in queries and tables.
-
-    Raises: InputError.
-    """
+def time_of(since: str | None) -> datetime | None:
+    """Time of `--since`, an age or a day; without a zone it is in UTC, as in queries and tables. Raises: InputError."""
     if since is None:
         return None
-    day = "a day such as 2026-11-22"
     try:
         time = datetime.fromisoformat(since)
     except ValueError:
         if since[:4].isdigit() and since[4:5] == "-":
-            raise InputError(f"{option} is {since}, which the calendar has not; give {day}") from None
-        return datetime.now(UTC) - timedelta(seconds=age_s(since, option, or_else=f", or {day}"))
+            raise InputError(f"--since is {since}, which the calendar has not; give a day such as 2026-11-22") from None
+        return datetime.now(UTC) - timedelta(seconds=age_s(since, "--since", ", or a day such as 2026-11-22"))
     return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
@@ -260,10 +247,7 @@ NUM_PARAMETERS_SHOWN = 4
 
 
 def open_registry() -> "Registry":
-    """Open the registry of the command's options for reading; before the first run it is empty.
-
-    Raises: RegistryError where a person named one that is not there: a slip of the pen should not read as empty.
-    """
+    """Open the registry for reading; before the first run it is empty. Raises: RegistryError for a mistyped one."""
     from orchestrator.errors import RegistryError
     from orchestrator.registry import Registry
 
@@ -278,7 +262,7 @@ def open_registry() -> "Registry":
 
 
 def open_for_writing() -> "Registry":
-    """Open the registry of the command's options for writing; a mistyped path is told, not made."""
+    """Open the registry for writing; a mistyped path is told, not made."""
     from orchestrator.registry import Registry
 
     open_registry().close()
@@ -329,10 +313,8 @@ def find_run(registry: "Registry", wanted: str, *, only: bool = False, or_task: 
 
 
 def run_id_of(wanted: str) -> str:
-    """Whole id of the run that a person means, as `find_run` finds it, for a command that reads the registry itself.
-
-    A whole id stays as it is: a run that has just been submitted may not be recorded yet. Raises: NotFoundError.
-    """
+    """Whole id of the run that `find_run` finds. A whole id stays as it is: a run that has just been submitted may not
+    be recorded yet. Raises: NotFoundError."""
     from orchestrator.registry.database import retry_while_unavailable
 
     if is_run_id(wanted):

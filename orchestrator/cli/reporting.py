@@ -99,7 +99,7 @@ def cost(registry: "Registry", what: str | None, since: str | None) -> None:
 
     if (what is None) == (since is None):
         raise click.UsageError("name a run or a task, or give --since", click.get_current_context())
-    if (time := time_of(since, "--since")) is not None:
+    if (time := time_of(since)) is not None:
         found = registry.run_ids(f"kind != 'pipeline' and created_at >= '{time.isoformat()}'", trials=False)
         runs = registry.run_records(found)
     else:

@@ -1,7 +1,7 @@
 """Commands of `runs` that change the record: `edit` (tags, notes, pins, archive), `rm` and `restore`."""
 
 import getpass
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -80,6 +80,8 @@ def edit(
 
 def _flag(registry: "Registry", runs: "Sequence[RunRecord]", flag: "Flag", *, sets: bool) -> None:
     """Set or clear a flag of runs, and say which runs and stages it reached."""
+    from orchestrator.registry.tables import PIPELINE
+
     for run in runs:
         (registry.annotations.set_flag if sets else registry.annotations.clear_flag)(run.id, flag)
     flagged = registry.annotations.flagged(flag)
@@ -91,26 +93,18 @@ def _flag(registry: "Registry", runs: "Sequence[RunRecord]", flag: "Flag", *, se
             with_stages = f" and its {counted(num_stages, 'stage')}" if num_stages else ""
             notify(f"{'' if sets else 'no longer '}{flag}: {run.kind} {run.id} ({run.name}){with_stages}")
         for one in same:
-            why = _why_not_flagged(registry, one, flagged) if sets else _why_still_flagged(registry, one, flag)
+            bearers = registry.annotations.bearers(one.id, flag)
+            if sets:
+                users = [tag.removeprefix(PIPELINE) for tag in registry.tags(one.id) if tag.startswith(PIPELINE)]
+                shown = sorted(user.id for user in registry.run_records(users) if user.id not in flagged)
+                why = f"stays as it was: pipeline {', '.join(shown)} uses it, too"
+            elif bearers:
+                by = "by itself" if bearers[0] == one.id else f"with {', '.join(bearers)}"
+                ends = f"runs edit {' '.join(bearers)} {'--unpin' if flag == 'pinned' else '--unarchive'}"
+                why = f"is still {flag} {by}; this ends it: orchestrator{given_options()} {ends}"
+            else:
+                why = f"is no longer {flag}"
             notify(f"  {one.kind} {one.id} ({one.name}) {why}")
-
-
-def _why_not_flagged(registry: "Registry", run: "RunRecord", flagged: Collection[str]) -> str:
-    from orchestrator.registry.tables import PIPELINE
-
-    users = [tag.removeprefix(PIPELINE) for tag in registry.tags(run.id) if tag.startswith(PIPELINE)]
-    shown = [user.id for user in registry.run_records(users) if user.id not in flagged]
-    return f"stays as it was: pipeline {', '.join(sorted(shown))} uses it, too"
-
-
-def _why_still_flagged(registry: "Registry", run: "RunRecord", flag: "Flag") -> str:
-    bearers = registry.annotations.bearers(run.id, flag)
-    if not bearers:
-        return f"is no longer {flag}"
-    by = "by itself" if bearers[0] == run.id else f"with {', '.join(bearers)}"
-    option = "--unpin" if flag == "pinned" else "--unarchive"
-    ends = f"orchestrator{given_options()} runs edit {' '.join(bearers)} {option}"
-    return f"is still {flag} {by}; this ends it: {ends}"
 
 
 @command(example="orchestrator runs rm 7f3a 9c21 --dry-run\norchestrator runs rm 7f3a --yes")

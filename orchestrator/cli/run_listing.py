@@ -247,7 +247,7 @@ def _and_since(text: str, since: str | None, conditions: Sequence[str]) -> str:
 
     Raises: InputError for a time that is none, and for a query with an error.
     """
-    time, text = time_of(since, "--since"), text.strip()
+    time, text = time_of(since), text.strip()
     conditions = [*conditions, *([] if time is None else [f"created_at >= '{time.isoformat()}'"])]
     if not text or not conditions:
         return text or " and ".join(conditions)

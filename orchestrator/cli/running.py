@@ -53,12 +53,6 @@ def demo() -> int:
     return run_demo(settings, lambda spec: _carry_out(partial(run_spec, spec), is_shown=False), given_options())
 
 
-def _whole_id(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
-    if value is not None and not is_run_id(value):
-        raise click.BadParameter(f"{value!r} is no id of a run: 12 digits of 0-9 and a-f")
-    return value
-
-
 @command(
     example="orchestrator run reviews.yaml\n"
     "orchestrator run experiments/sweep_sst2.yaml recipe.epochs=1 --name first-try"
@@ -67,9 +61,7 @@ def _whole_id(context: click.Context, parameter: click.Parameter, value: str | N
 @overrides_argument
 @name_option
 @nice_option
-@click.option(
-    "--run-id", callback=_whole_id, hidden=True, help="Id of the run, which was drawn where it was submitted."
-)
+@click.option("--run-id", hidden=True, help="Id of the run, which was drawn where it was submitted.")
 def run(spec_path: str, overrides: tuple[str, ...], name: str | None, nice: bool, run_id: str | None) -> None:
     """Run a spec, on this machine or a Ray cluster.
 
@@ -77,6 +69,8 @@ def run(spec_path: str, overrides: tuple[str, ...], name: str | None, nice: bool
     dashboard, and the run goes on when this terminal closes. KEY=VALUE sets a field of the spec: a dotted path and a
     YAML value.
     """
+    if run_id is not None and not is_run_id(run_id):
+        raise click.UsageError(f"--run-id: {run_id!r} is no id of a run: 12 digits of 0-9 and a-f")
     hint = HINTS.get(f"run {spec_path}")
     if hint is not None and not Path(spec_path).exists():
         raise click.UsageError(f"no spec at {spec_path}; for recorded runs: {hint}")
@@ -158,7 +152,7 @@ def _carry_out(work: Callable[..., "RunRecord"], *again: str, is_shown: bool = T
     started: list[str] = []
 
     def go_on(run_id: str, *more: str) -> str:
-        return f"go on with: {resume_command(run_id)}{''.join(f' {shlex.quote(word)}' for word in (*again, *more))}"
+        return f"go on with: {' '.join([resume_command(run_id), *map(shlex.quote, (*again, *more))])}"
 
     def on_started(run_id: str) -> None:
         settings = means_the_same_anywhere(current_settings())  # a resume works in the folder of the run's origin
