@@ -210,10 +210,10 @@ def _context_of(words: Sequence[str]) -> click.Context | None:
     context = click.Context(cli, info_name="orchestrator", **cli.context_settings)
     for word in words:
         group = context.command
-        command = group.get_command(context, word) if isinstance(group, click.Group) else None
-        if command is None:
+        member = group.get_command(context, word) if isinstance(group, click.Group) else None
+        if member is None:
             return None
-        context = click.Context(command, info_name=word, parent=context)
+        context = click.Context(member, info_name=word, parent=context)
     return context
 
 

@@ -18,7 +18,7 @@ from orchestrator.registry.selection import as_time
 
 
 def test_an_age_is_seconds_hours_or_days() -> None:
-    assert [age_s(age) for age in ("30s", "12h", "1.5d")] == [30, 12 * 3600, 36 * 3600]
+    assert [age_s(age, "--since") for age in ("30s", "12h", "1.5d")] == [30, 12 * 3600, 36 * 3600]
 
 
 @pytest.mark.parametrize("age", ["", "12", "d", "-3d", "3 d", "yesterday", "99999d", "2026-13-40"])
