@@ -28,11 +28,7 @@ _PLAIN = re.compile(r"[\w.,:@%+=/~-]+")
 
 
 def complete(parameter: click.Parameter, context: click.Context, registry: str, incomplete: str) -> Items:
-    """Words for a parameter that begin with what was typed. Raises: whatever reading a registry or a spec raises.
-
-    Args:
-        registry: location of the registry, as the settings have it.
-    """
+    """Words for a parameter that begin with what was typed. Raises: whatever reading a registry or a spec raises."""
     name = (parameter.metavar or parameter.human_readable_name).strip("[]").rstrip(" .").upper()
     if name in _PATHS:
         return [CompletionItem(incomplete, type=_PATHS[name])]
@@ -88,9 +84,7 @@ def _tasks(names: RecordedNames, context: click.Context, incomplete: str) -> Ite
 
 def _metrics(names: RecordedNames, context: click.Context, incomplete: str) -> Items:
     """Measurements of the run that was named before; the options called --name take words of a person's own."""
-    if context.info_name != "metrics":
-        return ()
-    metrics = names.metrics(context.params.get("run_id") or "")
+    metrics = names.metrics(context.params.get("run_id") or "") if context.info_name == "metrics" else ()
     return _offered([(name, "measurement") for name in metrics], incomplete)
 
 
@@ -100,9 +94,9 @@ def _query_fields(names: RecordedNames, context: click.Context, incomplete: str)
 
     before, dash, word = re.fullmatch(r"(.*?)(-?)([\w.]*)", incomplete, re.DOTALL).groups()  # type: ignore[union-attr]
     fields: list[tuple[str, str]] = []
-    if word.startswith("m") or not word:
+    if word[:1] in ("", "m"):
         fields += [(field_text(f"metrics.{name}"), "measurement") for name in names.metrics()]
-    if word.startswith("p") or not word:
+    if word[:1] in ("", "p"):
         fields += [(field_text(f"params.{name}"), about) for name, about in names.parameters()]
     if not word.startswith(("metrics.", "params.")):
         from orchestrator.registry.fields import FIELD_NAMES  # which loads SQLAlchemy

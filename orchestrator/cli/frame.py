@@ -111,10 +111,9 @@ def current_settings(context: click.Context | None = None) -> Settings:
 
 
 def given_options() -> str:
-    """Global options of the command that is running, as a person would type them again: ` --home DIR`, or nothing.
+    """Global options of the running command, as a person would type them again: ` --home DIR`, or nothing.
 
-    A password is never repeated: `***` stands in its place. Where the command came from elsewhere, the address is the
-    one by which that person reaches the cluster.
+    `***` stands for a password. The address is the one by which the person who asked reaches the cluster.
     """
     given = {"address": os.environ.get(ASKED_AT_VARIABLE), **click.get_current_context().meta.get(_META, {})}
     return "".join(
@@ -123,7 +122,7 @@ def given_options() -> str:
 
 
 def resume_command(run_id: str) -> str:
-    """The command that goes on with a run, as the person would type it who asked for the command that is running."""
+    """The command that goes on with a run, as the person who asked for the running command would type it."""
     verb = "submit --resume" if os.environ.get(ASKED_AT_VARIABLE) else "resume"
     return f"orchestrator{given_options()} {verb} {run_id}"
 

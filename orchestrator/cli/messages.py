@@ -45,10 +45,8 @@ def make_room(stream: TextIO | None) -> None:
 
 
 def say_now(what: str) -> None:
-    """Say what is being done now, before the imports that it needs: a terminal's status line, a line elsewhere.
-
-    A command that came here from another machine says nothing of it: it was said there.
-    """
+    """Say what is being done now, before its imports: in a terminal's status line, or a line. It was said already of a
+    command that came from another machine."""
     if ASKED_AT_VARIABLE not in os.environ:
         logger.info(printable(what), extra=UNDER_WAY)
 

@@ -75,7 +75,7 @@ def show_model(model: str, output: str | None) -> None:
 
     with open_registry() as registry:
         found = registry.models.get(model)
-        aliases = registry.models.aliases().get((found.name, found.version), [])
+        aliases = registry.models.aliases().get((found.name, found.version))
     record = asdict(found) | ({"aliases": aliases} if aliases else {})
     try:
         config = read_json(join(found.folder, "config.json"))
@@ -137,7 +137,7 @@ def lineage(model: str, down: bool) -> None:
 
 
 def _lines(tree: "LineageTree", first: str = "", others: str = "") -> Iterator[str]:
-    """Lines of a tree, each node with its kind, its part and, where it is stale, why; drawn right of two margins."""
+    """Lines of a tree right of two margins, each node with its kind, its part and, where it is stale, why."""
     node = tree.node
     digest = "" if node.kind in ("file", "export") else f" {node.digest[:_DIGEST_CHARS]}"
     role = f"{tree.role}: " if tree.role else ""
