@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 _WIDTH = 80
 _DECIMALS = 12
 """Decimals of a difference of scores; what comes after them is noise of the processor's arithmetic."""
-_NESTED = ("first", "second", "tests", "differs_in")
-"""Fields of compared scores that are no numbers or words."""
 
 
 class _Pair(NamedTuple):
@@ -46,7 +44,7 @@ class _Pair(NamedTuple):
     differences: "Sequence[Difference]"
 
 
-@command(example="orchestrator compare 7f3a 9c21\norchestrator compare 3f2a77c0.1a2b3c4d 77c0b1d2.1a2b3c4d -f json")
+@command(example="compare 7f3a 9c21\ncompare 3f2a77c0.1a2b3c4d 77c0b1d2.1a2b3c4d -f json")
 @click.argument("names", metavar="A B [C …]", nargs=-1, required=True)
 @output_options
 def compare(names: tuple[str, ...]) -> None:
@@ -212,9 +210,8 @@ def _record(pair: _Pair, why_not: str) -> dict[str, Any]:
 
 
 def _rows(record: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """A row for each number of a comparison, and for each field that differs."""
-    names = {"a": record["a"], "b": record["b"]}
-    told = [(field, value) for field, value in (record["scores"] or {}).items() if field not in _NESTED]
+    names, nested = {"a": record["a"], "b": record["b"]}, ("first", "second", "tests", "differs_in")
+    told = [(field, value) for field, value in (record["scores"] or {}).items() if field not in nested]
     rows = [names | {"section": "comparison", "field": field, "first": value} for field, value in told]
     for section, fields in record["differences"].items():
         rows += [names | {"section": section, "field": field, **both} for field, both in fields.items()]

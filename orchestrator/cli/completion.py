@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 Items = Iterable[CompletionItem[str]]
 Named = Iterable[tuple[str, str]]
-"""Words, each with what it is in a few more."""
 
 _PLAIN = re.compile(r"[\w.,:@%+=/~-]+")
 """Words that every shell takes as they stand; others are not offered, so that no recorded name can do anything."""
@@ -42,7 +41,6 @@ def _offered(named: Named, incomplete: str) -> Iterator[CompletionItem[str]]:
 
 
 def _recorded(what: str) -> "Complete":
-    """Names of one kind that the registry has recorded."""
     return lambda names, context, incomplete: _offered(names.named(what, incomplete), incomplete)
 
 
@@ -66,7 +64,6 @@ def _tags(names: RecordedNames, context: click.Context, incomplete: str) -> Item
 
 
 def _results(names: RecordedNames, context: click.Context, incomplete: str) -> Items:
-    """Tasks with trials, registered models, and runs."""
     runs = names.named("runs", incomplete)
     return _offered([*names.named("tasks"), *_registered(names, incomplete), *runs], incomplete)
 
@@ -122,7 +119,6 @@ def _aggregates(names: RecordedNames, context: click.Context, incomplete: str) -
 
 
 def _behind(before: str, named: Named, word: str) -> Items:
-    """Words in the place of the last one of a text."""
     for item in _offered(named, word):
         item.value = before + item.value
         yield item
@@ -186,7 +182,6 @@ def _fields_of(values: Any, prefix: str = "") -> "Iterator[FieldDoc]":
 
 
 def _values(field: "FieldDoc | None") -> Sequence[str]:
-    """The values of a field that takes only a few."""
     described = field.type if field else ""
     if described == "true or false":
         return ("true", "false")

@@ -59,7 +59,6 @@ _reranking_options = options(
         "--num-candidates", type=click.IntRange(1), default=50, help="Top hits to rerank, or to draw negatives from."
     ),
 )
-"""The arguments of `_find_reranking`."""
 
 
 def _find_reranking(rerank: str | None, relevant_label: str | None, num_candidates: int) -> "Reranking | None":
@@ -74,10 +73,7 @@ def _find_reranking(rerank: str | None, relevant_label: str | None, num_candidat
     return Reranking(resolve_model(rerank, current_settings()), relevant_label, num_candidates)
 
 
-@command(
-    example="orchestrator evaluate my-model new.csv --errors 5\n"
-    "orchestrator evaluate my-encoder cranfield folder=cranfield --rerank pairs"
-)
+@command(example="evaluate my-model new.csv --errors 5\nevaluate my-encoder cranfield folder=cranfield --rerank pairs")
 @model_argument
 @click.argument("task", metavar="TASK")
 @overrides_argument
@@ -228,8 +224,8 @@ def _on_file(folder: str, file: str, split: str, recorded: Mapping[str, Any] | N
 
 
 @command(
-    example='orchestrator search my-encoder "lift of a wing" --documents corpus.jsonl\n'
-    "orchestrator search my-encoder cranfield --pairs pairs.jsonl"
+    example='search my-encoder "lift of a wing" --documents corpus.jsonl\n'
+    "search my-encoder cranfield --pairs pairs.jsonl"
 )
 @model_argument
 @click.argument("queries", metavar="[TEXT ...]", nargs=-1)

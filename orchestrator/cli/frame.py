@@ -128,7 +128,7 @@ def resume_command(run_id: str) -> str:
 
 
 class GlobalOptionsCommand(click.Command):
-    """Command that also takes the global options; its help ends with an example."""
+    """Command that also takes the global options; its help ends with an example, given without the program's name."""
 
     def __init__(self, *args: Any, example: str = "", **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -172,8 +172,9 @@ class GlobalOptionsCommand(click.Command):
         """Write the example as a person would type it."""
         if self.example:
             with formatter.section("Example"):
-                for line in self.example.strip().splitlines():
-                    formatter.write(f"{'':>{formatter.current_indent}}{line}\n")
+                for line in self.example.splitlines():
+                    program = "" if line.startswith(" ") else "orchestrator "
+                    formatter.write(f"{'':>{formatter.current_indent}}{program}{line}\n")
 
 
 class GlobalOptionsGroup(click.Group):

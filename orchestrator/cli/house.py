@@ -23,7 +23,7 @@ def db() -> None:
     """Maintain the registry's database."""
 
 
-@db.command(example="orchestrator db upgrade")
+@db.command(example="db upgrade")
 @click.option("--no-backup", is_flag=True, help="Skip the backup.")
 def upgrade(no_backup: bool) -> None:
     """Migrate the database schema to the newest revision.
@@ -35,7 +35,7 @@ def upgrade(no_backup: bool) -> None:
         show_text(registry.upgrade(current_settings().home / "backups", with_backup=not no_backup))
 
 
-@db.command(example="orchestrator db check")
+@db.command(example="db check")
 @click.option("--mend", is_flag=True, help="Overwrite stored statistics that differ.")
 def check(mend: bool) -> None:
     """Check the revision and stored statistics of the registry.
@@ -54,7 +54,7 @@ def check(mend: bool) -> None:
     notify(f"the registry is at revision {revision}; its statistics follow from the runs{mended}")
 
 
-@db.command(example="orchestrator db backup registry-monday.sqlite")
+@db.command(example="db backup registry-monday.sqlite")
 @click.argument("path", metavar="FILE")
 @click.option("--overwrite", is_flag=True, help="Overwrite FILE.")
 def backup(path: str, overwrite: bool) -> None:
@@ -84,7 +84,7 @@ _MERGED = {
 """Words after the number of items that a merge has left so."""
 
 
-@db.command(example="orchestrator db merge ~/laptop/registry.sqlite --dry-run")
+@db.command(example="db merge ~/laptop/registry.sqlite --dry-run")
 @click.argument("other", metavar="FILE|URL")
 @click.option("--unfinished", is_flag=True, help="Include unfinished runs.")
 @click.option("--dry-run", is_flag=True, help="Show what would be merged.")
@@ -119,7 +119,7 @@ def merge(other: str, unfinished: bool, dry_run: bool) -> int:
     return int(counts["conflict"] > 0)
 
 
-@command(example="orchestrator gc --dry-run\norchestrator gc --older-than 90d --yes")
+@command(example="gc --dry-run\ngc --older-than 90d --yes")
 @click.option("--dry-run", is_flag=True, help="Show what would be deleted.")
 @click.option("--yes", is_flag=True, help="Skip the confirmation prompt.")
 @click.option("--older-than", default="30d", metavar="AGE", help="Delete shared data unused for AGE.")
@@ -146,7 +146,7 @@ def gc(dry_run: bool, yes: bool, older_than: str) -> None:
     notify(f"deleted {counted(len(gone), 'item')}, {size_text(sum(item.num_bytes for item in gone))}")
 
 
-@command(example="orchestrator doctor\norchestrator doctor --address 10.0.0.1:6379 --storage /srv/lab")
+@command(example="doctor\ndoctor --address 10.0.0.1:6379 --storage /srv/lab")
 @format_options
 def doctor() -> int:
     """Check this machine and, with --address, a cluster's nodes.
@@ -184,7 +184,7 @@ def cluster() -> None:
     """Stop an on-premise cluster, or monitor a cluster."""
 
 
-@cluster.command(example="orchestrator cluster down cluster.local.yaml")
+@cluster.command(example="cluster down cluster.local.yaml")
 @click.argument("file", metavar="CLUSTER.yaml")
 def down(file: str) -> None:
     """Stop Ray on every host of CLUSTER.yaml.
@@ -210,7 +210,7 @@ def down(file: str) -> None:
         )
 
 
-@cluster.command(example="orchestrator cluster metrics")
+@cluster.command(example="cluster metrics")
 @click.option(
     "--ray-dir",
     type=click.Path(path_type=Path, file_okay=False),
@@ -242,7 +242,7 @@ def metrics(ray_dir: Path) -> None:
 
 
 @command(
-    example="orchestrator verify-resume experiments/pretrain_tiny_wikipedia.yaml \\\n"
+    example="verify-resume experiments/pretrain_tiny_wikipedia.yaml \\\n"
     "    'corpus.files=[notes/*.txt]' tokenizer=tokenizers/notes --steps 10"
 )
 @spec_argument

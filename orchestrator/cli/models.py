@@ -38,7 +38,7 @@ def models() -> None:
 
 
 @models.add_command
-@table_command("list", example="orchestrator models list")
+@table_command("list", example="models list")
 def list_models(registry: "Registry") -> None:
     """List registered models, newest first."""
     rows, aliases = (
@@ -55,7 +55,7 @@ def list_models(registry: "Registry") -> None:
     show_rows(rows, columns, empty=empty, spare=["num_parameters", "task", "run_id"], total=registry.models.count())
 
 
-@models.command("show", example="orchestrator models show reviews\norchestrator models show reviews -o README.md")
+@models.command("show", example="models show reviews\nmodels show reviews -o README.md")
 @_model_argument
 @format_options
 @output_option("Write to FILE; .json, .csv and .md set the format.", endings=(*TABLE_ENDINGS, ".md"))
@@ -87,9 +87,7 @@ def show_model(model: str, output: str | None) -> None:
     show_record(record)
 
 
-@models.command(
-    example="orchestrator models alias reviews@3 production\norchestrator models alias reviews@production --rm"
-)
+@models.command(example="models alias reviews@3 production\nmodels alias reviews@production --rm")
 @_model_argument
 @click.argument("alias", metavar="[ALIAS]", required=False)
 @click.option("--rm", "is_removed", is_flag=True, help="Remove the alias; MODEL is then NAME@ALIAS.")
@@ -113,7 +111,7 @@ def alias(model: str, alias: str | None, is_removed: bool) -> None:
         notify(f"removed {model}")
 
 
-@models.command(example="orchestrator models lineage reviews/finetuning\norchestrator models lineage text.txt --down")
+@models.command(example="models lineage reviews/finetuning\nmodels lineage text.txt --down")
 @_model_argument
 @click.option("--down", is_flag=True, help="Descendants instead of ancestors.")
 @output_options
@@ -168,7 +166,7 @@ def _rows(record: dict[str, Any], depth: int = 0) -> Iterator[dict[str, Any]]:
         yield from _rows(branch, depth + 1)
 
 
-@models.command(example="orchestrator models export demo-pretrained -o exported/")
+@models.command(example="models export demo-pretrained -o exported/")
 @_model_argument
 @click.option("-o", "--output", required=True, metavar="FOLDER", help="New folder to write.")
 def export(model: str, output: str) -> None:

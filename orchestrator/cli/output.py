@@ -74,7 +74,7 @@ def show_rows(
     elif reading.form == "csv":
         show_text(_csv_text(listed, columns), reading.output)
     elif listed:
-        _show_table(rows, columns, reading.output, spare, below, measurement)
+        show_table(rows, columns, reading.output, spare, below, measurement)
     elif empty and not total:
         notify(empty)
     last = reading.offset + len(listed)
@@ -90,11 +90,6 @@ def page_size(page: int | None = PAGE) -> int | None:
     reading = current_reading()
     is_paged = reading.form == "table" and reading.output is None and is_terminal(sys.stdout)
     return reading.limit or (page if is_paged else None)
-
-
-def show_table(rows: Sequence[Row], columns: Sequence[str]) -> None:
-    """Show rows on stdout as a further table of a command, whose options of reading are for the first one."""
-    _show_table(rows, columns, None, (), (), _metric)
 
 
 def show_record(record: Row) -> None:
@@ -140,13 +135,13 @@ def show_lines(lines: Iterable["Text"], output: str | None = None) -> None:
         show_text("".join(f"{line.plain}\n" for line in lines), output)
 
 
-def _show_table(
+def show_table(
     rows: Sequence[Row],
     columns: Sequence[str],
-    output: str | None,
-    spare: Sequence[str],
-    below: Sequence[str],
-    measurement: Callable[[Row], str | None],
+    output: str | None = None,
+    spare: Sequence[str] = (),
+    below: Sequence[str] = (),
+    measurement: Callable[[Row], str | None] = _metric,
 ) -> None:
     """Show a table: fitted to a terminal's width; in files and pipes one whole line per row."""
     from orchestrator.progress.tables import fitting, full_width, lines_with_records, plain_lines, records

@@ -58,10 +58,7 @@ _lines_and_workers = options(
 )
 
 
-@command(
-    example='orchestrator predict my-model "A charming film."\n'
-    "orchestrator predict my-model reviews.csv.gz -o predicted.csv --workers 4"
-)
+@command(example='predict my-model "A charming film."\npredict my-model reviews.csv.gz -o predicted.csv --workers 4')
 @model_argument
 @_lines_and_workers
 @batch_size_option
@@ -157,10 +154,7 @@ def _delimiter(file: str, form: str | None, output: str | None) -> str | None:
     return "," if delimiter == "\t" else delimiter  # which a name in .csv does not promise
 
 
-@command(
-    example='orchestrator embed my-encoder "A charming film."\n'
-    "orchestrator embed my-encoder texts.jsonl.gz -o vectors.npy --workers 4"
-)
+@command(example='embed my-encoder "A charming film."\nembed my-encoder texts.jsonl.gz -o vectors.npy --workers 4')
 @model_argument
 @_lines_and_workers
 @output_option("Write to FILE: .npy (a matrix, a row per text), .jsonl, .json.")
@@ -277,7 +271,7 @@ def _write(answers: "Iterator[PredictedBlock]", output: str | None, write: Calla
     return written
 
 
-@command("fill-mask", example='orchestrator fill-mask my-model "Paris is the [MASK] of France."')
+@command("fill-mask", example='fill-mask my-model "Paris is the [MASK] of France."')
 @model_argument
 @click.argument("text")
 @click.option("--top-k", type=click.IntRange(1), default=5, help="Predictions per [MASK].")
@@ -291,7 +285,7 @@ def fill_mask(model: str, text: str, top_k: int) -> None:
     show_rows(rows, ["mask", "rank", "token", "probability", "text"])
 
 
-@command("next-sentence", example='orchestrator next-sentence my-model "He went home." "Then he slept."')
+@command("next-sentence", example='next-sentence my-model "He went home." "Then he slept."')
 @model_argument
 @click.argument("first", metavar="A")
 @click.argument("second", metavar="B")
@@ -304,7 +298,7 @@ def next_sentence(model: str, first: str, second: str) -> None:
     show_record(asdict(pretraining_heads.next_sentence(folder, first, second)))
 
 
-@command(example="orchestrator serve my-model\norchestrator serve my-model --host 0.0.0.0 --token-file token")
+@command(example="serve my-model\nserve my-model --host 0.0.0.0 --token-file token")
 @model_argument
 @click.option("--host", default="127.0.0.1", metavar="HOST", help="Address to bind; a non-local one needs a token.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8000, metavar="PORT", help="Port; 0 for any free one.")

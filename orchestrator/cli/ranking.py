@@ -35,7 +35,7 @@ _BY = {
 }
 
 
-@table_command(example="orchestrator leaderboard sst2\norchestrator leaderboard --group 3f2a77c0.1a2b3c4d")
+@table_command(example="leaderboard sst2\nleaderboard --group 3f2a77c0.1a2b3c4d")
 @click.argument("task", required=False)
 @click.option("--all", "shows_all", is_flag=True, help=f"All groups, not the first {_NUM_PLACES} per task.")
 @click.option("--group", "group", metavar="GROUP", help="One group with its runs; by id prefix or a run of it.")
@@ -98,7 +98,6 @@ def leaderboard(
 
 
 def _show_group(registry: "Registry", name: str) -> None:
-    """Show one group: its numbers, its settings, and each of its runs."""
     try:
         found = registry.group(name)
     except SeveralRunsError:
@@ -194,7 +193,6 @@ def _brief_columns(rows: Sequence[dict[str, Any]], by: str, *, has_tasks: bool) 
 
 
 def _is_also_best(row: Mapping[str, Any]) -> bool:
-    """Whether a group that does not stand first may be the best."""
     return bool(row["may_be_best"]) and row["rank"] > 1
 
 

@@ -30,8 +30,6 @@ F = TypeVar("F", bound=Callable[..., Any])
 _NUM_NAMED = 20
 """Columns that are named to somebody who asks for one that there is not."""
 TABLE_ENDINGS = (".json", ".csv", ".txt", "")
-_TO_FILE = "Write to FILE; .json and .csv set the format."
-_PAGED = "Maximum number of rows; a terminal shows a page."
 _MOST_ROWS = 2**31 - 1
 """Rows that a page may begin with or have: the registry refuses more."""
 _LONGEST = timedelta(days=36_500)
@@ -140,7 +138,13 @@ def _reading_options(*, is_list: bool) -> Callable[[F], F]:
             "-f", "--format", "form", type=formats, is_eager=True, hidden=False, help="Output format. [default: table]"
         ),
         reading("--columns", metavar="A,B,…", hidden=not is_list, help="Columns to show, in order."),
-        reading("--limit", type=_Limit(), metavar="N|all", hidden=not is_list, help=_PAGED),
+        reading(
+            "--limit",
+            type=_Limit(),
+            metavar="N|all",
+            hidden=not is_list,
+            help="Maximum number of rows; a terminal shows a page.",
+        ),
         reading("--wide", is_flag=True, help="All columns and whole texts, however wide the table becomes."),
         reading("--raw", is_flag=True, help="Do not escape CSV cells that start like a formula."),
         reading("--offset", type=click.IntRange(0, _MOST_ROWS), help="Skip the first N rows."),
@@ -173,7 +177,9 @@ def output_option(
     )
 
 
-_table_output = output_option(_TO_FILE, endings=TABLE_ENDINGS, expose_value=False)
+_table_output = output_option(
+    "Write to FILE; .json and .csv set the format.", endings=TABLE_ENDINGS, expose_value=False
+)
 format_options = _reading_options(is_list=False)
 """Options that say how a record or a short table is shown."""
 output_options = options(format_options, _table_output)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from orchestrator.registry import Registry, RunRecord
 
 
-@command(example="orchestrator report 7f3a -o report.html\norchestrator report sst2 -o sst2.html")
+@command(example="report 7f3a -o report.html\nreport sst2 -o sst2.html")
 @click.argument("subject", metavar="RUN|TASK")
 @output_option("HTML file to write.", required=True)
 def report(subject: str, output: str) -> None:
@@ -50,7 +50,7 @@ def report(subject: str, output: str) -> None:
     notify(f"wrote {output}; open it in a browser")
 
 
-@command(example="orchestrator board\norchestrator board --port 0 --open")
+@command(example="board\nboard --port 0 --open")
 @click.option("--port", type=click.IntRange(0, 65535), default=8100, metavar="PORT", help="Port; 0 for any free one.")
 @click.option("--open", "is_opened", is_flag=True, help="Open the browser.")
 def board(port: int, is_opened: bool) -> None:
@@ -85,7 +85,7 @@ _BRIEF = ("run", "name", "kind", "state", "took", "cpu_hours", "gpu_hours", "pri
 _WHOLE = ("run", "name", "kind", "state", "task", "seconds", "cpu_seconds", "gpu_seconds", "price", "currency")
 
 
-@table_command(example="orchestrator cost sst2\norchestrator cost --since 7d")
+@table_command(example="cost sst2\ncost --since 7d")
 @click.argument("what", metavar="[RUN|TASK]", required=False)
 @click.option("--since", metavar="AGE|DATE", help="Created within 7d or 12h, or since 2026-11-01 (UTC).")
 def cost(registry: "Registry", what: str | None, since: str | None) -> None:
@@ -161,7 +161,7 @@ _NEWEST_OF_TASK = 10
 _COLUMNS = ("run", "split", "metric", "yours", "n", "published", "model", "source", "difference", "noise")
 
 
-@table_command(example="orchestrator check 7f3a\norchestrator check mrpc --all")
+@table_command(example="check 7f3a\ncheck mrpc --all")
 @click.argument("what", metavar="RUN|MODEL|TASK")
 @click.option("--all", "with_all", is_flag=True, help="Every published number of the task.")
 def check(registry: "Registry", what: str, with_all: bool) -> None:

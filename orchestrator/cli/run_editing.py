@@ -22,10 +22,7 @@ _REMOVED_COLUMNS = ["id", "name", "kind", "state", "trials", "num_bytes"]
 _runs_argument = click.argument("run_ids", metavar="RUN...", nargs=-1, required=True)
 
 
-@command(
-    example='orchestrator runs edit 7f3a --tag +paper,-draft --note "rate too high"\n'
-    "orchestrator runs edit 7f3a 9c21 --archive"
-)
+@command(example='runs edit 7f3a --tag +paper,-draft --note "rate too high"\nruns edit 7f3a 9c21 --archive')
 @_runs_argument
 @click.option("--tag", "tags", metavar="TAG,…", multiple=True, help="Add TAG (or +TAG), or remove it with -TAG.")
 @click.option("--note", metavar="TEXT", help="Add a note; an identical note is not repeated.")
@@ -49,7 +46,7 @@ def edit(
     changes = [word.strip() for several in tags for word in several.split(",")]
     gone = [word[1:] for word in changes if word.startswith("-")]
     new = [word.removeprefix("+") for word in changes if not word.startswith("-")]
-    if not changes and note is None and removed_note is None and pinned is None and archived is None:
+    if not changes and {note, removed_note, pinned, archived} == {None}:
         raise click.UsageError("nothing to change; give --tag, --note, --rm-note, --pin or --archive")
     if removed_note is not None and len(run_ids) > 1:
         raise click.UsageError("--rm-note takes one RUN: notes are numbered by run")
@@ -107,7 +104,7 @@ def _flag(registry: "Registry", runs: "Sequence[RunRecord]", flag: "Flag", *, se
             notify(f"  {one.kind} {one.id} ({one.name}) {why}")
 
 
-@command(example="orchestrator runs rm 7f3a 9c21 --dry-run\norchestrator runs rm 7f3a --yes")
+@command(example="runs rm 7f3a 9c21 --dry-run\nruns rm 7f3a --yes")
 @_runs_argument
 @click.option("--dry-run", is_flag=True, help="Show what would be removed.")
 @click.option("--yes", is_flag=True, help="Skip the confirmation prompt.")
@@ -152,7 +149,7 @@ def rm(run_ids: tuple[str, ...], dry_run: bool, yes: bool, at_once: bool, force:
         notify(f"`{own}gc` deletes the files; until then, to undo:{lines}")
 
 
-@command(example="orchestrator runs restore 7f3a")
+@command(example="runs restore 7f3a")
 @click.argument("run_ids", metavar="REMOVED...", nargs=-1, required=True)
 def restore(run_ids: tuple[str, ...]) -> None:
     """Restore removed runs, pipelines with their stages.

@@ -51,13 +51,11 @@ _selecting_options = options(
     ),
     click.option("--pivot", metavar="FIELD", help="With --group-by: a column for each value of FIELD."),
 )
-"""Options that `runs list` and `query` have in common."""
 
 
 @table_command(
     "list",
-    example="orchestrator runs list --state failed --since 7d\n"
-    "orchestrator runs list --trials --group-by params.recipe.size --agg mean,count",
+    example="runs list --state failed --since 7d\nruns list --trials --group-by params.recipe.size --agg mean,count",
 )
 @click.argument("text", metavar="[QUERY]", required=False)
 @click.option("--trials", is_flag=True, help="Include trials of sweeps.")
@@ -110,8 +108,8 @@ def list_runs(
 
 
 @table_command(
-    example='orchestrator query "metrics.f1 > 0.9 and params.recipe.learning_rate < 5e-5"\n'
-    "orchestrator query \"task = 'mrpc'\" --group-by params.recipe.size --pivot seed"
+    example='query "metrics.f1 > 0.9 and params.recipe.learning_rate < 5e-5"\n'
+    "query \"task = 'mrpc'\" --group-by params.recipe.size --pivot seed"
 )
 @click.argument("text", metavar="QUERY")
 @_selecting_options

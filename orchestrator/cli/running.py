@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from orchestrator.specs import AnySpec, Spec
 
 
-@command(example="orchestrator demo")
+@command(example="demo")
 def demo() -> int:
     """Run the whole life cycle on synthetic text, in minutes."""
     say_now("making a small world of text")
@@ -53,10 +53,7 @@ def demo() -> int:
     return run_demo(settings, lambda spec: _carry_out(partial(run_spec, spec), is_shown=False), given_options())
 
 
-@command(
-    example="orchestrator run reviews.yaml\n"
-    "orchestrator run experiments/sweep_sst2.yaml recipe.epochs=1 --name first-try"
-)
+@command(example="run reviews.yaml\nrun experiments/sweep_sst2.yaml recipe.epochs=1 --name first-try")
 @spec_argument
 @overrides_argument
 @name_option
@@ -106,7 +103,7 @@ def _tell_earlier(spec: "Spec") -> None:
         notify(f"run {earlier.id} completed this spec before{scored}: {shown}\nthis run repeats it; Ctrl-C stops")
 
 
-@command(example="orchestrator resume 7f3a execution.num_workers=2\norchestrator resume my-sweep trials=40")
+@command(example="resume 7f3a execution.num_workers=2\nresume my-sweep trials=40")
 @click.argument("run_id", metavar="RUN")
 @overrides_argument
 @click.option("--allow-drift", is_flag=True, help="Ignore changed data, models or versions (tag drift).")
@@ -178,8 +175,7 @@ def _carry_out(work: Callable[..., "RunRecord"], *again: str, is_shown: bool = T
 
 
 @command(
-    example="orchestrator submit pretrain.yaml --address http://127.0.0.1:8265\n"
-    "orchestrator submit --resume 7f3a --address http://127.0.0.1:8265"
+    example="submit pretrain.yaml --address http://127.0.0.1:8265\nsubmit --resume 7f3a --address http://127.0.0.1:8265"
 )
 @click.argument("spec_path", metavar="[SPEC.yaml]", required=False)
 @overrides_argument
@@ -263,7 +259,7 @@ def _how_to_follow(run_id: str) -> str:
     return f"follow it:  {orchestrator} runs logs --follow {run_id}\nstop it:    {orchestrator} stop {run_id}"
 
 
-@command(example="orchestrator stop 7f3a")
+@command(example="stop 7f3a")
 @click.argument("run_id", metavar="RUN")
 @click.option("--force", is_flag=True, help="Kill the run without saving a checkpoint.")
 @click.option(
@@ -282,7 +278,7 @@ def stop(run_id: str, force: bool, timeout_s: float) -> None:
         notify(f"go on with: {resume_command(record.id)}")
 
 
-@command(example="orchestrator wait 7f3a && orchestrator runs show 7f3a")
+@command(example="wait 7f3a && orchestrator runs show 7f3a")
 @click.argument("run_id", metavar="RUN")
 @click.option(
     "--timeout", "timeout_s", type=click.FloatRange(0), metavar="SECONDS", help="Maximum wait; no limit by default."

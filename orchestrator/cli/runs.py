@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 _MOST_SCORES, _MOST_STAGES = 6, 12
 
 
-@command(example="orchestrator runs show 7f3a\norchestrator runs show my-sweep --all")
+@command(example="runs show 7f3a\nruns show my-sweep --all")
 @click.argument("run_id", metavar="RUN")
 @click.option("--all", "is_whole", is_flag=True, help="Everything recorded, with the whole spec.")
 @output_options
@@ -131,9 +131,7 @@ def _whole_record(facts: "RunFacts", form: str) -> dict[str, Any]:
     return record | facts.attempt_lines | facts.data_lines | parameters
 
 
-@command(
-    "reproduce", example="orchestrator runs reproduce 7f3a\norchestrator runs reproduce 7f3a --show spec -o again.yaml"
-)
+@command("reproduce", example="runs reproduce 7f3a\nruns reproduce 7f3a --show spec -o again.yaml")
 @click.argument("run_id", metavar="RUN")
 @click.option(
     "--show", "part", type=click.Choice(["spec", "diff"]), help="Print the spec, or the uncommitted changes as a diff."
@@ -173,7 +171,7 @@ def reproduce(run_id: str, part: str | None) -> None:
     show_text("".join(f"{printable(line, keep_lines=False)}\n" for line in text), reading.output)
 
 
-@table_command(example="orchestrator runs trials 7f3a -f csv -o trials.csv")
+@table_command(example="runs trials 7f3a -f csv -o trials.csv")
 @click.argument("run_id", metavar="RUN")
 def trials(registry: "Registry", run_id: str) -> None:
     """List the trials of a sweep: parameters that vary, and scores."""
@@ -202,7 +200,7 @@ def _stages_text(registry: "Registry", run: "RunRecord") -> str:
     return f"; its stages have them: {named}" if named else ""
 
 
-@table_command(example="orchestrator runs metrics 7f3a mlm_loss -f csv")
+@table_command(example="runs metrics 7f3a mlm_loss -f csv")
 @click.argument("run_id", metavar="RUN")
 @click.argument("name", required=False)
 def metrics(registry: "Registry", run_id: str, name: str | None) -> None:
@@ -223,7 +221,7 @@ def metrics(registry: "Registry", run_id: str, name: str | None) -> None:
     show_rows(rows, columns, measurement=lambda row: f"{row['split']}.{row['name']}")
 
 
-@command(example="orchestrator runs plot 7f3a -o losses.png")
+@command(example="runs plot 7f3a -o losses.png")
 @click.argument("run_id", metavar="RUN")
 @output_option("Image file: .png, .svg or .pdf.", required=True)
 def plot(run_id: str, output: str) -> None:
@@ -236,7 +234,7 @@ def plot(run_id: str, output: str) -> None:
     notify(f"wrote {output}")
 
 
-@command(example="orchestrator runs logs 7f3a --follow\norchestrator runs logs 7f3a --worker 1")
+@command(example="runs logs 7f3a --follow\nruns logs 7f3a --worker 1")
 @click.argument("run_id", metavar="RUN")
 @click.option(
     "--worker", "rank", is_flag=False, flag_value="all", metavar="[RANK]", help="Worker logs; all ranks without RANK."
@@ -298,10 +296,7 @@ _ENDINGS = (".csv", ".json", ".parquet")
 _TRACKERS = ("tensorboard", "mlflow", "wandb")
 
 
-@command(
-    example="orchestrator runs export -o runs.csv --where \"task = 'sst2'\"\n"
-    "orchestrator runs export 7f3a --to tensorboard -o events/"
-)
+@command(example="runs export -o runs.csv --where \"task = 'sst2'\"\nruns export 7f3a --to tensorboard -o events/")
 @click.argument("run_ids", metavar="[RUN...]", nargs=-1)
 @click.option(
     "--to", "tracker", type=click.Choice(_TRACKERS), help="Tracker format; needs the tracker's Python package."

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from orchestrator.drafting.draft import Draft
 
 
-@command(example="orchestrator init reviews.csv\norchestrator run reviews.yaml")
+@command(example="init reviews.csv\nrun reviews.yaml")
 @click.argument("files", metavar="FILE...", nargs=-1, required=True)
 @output_option("Spec to write. Default: name of the data, as .yaml, here.")
 @click.option("--force", is_flag=True, help="Overwrite an existing spec.")
@@ -107,9 +107,7 @@ def _check_targets(draft: "Draft", inputs: Sequence[str], *, force: bool) -> Non
         raise InputError(f"there already: {there}; write over with --force, or {remedy}")
 
 
-@command(
-    example="orchestrator plan reviews.yaml\norchestrator plan experiments/pretrain_base.yaml execution.num_workers=8"
-)
+@command(example="plan reviews.yaml\nplan experiments/pretrain_base.yaml execution.num_workers=8")
 @spec_argument
 @overrides_argument
 @format_options
@@ -134,7 +132,7 @@ def plan(spec_path: str, overrides: tuple[str, ...]) -> None:
     check_room(spec, inputs)
 
 
-@command(example="orchestrator schema sweep")
+@command(example="schema sweep")
 @click.argument("kind", required=False)
 @format_options
 def schema(kind: str | None) -> None:

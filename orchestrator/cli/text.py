@@ -46,7 +46,7 @@ def corpus() -> None:
     """Inspect text for pretraining."""
 
 
-@corpus.command(example="orchestrator corpus inspect data/pretrain")
+@corpus.command(example="corpus inspect data/pretrain")
 @_files_argument
 @_source_options
 @click.option("--max-documents", type=click.IntRange(1), help="Maximum number of documents.")
@@ -80,8 +80,8 @@ def inspect(**source: Any) -> None:
 
 
 @corpus.command(
-    example="orchestrator corpus show notes/*.txt.gz --tokenizer tokenizers/notes\n"
-    "orchestrator corpus show experiments/pretrain_base.yaml --num 1"
+    example="corpus show notes/*.txt.gz --tokenizer tokenizers/notes\n"
+    "corpus show experiments/pretrain_base.yaml --num 1"
 )
 @click.argument("arguments", metavar="FILE...|SPEC.yaml [KEY=VALUE...]", nargs=-1, required=True)
 @click.option("--tokenizer", metavar="NAME", help="Show the tokens of each sentence of FILE.")
@@ -254,7 +254,7 @@ def tokenizer() -> None:
     """Train and measure tokenizers."""
 
 
-@tokenizer.command(example="orchestrator tokenizer train data --vocab-size 8000 -o tokenizers/wiki")
+@tokenizer.command(example="tokenizer train data --vocab-size 8000 -o tokenizers/wiki")
 @_files_argument
 @_source_options
 @click.option("-o", "--output", required=True, metavar="FOLDER", help="New folder for tokenizer.json.")
@@ -318,7 +318,7 @@ def train(
     show_record({"folder": output, "vocab_size": result.vocab_size, **result.report})
 
 
-@tokenizer.command(example="orchestrator tokenizer report tokenizers/wiki data/wikinews.jsonl.xz")
+@tokenizer.command(example="tokenizer report tokenizers/wiki data/wikinews.jsonl.xz")
 @click.argument("name", metavar="TOKENIZER")
 @_files_argument
 @_source_options

@@ -229,7 +229,7 @@ def _help_words(ctx: click.Context, parameter: click.Parameter, incomplete: str)
     return [item for name, item in found.items() if name.startswith(incomplete)]
 
 
-@command("help", example="orchestrator help exit-status\norchestrator help runs show")
+@command("help", example="help exit-status\nhelp runs show")
 @click.argument("words", metavar="[TOPIC|COMMAND ...]", nargs=-1, shell_complete=_help_words)
 def show_help(words: tuple[str, ...]) -> None:
     """Show help for a command or topic, or list the topics."""
@@ -258,7 +258,7 @@ def show_help(words: tuple[str, ...]) -> None:
         console.print(Markdown(topic, code_theme="bw"), width=min(console.width, _MAX_WIDTH))
 
 
-@command(example="orchestrator completion bash >> ~/.bashrc\norchestrator completion zsh >> ~/.zshrc")
+@command(example="completion bash >> ~/.bashrc\ncompletion zsh >> ~/.zshrc")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
     """Print a shell completion script.
