@@ -16,7 +16,8 @@ from orchestrator.cli.frame import command
 from orchestrator.cli.messages import notify
 from orchestrator.cli.output import show_rows, show_table, show_text
 from orchestrator.cli.ranking import group_record
-from orchestrator.cli.reading import current_reading, find_run, open_registry, output_options
+from orchestrator.cli.reading import current_reading, output_options
+from orchestrator.cli.registry_reading import find_run, open_registry
 from orchestrator.errors import InputError, NotFoundError, SeveralRunsError
 from orchestrator.progress import terminal_width
 from orchestrator.progress.log_lines import folded

@@ -6,14 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from orchestrator.cli.frame import (
-    command,
-    current_settings,
-    options,
-    overrides_argument,
-    precision_option,
-    refuse_options,
-)
+from orchestrator.cli.frame import command, current_settings, overrides_argument, precision_option, refuse_options
 from orchestrator.cli.messages import notify, status_line
 from orchestrator.cli.output import show_record, show_rows, show_table, show_text, write_pieces
 from orchestrator.cli.predicting import (
@@ -29,6 +22,7 @@ from orchestrator.cli.reading import (
     current_reading,
     forget_output,
     format_options,
+    options,
     output_option,
     output_options,
 )

@@ -6,7 +6,6 @@ Commands that a group names by `places` are imported when they are asked for, so
 import os
 import shlex
 from collections.abc import Callable, Collection, Mapping
-from functools import reduce
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -146,7 +145,7 @@ class GlobalOptionsCommand(click.Command):
         if given.get("address") or os.environ.get(ADDRESS_VARIABLE) or API_ADDRESS_VARIABLE in os.environ:
             from orchestrator.cli.on_head import status_on_head
 
-            status = status_on_head(ctx, debug=bool(given.get("debug")))
+            status = status_on_head(ctx, current_settings, debug=bool(given.get("debug")))
             if status is not None:
                 return status
         return super().invoke(ctx)
@@ -226,8 +225,3 @@ precision_option = click.option(
 def command(name: str | None = None, *, example: str) -> Callable[[Callable[..., Any]], GlobalOptionsCommand]:
     """Make a command of a function, by default with the function's name."""
     return click.command(name, cls=GlobalOptionsCommand, example=example)
-
-
-def options(*several: Callable[[F], F]) -> Callable[[F], F]:
-    """Several options and arguments as one decorator, which has them in the order of the help."""
-    return lambda function: reduce(lambda done, option: option(done), reversed(several), function)

@@ -12,7 +12,8 @@ import click
 from orchestrator.cli.frame import GlobalOptionsGroup, command, current_settings, overrides_argument, spec_argument
 from orchestrator.cli.messages import is_confirmed, notify, say_now, status_line
 from orchestrator.cli.output import show_rows, show_text
-from orchestrator.cli.reading import age_s, current_reading, format_options, open_for_writing, open_registry
+from orchestrator.cli.reading import age_s, current_reading, format_options
+from orchestrator.cli.registry_reading import open_for_writing, open_registry
 from orchestrator.errors import ClusterError
 from orchestrator.progress import counted
 from orchestrator.settings import without_password

@@ -10,16 +10,8 @@ from orchestrator.cells import printable
 from orchestrator.cli.frame import GlobalOptionsGroup, current_settings
 from orchestrator.cli.messages import notify
 from orchestrator.cli.output import page_size, show_record, show_rows, show_text
-from orchestrator.cli.reading import (
-    TABLE_ENDINGS,
-    current_reading,
-    format_options,
-    open_for_writing,
-    open_registry,
-    output_option,
-    output_options,
-    table_command,
-)
+from orchestrator.cli.reading import TABLE_ENDINGS, current_reading, format_options, output_option, output_options
+from orchestrator.cli.registry_reading import open_for_writing, open_registry, table_command
 
 if TYPE_CHECKING:
     from orchestrator.registry import Registry

@@ -2,12 +2,12 @@
 
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
 
-from orchestrator.cli.frame import current_settings
 from orchestrator.cli.messages import say_now
 from orchestrator.cli.output import write_file
 from orchestrator.cli.reading import READING
@@ -26,7 +26,7 @@ ON_THIS_MACHINE = {
 """Commands that read a registry and run on this machine alone; each other command needs no registry."""
 
 
-def status_on_head(context: click.Context, *, debug: bool) -> int | None:
+def status_on_head(context: click.Context, read_settings: Callable[[], Settings], *, debug: bool) -> int | None:
     """Run a command on the head of the cluster whose dashboard the settings name; None where it runs here.
 
     Raises: UsageError for a command that cannot run there; ClusterError.
@@ -36,7 +36,7 @@ def status_on_head(context: click.Context, *, debug: bool) -> int | None:
     stays = bool({path, words[0]} & ON_THIS_MACHINE)
     if not stays and words[0] not in ON_HEAD:
         return None
-    settings = current_settings()
+    settings = read_settings()
     if not settings.address and API_ADDRESS_VARIABLE not in os.environ:
         return None
     from orchestrator.cluster.connection import head_dashboard

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from orchestrator.cli.frame import command, current_settings, options, precision_option
+from orchestrator.cli.frame import command, current_settings, precision_option
 from orchestrator.cli.messages import notify, say_now, status_line
 from orchestrator.cli.output import show_record, show_rows, show_text, write_pieces
-from orchestrator.cli.reading import format_options, output_option, output_path
+from orchestrator.cli.reading import format_options, options, output_option, output_path
 from orchestrator.errors import InputError
 from orchestrator.progress import clear_screen, counted, is_terminal
 

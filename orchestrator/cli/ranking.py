@@ -11,7 +11,8 @@ from orchestrator.cells import setting_cell
 from orchestrator.cli.frame import refuse_options
 from orchestrator.cli.messages import notify
 from orchestrator.cli.output import page_size, show_record, show_rows, show_table, show_text
-from orchestrator.cli.reading import current_reading, no_runs, table_command, tell_archived
+from orchestrator.cli.reading import current_reading
+from orchestrator.cli.registry_reading import no_runs, table_command, tell_archived
 from orchestrator.errors import NotFoundError, SeveralRunsError
 from orchestrator.measurements import is_better_lower, score_bounds
 from orchestrator.progress import counted

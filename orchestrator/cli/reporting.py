@@ -9,15 +9,8 @@ import click
 from orchestrator.cli.frame import command, current_settings
 from orchestrator.cli.messages import notify, say_now
 from orchestrator.cli.output import PAGE, show_rows, show_text
-from orchestrator.cli.reading import (
-    current_reading,
-    find_run,
-    no_runs,
-    open_registry,
-    output_option,
-    table_command,
-    time_of,
-)
+from orchestrator.cli.reading import current_reading, output_option, time_of
+from orchestrator.cli.registry_reading import find_run, no_runs, open_registry, table_command
 from orchestrator.errors import NotFoundError, SeveralRunsError
 from orchestrator.progress import clear_screen
 

@@ -10,7 +10,8 @@ import click
 from orchestrator.cli.frame import command, current_settings, given_options
 from orchestrator.cli.messages import is_confirmed, notify, say_now
 from orchestrator.cli.output import show_rows
-from orchestrator.cli.reading import find_run, format_options, open_for_writing, open_registry
+from orchestrator.cli.reading import format_options
+from orchestrator.cli.registry_reading import find_run, open_for_writing, open_registry
 from orchestrator.errors import InputError
 from orchestrator.progress import counted
 

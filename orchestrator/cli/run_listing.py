@@ -7,18 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from orchestrator.cli.frame import given_options, options, refuse_options
+from orchestrator.cli.frame import given_options, refuse_options
 from orchestrator.cli.messages import notify
 from orchestrator.cli.output import PAGE, page_size, show_rows
-from orchestrator.cli.reading import (
-    NUM_LISTED,
-    NUM_PARAMETERS_SHOWN,
-    current_reading,
-    no_runs,
-    table_command,
-    tell_archived,
-    time_of,
-)
+from orchestrator.cli.reading import current_reading, options, time_of
+from orchestrator.cli.registry_reading import NUM_LISTED, NUM_PARAMETERS_SHOWN, no_runs, table_command, tell_archived
 from orchestrator.progress import counted, first_names
 from orchestrator.run_states import RunState
 

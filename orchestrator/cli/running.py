@@ -26,7 +26,7 @@ from orchestrator.cli.frame import (
 from orchestrator.cli.messages import at_work, notify, say_now, status_line, write_message
 from orchestrator.cli.next_commands import model_commands
 from orchestrator.cli.output import show_text
-from orchestrator.cli.reading import run_id_of
+from orchestrator.cli.registry_reading import run_id_of
 from orchestrator.cli.tree import HINTS
 from orchestrator.cluster.connection import dashboard_address, give_way
 from orchestrator.errors import ClusterError, HoursReached

@@ -18,18 +18,14 @@ from orchestrator.cli.messages import make_room, notify, say_now, status_line
 from orchestrator.cli.next_commands import next_commands
 from orchestrator.cli.output import show_record, show_rows, show_text, write_output
 from orchestrator.cli.reading import (
-    NUM_PARAMETERS_SHOWN,
     check_output,
     current_reading,
-    find_run,
     format_options,
-    open_registry,
     output_option,
     output_options,
     remember_reading,
-    run_id_of,
-    table_command,
 )
+from orchestrator.cli.registry_reading import NUM_PARAMETERS_SHOWN, find_run, open_registry, run_id_of, table_command
 from orchestrator.errors import InputError, NotFoundError
 from orchestrator.measurements import COLLAPSED
 from orchestrator.progress import counted, terminal_width

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from orchestrator.cells import printable
-from orchestrator.cli.frame import GlobalOptionsGroup, current_settings, options, refuse_options
+from orchestrator.cli.frame import GlobalOptionsGroup, current_settings, refuse_options
 from orchestrator.cli.messages import notify, say_now, status_line
 from orchestrator.cli.output import show_lines, show_record, show_rows
-from orchestrator.cli.reading import current_reading, format_options, output_options
+from orchestrator.cli.reading import current_reading, format_options, options, output_options
 from orchestrator.progress import counted, terminal_width
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ _source_options = options(
         help="Bad records: fail, skip, or replace invalid bytes.",
     ),
 )
-"""How files of text are read: fields of a `TextSource`."""
+"""Fields of a `TextSource`: how files of text are read."""
 _files_argument = click.argument("files", metavar="FILE...", nargs=-1, required=True)
 
 

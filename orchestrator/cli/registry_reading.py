@@ -1,0 +1,114 @@
+"""Reading the registry in commands."""
+
+from collections.abc import Callable
+from functools import wraps
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from orchestrator.cli.frame import command, current_settings
+from orchestrator.cli.messages import notify
+from orchestrator.cli.reading import list_options
+from orchestrator.progress import counted
+from orchestrator.run_ids import is_run_id
+
+if TYPE_CHECKING:
+    from orchestrator.registry import Registry
+    from orchestrator.registry.records import RunRecord
+
+NUM_LISTED = 5
+"""Runs of one name that a message lists."""
+NUM_PARAMETERS_SHOWN = 4
+"""Columns of what varies in a table for a person; files and `--wide` have all."""
+
+
+def open_registry() -> "Registry":
+    """Open the registry for reading; before the first run it is empty. Raises: RegistryError for a mistyped one."""
+    from orchestrator.errors import RegistryError
+    from orchestrator.registry import Registry
+
+    settings = current_settings()
+    registry = Registry(settings.registry, read_only=True)
+    if "registry" in settings.given and registry.current_revision() is None:
+        registry.close()
+        raise RegistryError(
+            f"There is no registry at {registry.place}; check the path, or let a first run make it: `orchestrator demo`"
+        )
+    return registry
+
+
+def open_for_writing() -> "Registry":
+    """Open the registry for writing; a mistyped path is told, not made."""
+    from orchestrator.registry import Registry
+
+    open_registry().close()
+    return Registry(current_settings().registry)
+
+
+def table_command(name: str | None = None, *, example: str) -> Callable[[Callable[..., None]], click.Command]:
+    """Make a command of a function that gets an open registry and the command's own parameters, and shows rows."""
+
+    def make(function: Callable[..., None]) -> click.Command:
+        @wraps(function)
+        def show(**given: Any) -> None:
+            with open_registry() as registry:
+                function(registry, **given)
+
+        attributes = vars(show)
+        own = attributes.pop("__click_params__", [])  # in the help they stand before those of every list
+        list_options(show)
+        attributes["__click_params__"] += own
+        return command(name, example=example)(show)
+
+    return make
+
+
+def find_run(registry: "Registry", wanted: str, *, only: bool = False, or_task: bool = False) -> "RunRecord":
+    """The run or trial that a person means: by its exact name, its whole id, or the beginning of its id.
+
+    Of several runs of a name the newest, which is said. Raises: NotFoundError, with the nearest name.
+
+    Args:
+        only: whether a name that several runs have is an error, for a command that takes something away.
+        or_task: whether the nearest name may be a task's, for a command that takes tasks, too.
+    """
+    run = registry.find_run(wanted, or_task=or_task)
+    called = registry.newest_called(run.name) if run.name == wanted and not run.id.startswith(wanted) else None
+    num_called = called[1] if called else 1
+    if num_called > 1 and only:
+        from orchestrator.errors import SeveralRunsError
+        from orchestrator.registry.query_language import quoted
+
+        table = registry.run_table(f"name = {quoted(run.name)}", trials=run.parent_id is not None, limit=NUM_LISTED)
+        ids = ", ".join([*table.values("id"), *(["…"] if num_called > NUM_LISTED else [])])
+        raise SeveralRunsError(f"{num_called} runs are called {run.name}; give the id of one: {ids}")
+    if num_called > 1:
+        others = "runs list" if run.parent_id is None else "runs list --trials"
+        notify(f"{num_called} runs are called {run.name}; this is the newest, {run.id} (`{others}` has the others)")
+    return run
+
+
+def run_id_of(wanted: str) -> str:
+    """Whole id of the run that `find_run` finds. A whole id stays as it is: a run that has just been submitted may not
+    be recorded yet. Raises: NotFoundError."""
+    from orchestrator.registry.database import retry_while_unavailable
+
+    if is_run_id(wanted):
+        return wanted
+
+    def look_up() -> str:
+        with open_registry() as registry:
+            return find_run(registry, wanted).id
+
+    return retry_while_unavailable(look_up)
+
+
+def no_runs(registry: "Registry") -> str:
+    """Message of a registry without runs: where it lies, and how to begin."""
+    return f"no runs yet in {registry.place}: `orchestrator demo`, or `orchestrator init FILE` of your own data"
+
+
+def tell_archived(num_runs: int) -> None:
+    """Say how many archived runs are not shown, if any, and how to see them."""
+    if num_runs:
+        notify(f"{counted(num_runs, 'archived run')} not shown; --archived shows them")
