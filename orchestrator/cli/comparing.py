@@ -1,23 +1,26 @@
 """`compare`: whether the scores of runs, groups or models differ, and what else differs."""
 
 import json
+import sys
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext, redirect_stdout, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from io import StringIO
-from itertools import combinations, repeat
-from typing import TYPE_CHECKING, Any
+from itertools import chain, combinations, repeat
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from orchestrator.cells import printable
-from orchestrator.cli.frame import GlobalOptionsCommand
+from orchestrator.cli.frame import command
 from orchestrator.cli.messages import notify
-from orchestrator.cli.output import chosen_form, show_paragraph, show_rows, show_table, show_text
+from orchestrator.cli.output import show_rows, show_table, show_text
 from orchestrator.cli.ranking import group_record
-from orchestrator.cli.reading import output_options
+from orchestrator.cli.reading import current_reading, output_options
 from orchestrator.cli.registry_reading import find_run, open_registry
 from orchestrator.errors import InputError, NotFoundError, SeveralRunsError
+from orchestrator.progress import terminal_width
+from orchestrator.progress.log_lines import folded
 
 if TYPE_CHECKING:
     from orchestrator.registry import Registry
@@ -25,34 +28,27 @@ if TYPE_CHECKING:
     from orchestrator.registry.group_records import GroupRecord
     from orchestrator.registry.records import RunRecord
     from orchestrator.reports.run_differences import Difference, RunComparison
+    from orchestrator.significance.comparison import DifferenceResult, McNemarResult
     from orchestrator.significance.ranking import SeedNoise
 
 _WIDTH = 80
 _DECIMALS = 12
 """Decimals of a difference of scores; what comes after them is noise of the processor's arithmetic."""
-_NESTED = ("first", "second", "tests", "differs_in")
-"""Fields of compared scores that are no numbers or words."""
 
 
-@dataclass(frozen=True)
-class _Pair:
-    """Two things side by side."""
-
+class _Pair(NamedTuple):
     names: tuple[str, str]
     scores: "Comparison | None"
-    """Comparison of their scores; None where these cannot be compared."""
+    """None where they cannot be compared."""
     runs: "RunComparison | None"
-    """Comparison of two runs; None of two groups."""
+    """None of two groups."""
     differences: "Sequence[Difference]"
 
 
-@click.command(
-    cls=GlobalOptionsCommand,
-    example="orchestrator compare 7f3a 9c21\norchestrator compare 3f2a77c0.1a2b3c4d 77c0b1d2.1a2b3c4d -f json",
-)
+@command(example="compare 7f3a 9c21\ncompare 3f2a77c0.1a2b3c4d 77c0b1d2.1a2b3c4d -f json")
 @click.argument("names", metavar="A B [C …]", nargs=-1, required=True)
 @output_options
-def compare(names: tuple[str, ...], form: str | None, output: str | None) -> None:
+def compare(names: tuple[str, ...]) -> None:
     """Compare runs, groups or models: scores, and what differs.
 
     First the scores: is the difference significant? With six or more common seeds (seven for several comparisons) a
@@ -75,22 +71,22 @@ def compare(names: tuple[str, ...], form: str | None, output: str | None) -> Non
         noise = registry.seed_noise(scores[0].first) if scores else None
         both = zip(combinations(names, 2), combinations(found, 2), scores or repeat(None), strict=False)
         pairs = [_pair(registry, named, *sides, compared) for named, sides, compared in both]
-    form = chosen_form(form, output)
+    form, output = current_reading().form, current_reading().output
     records = [_record(pair, why_not) for pair in pairs]
     if form == "json":
         show_text(json.dumps(records, indent=2, ensure_ascii=False, default=str), output)
     elif form == "csv":
         rows = [row for record in records for row in _rows(record)]
-        show_rows(rows, ["a", "b", "section", "field", "first", "second"], form, output)
+        show_rows(rows, ["a", "b", "section", "field", "first", "second"])
     else:
-        with nullcontext() if output is None else redirect_stdout(StringIO()) as shown:
+        with nullcontext(StringIO()) if output is None else redirect_stdout(StringIO()) as shown:
             for number, pair in enumerate(pairs):
                 show_text("\n" if number else "")
                 if pair.scores is not None:
                     _show_scores(pair.scores, noise)
                 lines = _difference_lines(pair)
                 show_text(("\n" if pair.scores and lines else "") + "\n".join(lines))
-        if output is not None and shown is not None:
+        if output is not None:
             show_text(shown.getvalue(), output)
     if why_not:
         notify(f"scores not compared: {why_not}")
@@ -134,7 +130,8 @@ def _show_scores(comparison: "Comparison", noise: "SeedNoise | None") -> None:
     from orchestrator.registry.parameters import group_label
 
     both = (comparison.first, comparison.second)
-    show_paragraph(f"{both[0].label} beside {both[1].label}: {comparison.words}")
+    told = f"{both[0].label} beside {both[1].label}: {comparison.words}"
+    show_text(folded(told, terminal_width(sys.stdout)) + "\n\n")
     sides = [group_record(group, noise) | {"group": group_label(group.key)} for group in both]
     show_table(sides, ["group", "mean", "sd", "low", "high", "n", "best"])
     show_text("\n")
@@ -147,37 +144,31 @@ def _show_scores(comparison: "Comparison", noise: "SeedNoise | None") -> None:
 def _test_rows(comparison: "Comparison") -> list[dict[str, Any]]:
     """Every test that could be made, a row each, with what it is of; the first one speaks."""
     examples, metric, of_seeds = comparison.examples, comparison.first.metric, comparison.of_seeds
-    rows = [_test_row("Welch, all seeds", metric, comparison.welch, comparison.welch.p_value)]
+    rows = [_test_row("Welch, all seeds", metric, comparison.welch)]
     if comparison.paired is not None:
-        name = f"paired permutation, {len(comparison.differences)} common seeds"
-        paired = _test_row(name, metric, comparison.paired, comparison.paired.p_value)
+        paired = _test_row(f"paired permutation, {len(comparison.differences)} common seeds", metric, comparison.paired)
         rows.insert(0 if of_seeds is comparison.paired else 1, paired)
     if (bootstrap := comparison.bootstrap) is not None:
-        rows.append(_test_row("bootstrap over seeds", metric, replace(of_seeds, interval=bootstrap), None))
+        rows.append(_test_row("bootstrap over seeds", metric, replace(of_seeds, interval=bootstrap)) | {"p": None})
     if examples is not None and examples.score is not None:
-        name = f"paired bootstrap, {examples.num_examples:,} examples"
-        rows.append(_test_row(name, metric, examples.score, examples.score.p_value))
+        rows.append(_test_row(f"paired bootstrap, {examples.num_examples:,} examples", metric, examples.score))
     for answers in examples.answers if examples else ():
         result, about = answers.result, examples.answers_about if examples else ""
         name = f"McNemar, {answers.first_run[:6]} {result.only_first} : {result.only_second} {answers.second_run[:6]}"
-        rows.append(_test_row(name, about, result, answers.corrected_p_value))
+        rows.append(_test_row(name, about, result) | {"p": answers.corrected_p_value})
     return rows
 
 
-def _test_row(test: str, about: str, result: Any, p_value: float | None) -> dict[str, Any]:
-    interval = result.interval
-    low, high = (None, None) if interval is None else (_rounded(interval.low), _rounded(interval.high))
-    difference = _rounded(result.difference)
-    return {"test": test, "of": about, "difference": difference, "low": low, "high": high, "p": p_value}
-
-
-def _rounded(difference: float) -> float:
-    """The difference without the noise of floating-point sums, which would make 0 of two equal means a tiny number."""
-    return round(difference, _DECIMALS) + 0.0
+def _test_row(test: str, about: str, result: "DifferenceResult | McNemarResult") -> dict[str, Any]:
+    """The result of a test, without the noise of floating-point sums: the difference of two equal means is 0."""
+    numbers = (result.difference, *(result.interval or (None, None)))
+    difference, low, high = (None if number is None else round(number, _DECIMALS) + 0.0 for number in numbers)
+    return {"test": test, "of": about, "difference": difference, "low": low, "high": high, "p": result.p_value}
 
 
 def _comparison_row(comparison: "Comparison") -> dict[str, Any]:
     result = comparison.result
+    low, high = result.interval or (None, None)
     return {
         "answer": comparison.words,
         "first": comparison.first.key,
@@ -185,8 +176,8 @@ def _comparison_row(comparison: "Comparison") -> dict[str, Any]:
         "distinguishable": comparison.is_distinguishable,
         "test": comparison.test,
         "difference": result.difference,
-        "low": result.interval.low if result.interval else None,
-        "high": result.interval.high if result.interval else None,
+        "low": low,
+        "high": high,
         "p_value": comparison.p_value,
         "corrected_p_value": comparison.corrected_p_value,
         "num_comparisons": comparison.num_comparisons,
@@ -200,7 +191,6 @@ def _comparison_row(comparison: "Comparison") -> dict[str, Any]:
 
 
 def _record(pair: _Pair, why_not: str) -> dict[str, Any]:
-    """A comparison as plain values."""
     differences: dict[str, dict[str, Any]] = {}
     for each in pair.differences:
         differences.setdefault(each.section, {})[each.field] = {"first": each.first, "second": each.second}
@@ -214,16 +204,15 @@ def _record(pair: _Pair, why_not: str) -> dict[str, Any]:
         for name, run in (("first", pair.runs.first), ("second", pair.runs.second)):
             record[name] = {key: getattr(run, key) for key in ("id", "name", "kind", "state", "created_at")}
     record["differences"] = differences
-    if pair.runs is not None:
-        record |= {"same": pair.runs.same, "same_files": pair.runs.same_files}
-        record |= {"not_recorded": pair.runs.unknown, "refused": pair.runs.refusals}
+    if (runs := pair.runs) is not None:
+        record |= {"same": runs.same, "same_files": runs.same_files}
+        record |= {"not_recorded": runs.unknown, "refused": runs.refusals}
     return record
 
 
 def _rows(record: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """A row for each number of a comparison, and for each field that differs."""
-    names = {"a": record["a"], "b": record["b"]}
-    told = [(field, value) for field, value in (record["scores"] or {}).items() if field not in _NESTED]
+    names, nested = {"a": record["a"], "b": record["b"]}, ("first", "second", "tests", "differs_in")
+    told = [(field, value) for field, value in (record["scores"] or {}).items() if field not in nested]
     rows = [names | {"section": "comparison", "field": field, "first": value} for field, value in told]
     for section, fields in record["differences"].items():
         rows += [names | {"section": section, "field": field, **both} for field, both in fields.items()]
@@ -241,8 +230,7 @@ def _difference_lines(pair: _Pair) -> list[str]:
     for section, title in TITLES.items():
         found = [each for each in pair.differences if each.section == section]
         lines += [*([""] if lines else []), title] if found else []
-        for each in found:
-            lines += _lines(each)
+        lines += chain.from_iterable(map(_lines, found))
         for one in found:
             if one.field == "commit" and one.first and one.second:
                 commits = (shown_value(commit, section) for commit in (one.first, one.second))

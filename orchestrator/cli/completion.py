@@ -21,18 +21,13 @@ if TYPE_CHECKING:
 
 Items = Iterable[CompletionItem[str]]
 Named = Iterable[tuple[str, str]]
-"""Words, each with what it is in a few more."""
 
 _PLAIN = re.compile(r"[\w.,:@%+=/~-]+")
 """Words that every shell takes as they stand; others are not offered, so that no recorded name can do anything."""
 
 
 def complete(parameter: click.Parameter, context: click.Context, registry: str, incomplete: str) -> Items:
-    """Words for a parameter that begin with what was typed. Raises: whatever reading a registry or a spec raises.
-
-    Args:
-        registry: location of the registry, as the settings have it.
-    """
+    """Words for a parameter that begin with what was typed. Raises: whatever reading a registry or a spec raises."""
     name = (parameter.metavar or parameter.human_readable_name).strip("[]").rstrip(" .").upper()
     if name in _PATHS:
         return [CompletionItem(incomplete, type=_PATHS[name])]
@@ -46,7 +41,6 @@ def _offered(named: Named, incomplete: str) -> Iterator[CompletionItem[str]]:
 
 
 def _recorded(what: str) -> "Complete":
-    """Names of one kind that the registry has recorded."""
     return lambda names, context, incomplete: _offered(names.named(what, incomplete), incomplete)
 
 
@@ -70,7 +64,6 @@ def _tags(names: RecordedNames, context: click.Context, incomplete: str) -> Item
 
 
 def _results(names: RecordedNames, context: click.Context, incomplete: str) -> Items:
-    """Tasks with trials, registered models, and runs."""
     runs = names.named("runs", incomplete)
     return _offered([*names.named("tasks"), *_registered(names, incomplete), *runs], incomplete)
 
@@ -88,9 +81,7 @@ def _tasks(names: RecordedNames, context: click.Context, incomplete: str) -> Ite
 
 def _metrics(names: RecordedNames, context: click.Context, incomplete: str) -> Items:
     """Measurements of the run that was named before; the options called --name take words of a person's own."""
-    if context.info_name != "metrics":
-        return ()
-    metrics = names.metrics(context.params.get("run_id") or "")
+    metrics = names.metrics(context.params.get("run_id") or "") if context.info_name == "metrics" else ()
     return _offered([(name, "measurement") for name in metrics], incomplete)
 
 
@@ -100,9 +91,9 @@ def _query_fields(names: RecordedNames, context: click.Context, incomplete: str)
 
     before, dash, word = re.fullmatch(r"(.*?)(-?)([\w.]*)", incomplete, re.DOTALL).groups()  # type: ignore[union-attr]
     fields: list[tuple[str, str]] = []
-    if word.startswith("m") or not word:
+    if word[:1] in ("", "m"):
         fields += [(field_text(f"metrics.{name}"), "measurement") for name in names.metrics()]
-    if word.startswith("p") or not word:
+    if word[:1] in ("", "p"):
         fields += [(field_text(f"params.{name}"), about) for name, about in names.parameters()]
     if not word.startswith(("metrics.", "params.")):
         from orchestrator.registry.fields import FIELD_NAMES  # which loads SQLAlchemy
@@ -128,7 +119,6 @@ def _aggregates(names: RecordedNames, context: click.Context, incomplete: str) -
 
 
 def _behind(before: str, named: Named, word: str) -> Items:
-    """Words in the place of the last one of a text."""
     for item in _offered(named, word):
         item.value = before + item.value
         yield item
@@ -192,7 +182,6 @@ def _fields_of(values: Any, prefix: str = "") -> "Iterator[FieldDoc]":
 
 
 def _values(field: "FieldDoc | None") -> Sequence[str]:
-    """The values of a field that takes only a few."""
     described = field.type if field else ""
     if described == "true or false":
         return ("true", "false")

@@ -21,7 +21,7 @@ from typing import NoReturn
 import click
 
 from bert_core.errors import BertCoreError
-from orchestrator.cli.messages import at_work, notify, write_error, write_message
+from orchestrator.cli.messages import at_work, notify, write_message
 from orchestrator.cli.tree import COMPLETION_VARIABLE, cli, message_of
 from orchestrator.errors import OrchestratorError, interruption_under_way
 from orchestrator.progress import say_interrupted, send_nowhere, show_progress
@@ -87,7 +87,7 @@ def run_command_line(arguments: Sequence[str]) -> int:
         write_message(error.format_message() + "\n")
         return 2
     except click.ClickException as error:
-        usage = error.ctx if isinstance(error, click.UsageError) else None
+        usage = isinstance(error, click.UsageError) and error.ctx
         hint = f"\nSee `{usage.command_path} --help`." if usage else ""
         return _fail(message_of(error) + hint, 2, debug)
     except OrchestratorError as error:
@@ -112,9 +112,7 @@ def run_command_line(arguments: Sequence[str]) -> int:
             remedy = "; nothing can be written in this folder: name a file elsewhere, by -o where a command has it"
             return _fail(f"{error.filename}: {error.strerror}{remedy if is_shut else ''}", 2, debug)
         if error.errno == errno.ENOENT:  # of no file but the working directory
-            return _fail(
-                "the folder that this shell is in was deleted; go to another one (cd), then try again", 2, debug
-            )
+            return _fail("the folder of this shell was deleted; go to another one (cd), then try again", 2, debug)
         return _fail_unexpectedly(error, debug)
     except ImportError as error:
         if str(error).startswith("Install "):  # fsspec asks for the package that reads a kind of URI
@@ -133,7 +131,7 @@ def _fail_unexpectedly(error: Exception, debug: bool) -> int:
 def _fail(message: str, status: int, debug: bool) -> int:
     if debug:
         traceback.print_exc()
-    write_error(message)
+    notify(message, "Error: ")
     return status
 
 

@@ -1,4 +1,4 @@
-"""Command `evaluate`: a model's scores on a task."""
+"""`evaluate`: a model's scores on a task; `search`: documents that answer a query, and pairs to learn from."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -6,20 +6,36 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from orchestrator.cli.frame import GlobalOptionsCommand, current_settings, overrides_argument, precision_option
-from orchestrator.cli.messages import status_line
-from orchestrator.cli.output import chosen_form, show_record, show_table, show_text
-from orchestrator.cli.predicting import batch_size_option, find_model, is_named_as_data, model_argument
-from orchestrator.cli.reading import format_options, output_option
-from orchestrator.cli.searching import find_reranking, load_asked_task, reranking_options
+from orchestrator.cli.frame import command, current_settings, overrides_argument, precision_option, refuse_options
+from orchestrator.cli.messages import notify, status_line
+from orchestrator.cli.output import show_record, show_rows, show_table, show_text, write_pieces
+from orchestrator.cli.predicting import (
+    batch_size_option,
+    device_option,
+    find_model,
+    is_named_as_data,
+    model_argument,
+    read_stdin,
+)
+from orchestrator.cli.reading import (
+    check_output,
+    current_reading,
+    forget_output,
+    format_options,
+    options,
+    output_option,
+    output_options,
+)
 from orchestrator.errors import InputError
 from orchestrator.progress import counted
 
 if TYPE_CHECKING:
     from orchestrator.inference.task_scores import ErrorAnalysis
     from orchestrator.results import Split
+    from orchestrator.retrieval.searching import Reranking
     from orchestrator.settings import Settings
     from orchestrator.specs.network import Precision
+    from orchestrator.tasks import Task
 
 _MAX_MATRIX_CLASSES = 10
 """Classes up to which the matrix of confusions is shown; of more, the commonest ones. As JSON it is always there."""
@@ -28,13 +44,30 @@ _DATA_FIELDS = {"folder", "files", "head"}
 """Fields of a task whose overrides describe other data than the model's own."""
 _OF_OTHER_FILES = {"folder", "split", "max_train_examples", "max_validation_examples"}
 """Fields of the task that a model was fine-tuned on which say nothing about another file."""
+_SHOWN_CHARACTERS = 100
 
-
-@click.command(
-    cls=GlobalOptionsCommand,
-    example="orchestrator evaluate my-model new.csv --errors 5\n"
-    "orchestrator evaluate my-encoder cranfield folder=cranfield --rerank pairs",
+_reranking_options = options(
+    click.option("--rerank", metavar="MODEL", help="Rerank the top hits with this cross-encoder."),
+    click.option("--relevant-label", metavar="LABEL", help="For a classifier: the label that means relevant."),
+    click.option(
+        "--num-candidates", type=click.IntRange(1), default=50, help="Top hits to rerank, or to draw negatives from."
+    ),
 )
+
+
+def _find_reranking(rerank: str | None, relevant_label: str | None, num_candidates: int) -> "Reranking | None":
+    """The reranking that the options ask for. Raises: InputError for a label without a model; NotFoundError."""
+    if rerank is None:
+        if relevant_label is not None:
+            raise InputError("--relevant-label names a label of the model that reranks; give that with --rerank")
+        return None
+    from orchestrator.models.resolve import resolve_model
+    from orchestrator.retrieval.searching import Reranking
+
+    return Reranking(resolve_model(rerank, current_settings()), relevant_label, num_candidates)
+
+
+@command(example="evaluate my-model new.csv --errors 5\nevaluate my-encoder cranfield folder=cranfield --rerank pairs")
 @model_argument
 @click.argument("task", metavar="TASK")
 @overrides_argument
@@ -42,12 +75,11 @@ _OF_OTHER_FILES = {"folder", "split", "max_train_examples", "max_validation_exam
     "--split", type=click.Choice(["train", "validation", "test"]), default="validation", help="Split to score."
 )
 @batch_size_option
-@click.option("--predictions", metavar="FILE", hidden=True, help="Write each example's prediction there, as JSONL.")
 @click.option(
     "--errors", "num_errors", type=click.IntRange(0), default=0, help="Show the N worst errors, with their text."
 )
 @precision_option
-@reranking_options
+@_reranking_options
 @format_options
 @output_option("Write scores to .json or .csv; .jsonl: a prediction for each example.")
 def evaluate(
@@ -56,13 +88,11 @@ def evaluate(
     overrides: tuple[str, ...],
     split: "Split",
     batch_size: int,
-    predictions: str | None,
     num_errors: int,
     precision: "Precision",
     rerank: str | None,
     relevant_label: str | None,
     num_candidates: int,
-    form: str | None,
     output: str | None,
 ) -> None:
     """Evaluate a model on a task, with an error analysis.
@@ -74,8 +104,9 @@ def evaluate(
     task), the id of that task (its recorded files), a known task's id (files from folder=DIR, else from the hub), or a
     spec with a task. KEY=VALUE sets fields of the task. Nothing is recorded: use a spec of kind evaluate for that.
     """
-    if output is not None and output.endswith(".jsonl") and form is None:  # which is none of a record's forms
-        output, predictions = None, output
+    predictions, reading = None, current_reading()
+    if output is not None and output.endswith(".jsonl"):
+        predictions, reading = output, forget_output()
     folder, settings = find_model(model), current_settings()
     import torch
 
@@ -85,28 +116,27 @@ def evaluate(
     with status_line() as status:
         scoring = Scoring(
             folder=folder,
-            task=load_asked_task(task, overrides, own_values),
+            task=_load_task(task, overrides, own_values),
             split=split,
             storage=settings.storage,
             batch_size=batch_size,
             predictions=predictions,
             precision=precision,
-            reranking=find_reranking(rerank, relevant_label, num_candidates),
+            reranking=_find_reranking(rerank, relevant_label, num_candidates),
         )
         device = "cuda" if torch.cuda.is_available() else "cpu"
         found = evaluate_closely(scoring, device, status, num_mistakes=num_errors)
     result = found.result
     record = {"model": model, "task": result.task, "split": result.split, "num_examples": result.num_examples}
     record |= {"computed_in": precision} | dict(result.counts) | dict(result.metrics)
-    if chosen_form(form, output) == "json":
+    if reading.form == "json":
         record |= dict(found.tables) | ({"mistakes": list(found.mistakes)} if num_errors else {})
-    show_record(record, form, output)
-    if chosen_form(form, output) == "table" and output is None:
+    show_record(record)
+    if reading.form == "table" and reading.output is None:
         _show_analysis(found, num_errors)
 
 
 def _show_analysis(found: "ErrorAnalysis", num_errors: int) -> None:
-    """Show the tables of an analysis and the worst mistakes, each below its name."""
     tables = [_brief_confusions(rows) if name == "confusions" else (name, rows) for name, rows in found.tables.items()]
     if num_errors:
         shown = "" if len(found.mistakes) == found.num_mistakes else f"{len(found.mistakes)} of "
@@ -136,11 +166,9 @@ def _brief_confusions(matrix: "Sequence[Mapping[str, Any]]") -> "tuple[str, Sequ
 def own_task_values(
     model: str, folder: str, task: str, overrides: Sequence[str], split: str, settings: "Settings"
 ) -> Mapping[str, Any] | None:
-    """Values of the task that TASK means; None where it is the id of a known task, or a spec.
+    """Values of the task that TASK means: a file, scored as the model's own task, or the id of that task.
 
-    Args:
-        folder: the model's.
-        task: a file, which is scored as the model's own task; or the id of that task.
+    None where TASK is the id of a known task, or a spec.
     """
     from orchestrator.models.recorded_task import read_recorded_task
     from orchestrator.tasks.catalogue import KNOWN_TASKS
@@ -152,40 +180,170 @@ def own_task_values(
     if recorded is None or recorded["id"] != task:
         return None
     overridden = {text.removeprefix("task.").partition("=")[0].partition(".")[0] for text in overrides}
-    if not overridden & _DATA_FIELDS:
-        return _without_folds(recorded)
-    if is_known:
-        return None
-    return {name: value for name, value in recorded.items() if name not in _OF_OTHER_FILES}
-
-
-def _without_folds(recorded: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The recorded task, whose folds are no splits to score on: its other files are left."""
+    if overridden & _DATA_FIELDS:
+        return None if is_known else {name: recorded[name] for name in recorded.keys() - _OF_OTHER_FILES}
     if not (recorded.get("split") or {}).get("folds"):
         return recorded
     files = {split: file for split, file in (recorded.get("files") or {}).items() if split != "train"}
     if not files:
-        raise InputError(f"task {recorded['id']} has folds of its training file alone; name a file to score on")
-    return {**recorded, "split": None, "files": files}
+        raise InputError(f"task {task} has folds of its training file alone; name a file to score on")
+    return {**recorded, "split": None, "files": files}  # folds are no splits to score on
 
 
 def _on_file(folder: str, file: str, split: str, recorded: Mapping[str, Any] | None) -> dict[str, Any]:
     """The model's task with a file as its split: as its run says, or as its folder does where no run is recorded."""
-    from bert_core.checkpoints.weight_files import WEIGHTS_FILE
     from orchestrator.finetuning.model_folder import load_task_definition
-    from orchestrator.storage import local_copy
+    from orchestrator.storage import exists, local_copy
     from orchestrator.tasks.catalogue import KNOWN_TASKS
+    from orchestrator.tasks.table_files import column_names, table_name
+    from orchestrator.tasks.text_files import BadRecords
 
-    learned = load_task_definition(local_copy(folder, skip=(WEIGHTS_FILE,)))
+    learned = load_task_definition(local_copy(folder, skip=("model.safetensors",)))
     files = {"files": {split: file}}
     if learned.id in KNOWN_TASKS:
         return {"id": learned.id} | files
+    texts: Sequence[str] = learned.text_columns
+    if not texts and table_name(file) and exists(file):  # as `predict` finds them
+        names = column_names(file, BadRecords(file, "skip"), within=False)
+        texts = [key for key in ("text", "text_pair") if key in names and key in learned.type.request_keys]
     saved = {
         "head": learned.head,
-        "text_columns": learned.text_columns,
+        "text_columns": texts,
         "numerical_columns": [column.name for column in learned.columns.numbers],
         "categorical_columns": [column.name for column in learned.columns.categories],
         "objective": learned.objective,
     }
     kept = {name: value for name, value in (recorded or saved).items() if name not in _OF_OTHER_FILES}
     return kept | {"id": Path(file).name, "labels": learned.labels or None} | files
+
+
+@command(
+    example='search my-encoder "lift of a wing" --documents corpus.jsonl\n'
+    "search my-encoder cranfield --pairs pairs.jsonl"
+)
+@model_argument
+@click.argument("queries", metavar="[TEXT ...]", nargs=-1)
+@click.option("--documents", metavar="FILE", help="Text, one document per line, or JSONL: text, title, _id.")
+@click.option("--index", metavar="DIR", help="Folder of the document index; built if missing.")
+@click.option("--approximate", is_flag=True, help="HNSW index, for millions; needs pip extra `search`.")
+@click.option("--dimensions", type=click.IntRange(1), help="Truncate vectors to their first N dimensions.")
+@click.option("--top-k", type=click.IntRange(1), default=10, help="Documents per query.")
+@device_option
+@precision_option
+@_reranking_options
+@click.option("--pairs", metavar="FILE", help="Mine training pairs from a retrieval TASK (see above).")
+@click.option(
+    "--for", "learner", type=click.Choice(["reranker", "encoder"]), default="reranker", help="What the pairs train."
+)
+@click.option("--split", type=click.Choice(["train", "validation", "test"]), default="train", help="Split of TASK.")
+@click.option("--num-negatives", type=click.IntRange(1), default=1, help="Negatives per relevant document.")
+@output_options
+def search(
+    model: str,
+    queries: tuple[str, ...],
+    documents: str | None,
+    index: str | None,
+    approximate: bool,
+    dimensions: int | None,
+    top_k: int,
+    device: str,
+    precision: "Precision",
+    rerank: str | None,
+    relevant_label: str | None,
+    num_candidates: int,
+    pairs: str | None,
+    learner: str,
+    split: "Split",
+    num_negatives: int,
+) -> None:
+    """Search documents semantically with an encoder.
+
+    TEXT is a query; without any, queries are lines of stdin. Cosine similarity, from an index or computed on the
+    fly; --rerank reorders the top hits with a cross-encoder. An index works with the model that built it.
+
+    --pairs mines training data: `search MODEL TASK [KEY=VALUE …] --pairs FILE`, where TASK is a retrieval task's id or
+    a spec. Each relevant document of a query is a pair; hard negatives are drawn from the top --num-candidates hits.
+    For a reranker a line has query, document and relevant (head: classification, text_columns: [query, document],
+    label_column: relevant); for an encoder query, positive and negatives (head: embedding, objective:
+    in_batch_negatives, text_columns: [query, positive], negative_columns: [negatives]).
+    """
+    if pairs is not None:
+        refuse_options(("documents", "index", "top_k", "output", "form"), "does not go with --pairs")
+        if not queries:
+            raise click.UsageError("--pairs needs a task: orchestrator search MODEL TASK --pairs FILE")
+        check_output(pairs)
+        _write_pairs(model, queries, split, num_negatives, num_candidates, learner, pairs)
+        return
+    refuse_options(("learner", "split", "num_negatives"), "goes with --pairs")
+    if documents is None and index is None:
+        raise InputError("there is nothing to search; give --documents, or --index")
+    folder = find_model(model)
+    from orchestrator.retrieval.searching import open_searcher
+
+    reranker = _find_reranking(rerank, relevant_label, num_candidates)
+    asked = queries
+    if not asked:
+        from orchestrator.inference.embedder import read_text_lines
+
+        lines = read_text_lines(read_stdin("reading queries from the terminal, one a line"))
+        asked = tuple(values["text"].strip() for _, values in lines)
+    if not asked:
+        raise InputError("there is no query; give some as arguments, or as lines of stdin")
+    if empty := [number for number, query in enumerate(asked, start=1) if not query.strip()]:
+        raise InputError(f"query {empty[0]} is empty; leave it out")
+    kind = "hnsw" if approximate else "exact"
+    with (
+        status_line() as status,
+        open_searcher(
+            folder, documents, index, reranker, status, kind, device=device, precision=precision, dimensions=dimensions
+        ) as searcher,
+    ):
+        left_out = searcher.index.counts["num_empty_documents"]
+        if left_out:
+            notify(f"not in the index: {counted(left_out, 'document')} without text")
+        rows = [
+            {"query": query, "rank": rank, **hit._asdict()}
+            for query, hits in zip(asked, searcher.search(asked, top_k), strict=True)
+            for rank, hit in enumerate(hits, start=1)
+        ]
+    columns = ["query", "rank", "id", "score", "text"]
+    if current_reading().is_brief:
+        for row in rows:
+            if len(row["text"]) > _SHOWN_CHARACTERS:
+                row["text"] = row["text"][: _SHOWN_CHARACTERS - 1] + "…"
+        columns = columns if len(asked) > 1 else columns[1:]
+    show_rows(rows, columns)
+
+
+def _write_pairs(
+    model: str,
+    task: tuple[str, ...],
+    split: "Split",
+    num_negatives: int,
+    num_candidates: int,
+    learner: str,
+    output: str,
+) -> None:
+    folder = find_model(model)
+    from orchestrator.inference.blocks import json_lines
+    from orchestrator.retrieval.mining import mine_pairs
+    from orchestrator.retrieval.searching import INDEXES
+    from orchestrator.storage import join
+
+    loaded, kept = _load_task(task[0], task[1:]), join(current_settings().storage, INDEXES)
+    with status_line() as status:
+        found = mine_pairs(
+            folder, loaded, split, num_negatives, num_candidates, status, kept, for_encoder=learner == "encoder"
+        )
+        write_pieces((json_lines([pair]) for pair in found), output)
+
+
+def _load_task(task: str, overrides: Sequence[str], own_values: Mapping[str, Any] | None = None) -> "Task":
+    """Load the task that `load_task_spec` finds. Raises: SpecError, NotFoundError."""
+    from orchestrator.specs.loading import load_task_spec
+    from orchestrator.tasks import load_task
+    from orchestrator.tasks.catalogue import check_known
+
+    spec = load_task_spec(task, overrides, own_values)
+    check_known(spec)
+    return load_task(spec)

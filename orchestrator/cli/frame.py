@@ -5,9 +5,9 @@ Commands that a group names by `places` are imported when they are asked for, so
 
 import os
 import shlex
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -25,6 +25,7 @@ from orchestrator.settings import (
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
+F = TypeVar("F", bound=Callable[..., Any])
 _META = "orchestrator.options"
 _GLOBAL_OPTIONS = {
     "home": ("DIR", "Local state and caches. [env: ORCHESTRATOR_HOME; default: ./.orchestrator]"),
@@ -74,7 +75,7 @@ class _Text(click.types.StringParamType):
         from orchestrator.cli.completion import complete
 
         try:
-            return list(complete(param, ctx, settings_of(ctx).registry, incomplete))
+            return list(complete(param, ctx, current_settings(ctx).registry, incomplete))
         except Exception:  # a person who presses Tab has asked for no message
             return []
 
@@ -102,22 +103,16 @@ def refuse_options(names: Collection[str], reason: str) -> None:
             raise click.UsageError(f"{parameter.opts[0]} {reason}; leave it out", context)
 
 
-def current_settings() -> Settings:
-    """Settings of the command that is running."""
-    return settings_of(click.get_current_context())
-
-
-def settings_of(context: click.Context) -> Settings:
-    """Settings of a command: of the one that is running, or of one that a shell completes."""
-    given = context.meta.get(_META, {})
+def current_settings(context: click.Context | None = None) -> Settings:
+    """Settings of the command that is running, or of one that a shell completes."""
+    given = (context or click.get_current_context()).meta.get(_META, {})
     return Settings.from_options(**{name: given.get(name) for name in _GLOBAL_OPTIONS})
 
 
 def given_options() -> str:
-    """Global options of the command that is running, as a person would type them again: ` --home DIR`, or nothing.
+    """Global options of the running command, as a person would type them again: ` --home DIR`, or nothing.
 
-    A password is never repeated: `***` stands in its place. Where the command came from elsewhere, the address is the
-    one by which that person reaches the cluster.
+    `***` stands for a password. The address is the one by which the person who asked reaches the cluster.
     """
     given = {"address": os.environ.get(ASKED_AT_VARIABLE), **click.get_current_context().meta.get(_META, {})}
     return "".join(
@@ -126,13 +121,13 @@ def given_options() -> str:
 
 
 def resume_command(run_id: str) -> str:
-    """The command that goes on with a run, as the person would type it who asked for the command that is running."""
+    """The command that goes on with a run, as the person who asked for the running command would type it."""
     verb = "submit --resume" if os.environ.get(ASKED_AT_VARIABLE) else "resume"
     return f"orchestrator{given_options()} {verb} {run_id}"
 
 
 class GlobalOptionsCommand(click.Command):
-    """Command that also takes the global options; its help ends with an example."""
+    """Command that also takes the global options; its help ends with an example, given without the program's name."""
 
     def __init__(self, *args: Any, example: str = "", **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -176,8 +171,9 @@ class GlobalOptionsCommand(click.Command):
         """Write the example as a person would type it."""
         if self.example:
             with formatter.section("Example"):
-                for line in self.example.strip().splitlines():
-                    formatter.write(f"{'':>{formatter.current_indent}}{line}\n")
+                for line in self.example.splitlines():
+                    program = "" if line.startswith(" ") else "orchestrator "
+                    formatter.write(f"{'':>{formatter.current_indent}}{program}{line}\n")
 
 
 class GlobalOptionsGroup(click.Group):
@@ -222,8 +218,10 @@ nice_option = click.option("--nice", is_flag=True, help="Low CPU priority (local
 spec_argument = click.argument("spec_path", metavar="SPEC.yaml")
 overrides_argument = click.argument("overrides", metavar="[KEY=VALUE ...]", nargs=-1)
 precision_option = click.option(
-    "--precision",
-    type=click.Choice(["fp32", "bf16"]),
-    default="fp32",
-    help="Floating-point precision; bf16 is faster on a GPU.",
+    "--precision", type=click.Choice(["fp32", "bf16"]), default="fp32", help="Floating point; bf16 is faster on a GPU."
 )
+
+
+def command(name: str | None = None, *, example: str) -> Callable[[Callable[..., Any]], GlobalOptionsCommand]:
+    """Make a command of a function, by default with the function's name."""
+    return click.command(name, cls=GlobalOptionsCommand, example=example)

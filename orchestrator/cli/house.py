@@ -9,16 +9,10 @@ from typing import Any
 
 import click
 
-from orchestrator.cli.frame import (
-    GlobalOptionsCommand,
-    GlobalOptionsGroup,
-    current_settings,
-    overrides_argument,
-    spec_argument,
-)
+from orchestrator.cli.frame import GlobalOptionsGroup, command, current_settings, overrides_argument, spec_argument
 from orchestrator.cli.messages import is_confirmed, notify, say_now, status_line
 from orchestrator.cli.output import show_rows, show_text
-from orchestrator.cli.reading import age_s, format_options
+from orchestrator.cli.reading import age_s, current_reading, format_options
 from orchestrator.cli.registry_reading import open_for_writing, open_registry
 from orchestrator.errors import ClusterError
 from orchestrator.progress import counted
@@ -30,7 +24,7 @@ def db() -> None:
     """Maintain the registry's database."""
 
 
-@db.command(example="orchestrator db upgrade")
+@db.command(example="db upgrade")
 @click.option("--no-backup", is_flag=True, help="Skip the backup.")
 def upgrade(no_backup: bool) -> None:
     """Migrate the database schema to the newest revision.
@@ -42,7 +36,7 @@ def upgrade(no_backup: bool) -> None:
         show_text(registry.upgrade(current_settings().home / "backups", with_backup=not no_backup))
 
 
-@db.command(example="orchestrator db check")
+@db.command(example="db check")
 @click.option("--mend", is_flag=True, help="Overwrite stored statistics that differ.")
 def check(mend: bool) -> None:
     """Check the revision and stored statistics of the registry.
@@ -61,7 +55,7 @@ def check(mend: bool) -> None:
     notify(f"the registry is at revision {revision}; its statistics follow from the runs{mended}")
 
 
-@db.command(example="orchestrator db backup registry-monday.sqlite")
+@db.command(example="db backup registry-monday.sqlite")
 @click.argument("path", metavar="FILE")
 @click.option("--overwrite", is_flag=True, help="Overwrite FILE.")
 def backup(path: str, overwrite: bool) -> None:
@@ -91,12 +85,12 @@ _MERGED = {
 """Words after the number of items that a merge has left so."""
 
 
-@db.command(example="orchestrator db merge ~/laptop/registry.sqlite --dry-run")
+@db.command(example="db merge ~/laptop/registry.sqlite --dry-run")
 @click.argument("other", metavar="FILE|URL")
 @click.option("--unfinished", is_flag=True, help="Include unfinished runs.")
 @click.option("--dry-run", is_flag=True, help="Show what would be merged.")
 @format_options
-def merge(other: str, unfinished: bool, dry_run: bool, form: str | None) -> int:
+def merge(other: str, unfinished: bool, dry_run: bool) -> int:
     """Merge another registry into this one.
 
     FILE is a SQLite file, URL a PostgreSQL registry; it is only read. Runs come with trials, models, tags and notes.
@@ -119,19 +113,19 @@ def merge(other: str, unfinished: bool, dry_run: bool, form: str | None) -> int:
             show(f"{'comparing' if dry_run else 'merging'}: {counted(len(merged), 'item')}, {one.name[:40]}")
     rows = [asdict(one) for one in merged if one.change != "unchanged"]
     columns, empty = ["what", "id", "name", "change", "remark"], "nothing to merge: both are the same"
-    show_rows(rows, columns, form, None, empty=empty, spare=["name"])
+    show_rows(rows, columns, empty=empty, spare=["name"])
     counts = Counter(one.change for one in merged)
     told = ", ".join(f"{counts[change]:,} {text}" for change, text in _MERGED.items() if counts[change])
     notify(f"{'would be: ' if dry_run else ''}{told or 'nothing there'}")
     return int(counts["conflict"] > 0)
 
 
-@click.command(cls=GlobalOptionsCommand, example="orchestrator gc --dry-run\norchestrator gc --older-than 90d --yes")
+@command(example="gc --dry-run\ngc --older-than 90d --yes")
 @click.option("--dry-run", is_flag=True, help="Show what would be deleted.")
 @click.option("--yes", is_flag=True, help="Skip the confirmation prompt.")
 @click.option("--older-than", default="30d", metavar="AGE", help="Delete shared data unused for AGE.")
 @format_options
-def gc(dry_run: bool, yes: bool, older_than: str, form: str | None) -> None:
+def gc(dry_run: bool, yes: bool, older_than: str) -> None:
     """Delete unused files: removed runs, old checkpoints, caches.
 
     It also deletes weights of trials that are neither registered, nor the best of their group, nor the base model of
@@ -145,7 +139,7 @@ def gc(dry_run: bool, yes: bool, older_than: str, form: str | None) -> None:
     settings = current_settings()
     open_registry().close()  # one that is not there would read as "no run needs anything"
     items = find_garbage(settings, older_than_s)
-    show_rows(map(asdict, items), ["what", "num_bytes", "path", "why"], form, None, empty="nothing to delete")
+    show_rows(map(asdict, items), ["what", "num_bytes", "path", "why"], empty="nothing to delete")
     total = f"{counted(len(items), 'item')}, {size_text(sum(item.num_bytes for item in items))}"
     if not items or not is_confirmed("delete", total, dry_run=dry_run, yes=yes):
         return
@@ -153,12 +147,9 @@ def gc(dry_run: bool, yes: bool, older_than: str, form: str | None) -> None:
     notify(f"deleted {counted(len(gone), 'item')}, {size_text(sum(item.num_bytes for item in gone))}")
 
 
-@click.command(
-    cls=GlobalOptionsCommand,
-    example="orchestrator doctor\norchestrator doctor --address 10.0.0.1:6379 --storage /srv/lab",
-)
+@command(example="doctor\ndoctor --address 10.0.0.1:6379 --storage /srv/lab")
 @format_options
-def doctor(form: str | None) -> int:
+def doctor() -> int:
     """Check this machine and, with --address, a cluster's nodes.
 
     With a dashboard URL "this machine" means the cluster's head. Each problem is shown with a fix; the exit status is 1
@@ -179,12 +170,13 @@ def doctor(form: str | None) -> int:
         except ClusterError as error:
             findings.append(problem_of("nodes", error, "see `ray status`"))
     rows: list[dict[str, Any]] = [asdict(finding) for finding in findings]
+    form = current_reading().form
     if form == "json":
         rows += [{"part": f"node {node['node']}", "state": "ok", "found": node} for node in nodes]
-    show_rows(rows, ["part", "state", "found", "remedy"], form, None)
-    if nodes and form in (None, "table"):
+    show_rows(rows, ["part", "state", "found", "remedy"])
+    if nodes and form == "table":
         show_text("\nnodes: free of what each has")
-        show_rows(nodes, ["node", "cpu", "gpu", "memory", "disk"], form, None)
+        show_rows(nodes, ["node", "cpu", "gpu", "memory", "disk"])
     return int(any(finding.state == "problem" for finding in findings))
 
 
@@ -193,7 +185,7 @@ def cluster() -> None:
     """Stop an on-premise cluster, or monitor a cluster."""
 
 
-@cluster.command(example="orchestrator cluster down cluster.local.yaml")
+@cluster.command(example="cluster down cluster.local.yaml")
 @click.argument("file", metavar="CLUSTER.yaml")
 def down(file: str) -> None:
     """Stop Ray on every host of CLUSTER.yaml.
@@ -210,7 +202,7 @@ def down(file: str) -> None:
         for login, problem in zip(logins, stop_hosts(logins), strict=True)
     ]
     rows[0]["role"] = "head"
-    show_rows(rows, ["host", "role", "ray"], None, None)
+    show_rows(rows, ["host", "role", "ray"])
     running = [row for row in rows if row["ray"] != "stopped"]
     if running:
         raise ClusterError(
@@ -219,7 +211,7 @@ def down(file: str) -> None:
         )
 
 
-@cluster.command(example="orchestrator cluster metrics")
+@cluster.command(example="cluster metrics")
 @click.option(
     "--ray-dir",
     type=click.Path(path_type=Path, file_okay=False),
@@ -241,9 +233,7 @@ def metrics(ray_dir: Path) -> None:
         for server in servers:
             notify(f"{server.name} answers at {server.url}")
         if len(servers) == 1:
-            notify(
-                "there is no `grafana` on the PATH: without it there are no boards (https://grafana.com/grafana/download)"
-            )
+            notify("no boards: there is no `grafana` on the PATH (https://grafana.com/grafana/download)")
         notify("Ctrl-C ends them")
         while True:
             for server in servers:
@@ -252,10 +242,9 @@ def metrics(ray_dir: Path) -> None:
             time.sleep(1.0)
 
 
-@click.command(
-    cls=GlobalOptionsCommand,
-    example="orchestrator verify-resume experiments/pretrain_tiny_wikipedia.yaml \\\n"
-    "    'corpus.files=[notes/*.txt]' tokenizer=tokenizers/notes --steps 10",
+@command(
+    example="verify-resume experiments/pretrain_tiny_wikipedia.yaml \\\n"
+    "    'corpus.files=[notes/*.txt]' tokenizer=tokenizers/notes --steps 10"
 )
 @spec_argument
 @overrides_argument
@@ -268,9 +257,7 @@ def metrics(ray_dir: Path) -> None:
 )
 @click.option("--keep", is_flag=True, hidden=True, help="Keep the runs even if everything is equal.")
 @format_options
-def verify_resume(
-    spec_path: str, overrides: tuple[str, ...], steps: int, workers: tuple[int, ...], keep: bool, form: str | None
-) -> int:
+def verify_resume(spec_path: str, overrides: tuple[str, ...], steps: int, workers: tuple[int, ...], keep: bool) -> int:
     """Check that a resumed run equals an uninterrupted one.
 
     A pretraining runs several times for twice --steps: uninterrupted, killed (`kill -9`) in the middle and resumed, and
@@ -285,9 +272,9 @@ def verify_resume(
     spec = load_spec(spec_path, overrides)
     verification = verify(spec, current_settings(), num_steps=steps, worker_counts=workers, keep=keep)
     rows = [asdict(comparison) for comparison in verification.comparisons]
-    if form is None:
+    if current_reading().form == "table":
         rows = [row | {name: str(row[name])[:12] for name in ("straight", "other")} for row in rows]
-    show_rows(rows, list(rows[0]), form, None)
+    show_rows(rows, list(rows[0]))
     if not verification.all_equal:
         notify(f"a run that was killed or shared differs; the runs are kept in {verification.home}")
     return int(not verification.all_equal)

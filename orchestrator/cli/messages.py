@@ -14,14 +14,7 @@ import click
 
 from orchestrator.cells import printable
 from orchestrator.errors import InputError
-from orchestrator.progress import (
-    UNDER_WAY,
-    clear_screen,
-    is_terminal,
-    reader_may_leave,
-    show_progress,
-    terminal_width,
-)
+from orchestrator.progress import UNDER_WAY, clear_screen, is_terminal, reader_may_leave, show_progress, terminal_width
 from orchestrator.progress.log_lines import folded
 from orchestrator.settings import ASKED_AT_VARIABLE
 
@@ -31,20 +24,11 @@ at_work: list[tuple[str, Callable[[], object]]] = []
 the process at once."""
 
 
-def notify(message: str) -> None:
+def notify(message: str, heading: str = "") -> None:
     """Write a message for a person to stderr, folded between words on a terminal, if somebody still reads it."""
-    write_message(_folded(message) + "\n")
-
-
-def write_error(message: str) -> None:
-    """Write an error for a person to stderr, as `notify` does."""
-    heading = "Error: "
-    text = _folded(heading + message)
-    write_message(click.style(heading, fg="red", bold=True) + text.removeprefix(heading) + "\n")
-
-
-def _folded(message: str) -> str:
-    return folded(printable(message), terminal_width(sys.stderr))
+    text = folded(printable(heading + message), terminal_width(sys.stderr))
+    shown = heading and click.style(heading, fg="red", bold=True)
+    write_message(f"{shown}{text.removeprefix(heading)}\n")
 
 
 def write_message(text: str) -> None:
@@ -55,16 +39,14 @@ def write_message(text: str) -> None:
 
 
 def make_room(stream: TextIO | None) -> None:
-    """Remove the status line where something else is about to be written to the terminal."""
+    """Remove the status line where something else is to be written to the terminal."""
     if is_terminal(stream):
         clear_screen()
 
 
 def say_now(what: str) -> None:
-    """Say what is being done now, before the imports that it needs: a terminal's status line, a line elsewhere.
-
-    A command that came here from another machine says nothing of it: it was said there.
-    """
+    """Say what is being done now, before its imports: in a terminal's status line, or a line. It was said already of a
+    command that came from another machine."""
     if ASKED_AT_VARIABLE not in os.environ:
         logger.info(printable(what), extra=UNDER_WAY)
 
@@ -77,11 +59,7 @@ def status_line() -> Iterator[Callable[[str], None]]:
 
 
 def is_confirmed(verb: str, what: str, *, dry_run: bool, yes: bool) -> bool:
-    """Whether to go on with what cannot be undone: a person is asked, unless an option says it.
-
-    Args:
-        verb: what would be done, `delete` or `remove`.
-        what: what it would be done to, in words: `3 items, 1.2 GB`.
+    """Whether to go on with what cannot be undone: `delete` or `remove` something like `3 items, 1.2 GB`.
 
     Raises: InputError where nobody can be asked; click.Abort for an answer that is not yes.
     """

@@ -9,21 +9,14 @@ import click
 from orchestrator.cells import printable
 from orchestrator.cli.frame import GlobalOptionsGroup, current_settings
 from orchestrator.cli.messages import notify
-from orchestrator.cli.output import chosen_form, page_size, show_record, show_rows, show_text, shows_briefly
-from orchestrator.cli.reading import (
-    TABLE_ENDINGS,
-    current_reading,
-    format_options,
-    list_options,
-    output_option,
-    output_options,
-)
-from orchestrator.cli.registry_reading import open_for_writing, open_registry
+from orchestrator.cli.output import page_size, show_record, show_rows, show_text
+from orchestrator.cli.reading import TABLE_ENDINGS, current_reading, format_options, output_option, output_options
+from orchestrator.cli.registry_reading import open_for_writing, open_registry, table_command
 
 if TYPE_CHECKING:
+    from orchestrator.registry import Registry
     from orchestrator.registry.lineage import LineageTree
 
-_PAGE = 30
 _DIGEST_CHARS = 12
 _model_argument = click.argument("model", metavar="MODEL")
 
@@ -36,34 +29,34 @@ def models() -> None:
     """
 
 
-@models.command("list", example="orchestrator models list")
-@list_options
-def list_models(form: str | None, output: str | None) -> None:
+@models.add_command
+@table_command("list", example="models list")
+def list_models(registry: "Registry") -> None:
     """List registered models, newest first."""
-    limit, offset = page_size(_PAGE, form, output), current_reading().offset
-    with open_registry() as registry:
-        rows, aliases = registry.models.table(limit=limit, offset=offset).records, registry.models.aliases()
-        total = registry.models.count()
+    rows, aliases = (
+        registry.models.table(limit=page_size(), offset=current_reading().offset).records,
+        registry.models.aliases(),
+    )
     for row in rows:
         row["model"] = f"{row['name']}@{row['version']}"
         row["aliases"] = aliases.get((row["name"], row["version"]), [])
     columns = ["model", *(["aliases"] if aliases else []), "head", "task", "num_parameters", "run_id", "created_at"]
-    if not shows_briefly(form, output):
+    if not current_reading().is_brief:
         columns = ["model", "name", "version", *columns[1:], "folder", "digest"]
     empty = "no models yet: a pretraining run or a sweep leaves one"
-    show_rows(rows, columns, form, output, empty=empty, spare=["num_parameters", "task", "run_id"], total=total)
+    show_rows(rows, columns, empty=empty, spare=["num_parameters", "task", "run_id"], total=registry.models.count())
 
 
-@models.command("show", example="orchestrator models show reviews\norchestrator models show reviews -o README.md")
+@models.command("show", example="models show reviews\nmodels show reviews -o README.md")
 @_model_argument
 @format_options
 @output_option("Write to FILE; .json, .csv and .md set the format.", endings=(*TABLE_ENDINGS, ".md"))
-def show_model(model: str, form: str | None, output: str | None) -> None:
+def show_model(model: str, output: str | None) -> None:
     """Show a model: folder, run, architecture; -o .md: its card.
 
     The card has data, recipe, scores with baseline and interval over seeds, lineage, and what is not known.
     """
-    if form is None and output is not None and output.endswith(".md"):
+    if output is not None and output.endswith(".md") and current_reading().form == "table":
         from orchestrator.models.card import write_card
 
         with open_registry() as registry:
@@ -74,7 +67,7 @@ def show_model(model: str, form: str | None, output: str | None) -> None:
 
     with open_registry() as registry:
         found = registry.models.get(model)
-        aliases = registry.models.aliases().get((found.name, found.version), [])
+        aliases = registry.models.aliases().get((found.name, found.version))
     record = asdict(found) | ({"aliases": aliases} if aliases else {})
     try:
         config = read_json(join(found.folder, "config.json"))
@@ -83,12 +76,10 @@ def show_model(model: str, form: str | None, output: str | None) -> None:
         config = {}
     shape = ("num_hidden_layers", "hidden_size", "num_attention_heads", "vocab_size", "max_position_embeddings")
     record |= {name: config[name] for name in shape if name in config}
-    show_record(record, form, output)
+    show_record(record)
 
 
-@models.command(
-    example="orchestrator models alias reviews@3 production\norchestrator models alias reviews@production --rm"
-)
+@models.command(example="models alias reviews@3 production\nmodels alias reviews@production --rm")
 @_model_argument
 @click.argument("alias", metavar="[ALIAS]", required=False)
 @click.option("--rm", "is_removed", is_flag=True, help="Remove the alias; MODEL is then NAME@ALIAS.")
@@ -112,11 +103,11 @@ def alias(model: str, alias: str | None, is_removed: bool) -> None:
         notify(f"removed {model}")
 
 
-@models.command(example="orchestrator models lineage reviews/finetuning\norchestrator models lineage text.txt --down")
+@models.command(example="models lineage reviews/finetuning\nmodels lineage text.txt --down")
 @_model_argument
 @click.option("--down", is_flag=True, help="Descendants instead of ancestors.")
 @output_options
-def lineage(model: str, down: bool, form: str | None, output: str | None) -> None:
+def lineage(model: str, down: bool) -> None:
     """Draw the lineage of a model, run, file or tokenizer.
 
     MODEL may also be a run, a path, or a digest prefix. A node is STALE when one of its ancestors has changed
@@ -124,19 +115,19 @@ def lineage(model: str, down: bool, form: str | None, output: str | None) -> Non
     """
     with open_registry() as registry:
         tree = registry.lineage.descendants(model) if down else registry.lineage.ancestors(model)
-    form, record = chosen_form(form, output), _as_record(tree)
-    if form == "json":
-        show_record(record, form, output)
-    elif form == "csv":
-        show_rows(list(_rows(record)), ["depth", "kind", "name", "digest", "role", "run", "stale"], form, output)
+    reading, record = current_reading(), _as_record(tree)
+    if reading.form == "json":
+        show_record(record)
+    elif reading.form == "csv":
+        show_rows(list(_rows(record)), ["depth", "kind", "name", "digest", "role", "run", "stale"])
     else:
-        show_text("".join(f"{line}\n" for line in _lines(tree)), output)
+        show_text("".join(f"{line}\n" for line in _lines(tree)), reading.output)
         if not tree.branches:
             notify("nothing was made of it" if down else "what it was made of is not recorded")
 
 
 def _lines(tree: "LineageTree", first: str = "", others: str = "") -> Iterator[str]:
-    """Lines of a tree, each node with its kind, its part and, where it is stale, why; drawn right of two margins."""
+    """Lines of a tree right of two margins, each node with its kind, its part and, where it is stale, why."""
     node = tree.node
     digest = "" if node.kind in ("file", "export") else f" {node.digest[:_DIGEST_CHARS]}"
     role = f"{tree.role}: " if tree.role else ""
@@ -167,7 +158,7 @@ def _rows(record: dict[str, Any], depth: int = 0) -> Iterator[dict[str, Any]]:
         yield from _rows(branch, depth + 1)
 
 
-@models.command(example="orchestrator models export demo-pretrained -o exported/")
+@models.command(example="models export demo-pretrained -o exported/")
 @_model_argument
 @click.option("-o", "--output", required=True, metavar="FOLDER", help="New folder to write.")
 def export(model: str, output: str) -> None:

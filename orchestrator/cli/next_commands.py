@@ -9,7 +9,6 @@ from orchestrator.cli.frame import given_options, resume_command
 from orchestrator.run_states import RunState
 
 if TYPE_CHECKING:
-    from orchestrator.registry.records import RunRecord
     from orchestrator.reports.run_facts import RunFacts
 
 ASKED_BY_A_LINE = frozenset({"classification", "multi_label", "regression", "ner", "token_classification"})
@@ -24,17 +23,10 @@ def next_commands(facts: "RunFacts") -> list[str]:
         commands += [resume_command(run.id), f"{own} runs logs {run.id}"]
     if run.kind == "sweep":
         commands.append(f"{own} runs trials {run.id}")
-    if _has_curves(facts):
+    score, history = f"validation.{run.metric}", facts.registry.metrics.history
+    if any(history(trial["id"], score).records for trial in facts.trials) if facts.trials else facts.last_step:
         commands.append(f"{own} runs plot {run.id} -o {run.id}.png")
     return [*commands, f"{own} runs show {run.id} --all"]
-
-
-def _has_curves(facts: "RunFacts") -> bool:
-    """Whether `runs plot` has something to draw: measurements over steps, of a sweep those of its trials that rank."""
-    if not facts.trials:
-        return bool(facts.last_step)
-    score, history = f"validation.{facts.run.metric}", facts.registry.metrics.history
-    return any(history(trial["id"], score).records for trial in facts.trials)
 
 
 def model_commands(facts: "RunFacts") -> list[str]:
@@ -42,20 +34,17 @@ def model_commands(facts: "RunFacts") -> list[str]:
 
     Of a pipeline it is the model of its newest stage that has one; of a trial its own, known by the trial's id.
     """
-    registry = facts.registry
+    registry, model, folder = facts.registry, facts.run.id, facts.run.model_folder
     run = next((stage for stage in reversed(facts.stages) if stage.model_folder), facts.run)
     models = registry.models.left_by(run)
     if models:
-        return _commands(models[0].label, models[0].head, models[0].folder, run)
-    if run.parent_id is None or not run.model_folder:
+        model, folder = models[0].label, models[0].folder
+    elif run.parent_id is not None and folder:
+        run = registry.run(run.parent_id)
+        models = registry.models.left_by(run)
+    if not models or not folder:
         return []
-    sweep = registry.run(run.parent_id)
-    siblings = registry.models.left_by(sweep)
-    return _commands(run.id, siblings[0].head, run.model_folder, sweep) if siblings else []
-
-
-def _commands(model: str, head: str, folder: str, run: "RunRecord") -> list[str]:
-    own, name = f"orchestrator{given_options()}", shlex.quote(model)
+    own, name, head = f"orchestrator{given_options()}", shlex.quote(model), models[0].head
     mask = _mask_token(folder) if head == "pretraining" else None
     if mask is not None:
         use = f'{own} fill-mask {name} "A {mask} of your own."'
@@ -64,15 +53,11 @@ def _commands(model: str, head: str, folder: str, run: "RunRecord") -> list[str]
     elif head in ASKED_BY_A_LINE:
         use = f'echo "A text of your own." | {own} predict {name}'
     else:
-        use = f"{own} predict {name} {shlex.quote(_labeled_file(run) or 'FILE')}"
+        files = (run.spec.get("task") or {}).get("files") or {}
+        file = files.get("validation", files.get("train"))
+        file = file if file is not None and Path(file).is_file() else "FILE"
+        use = f"{own} predict {name} {shlex.quote(file)}"
     return [use, f"{own} models export {name} {shlex.quote(model.replace('@', '-').replace('/', '-'))}"]
-
-
-def _labeled_file(run: "RunRecord") -> str | None:
-    """A task's file for validation, else the one that it is taken from; None where neither is on this machine."""
-    files = (run.spec.get("task") or {}).get("files") or {}
-    path = files.get("validation", files.get("train"))
-    return path if path is not None and Path(path).is_file() else None
 
 
 def _mask_token(folder: str) -> str | None:

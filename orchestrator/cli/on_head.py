@@ -27,9 +27,9 @@ ON_THIS_MACHINE = {
 
 
 def status_on_head(context: click.Context, read_settings: Callable[[], Settings], *, debug: bool) -> int | None:
-    """Run a command on the head of the cluster whose dashboard the settings name; returns its exit status.
+    """Run a command on the head of the cluster whose dashboard the settings name; None where it runs here.
 
-    None where it runs here. Raises: UsageError for one that cannot run there; ClusterError.
+    Raises: UsageError for a command that cannot run there; ClusterError.
     """
     words = context.command_path.split()[1:]
     path = " ".join(words)
@@ -65,30 +65,29 @@ def _run_there(context: click.Context, words: list[str], settings: Settings, add
     """Run the command on the head: a spec goes along as a file, and the file that `-o` names comes back."""
     from orchestrator.execution.head_commands import ask_head
 
-    values, files, returned = {**context.params, **context.meta.get(READING, {})}, {}, None
+    values, files, returned = context.params | context.meta.get(READING, {}), {}, None
     if "spec_path" in values:
         from orchestrator.execution.jobs import SPEC_FILE, spec_files
         from orchestrator.specs.loading import load_spec
 
         files = spec_files(load_spec(values["spec_path"], values.pop("overrides")))
         values["spec_path"] = SPEC_FILE
-    if values.get("output"):
-        values["output"] = returned = Path(values["output"]).name
+    if output := values.get("output"):
+        values["output"] = returned = Path(output).name
     say_now(f"asking the head of the cluster at {address}")
     answer = ask_head([*words, *_typed(context.command, values)], settings, address, files=files, returned=returned)
     click.echo(answer.out, nl=False)
     sys.stdout.flush()
     with reader_may_leave(sys.stderr):
         click.echo(answer.err, nl=False, err=True)
-    if answer.file is not None:
-        write_file(context.params["output"], answer.file)
+    if output and answer.file is not None:
+        write_file(output, answer.file)
     return answer.status
 
 
 def _typed(command: click.Command, values: dict[str, Any]) -> list[str]:
     """Options and arguments of a command, as a person would type them for some values of its parameters."""
-    options: list[str] = []
-    arguments: list[str] = []
+    options, arguments = list[str](), list[str]()
     for parameter in command.params:
         value = values.get(parameter.name or "")
         if value is None or value is False:

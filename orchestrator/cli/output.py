@@ -6,6 +6,7 @@ import shutil
 import sys
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,6 @@ from orchestrator.cells import column_cells, field_cell, heading, plain_value
 from orchestrator.cli.messages import make_room, notify
 from orchestrator.cli.reading import check_output, current_reading, find_columns, is_stream, output_path
 from orchestrator.progress import is_terminal
-from orchestrator.progress.log_lines import folded
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from orchestrator.progress.tables import Column
 
 Row = Mapping[str, Any]
+PAGE = 30
+"""Rows on a terminal; `--limit` gives more of them."""
 _LONGEST_CELL, _LONGEST_FIELD = 500, 5_000
 """Characters of a text in a row of a table, and in the record of one thing; JSON, CSV and `--wide` have all of it."""
 _MEASURED = frozenset(
@@ -40,8 +42,6 @@ def _metric(row: Row) -> str | None:
 def show_rows(
     rows: Iterable[Row],
     columns: Sequence[str],
-    form: str | None,
-    output: str | None,
     *,
     empty: str = "",
     spare: Sequence[str] = (),
@@ -50,12 +50,10 @@ def show_rows(
     total: int | None = None,
     measurement: Callable[[Row], str | None] = _metric,
 ) -> None:
-    """Show rows as a table, JSON or CSV, as the options of reading ask for, and how many there are beside them.
+    """Show rows as the options of reading ask for, and how many there are beside them.
 
     Args:
         columns: columns to show; the rows may have more, which `--columns` can name.
-        form: `table`, `json` or `csv`; None: what the ending of `output` says, else a table.
-        output: file to write to; None: stdout.
         empty: message on stderr in place of a table without rows.
         spare: columns that are left out, from the first one on, while the terminal is too narrow for the table.
         below: columns that stand below each row where the terminal is too narrow for them beside the others.
@@ -69,15 +67,14 @@ def show_rows(
     if reading.columns:
         columns, spare = find_columns(reading.columns, rows, columns), ()
     if total is None:
-        total, rows = len(rows), rows[reading.offset :][: page_size(page, form, output)]
+        total, rows = len(rows), rows[reading.offset :][: page_size(page)]
     listed = [{column: row.get(column) for column in columns} for row in rows]
-    form = chosen_form(form, output)
-    if form == "json":
-        _write_json(listed, output)
-    elif form == "csv":
-        _write_csv(listed, columns, output)
+    if reading.form == "json":
+        show_text(_json_text(listed), reading.output)
+    elif reading.form == "csv":
+        show_text(_csv_text(listed, columns), reading.output)
     elif listed:
-        _write_table(listed, columns, output, spare, below, [measurement(row) for row in rows])
+        show_table(rows, columns, reading.output, spare, below, measurement)
     elif empty and not total:
         notify(empty)
     last = reading.offset + len(listed)
@@ -88,50 +85,41 @@ def show_rows(
         notify(f"{len(listed):,} of {total:,} are shown; {more}")
 
 
-def page_size(page: int | None, form: str | None, output: str | None) -> int | None:
+def page_size(page: int | None = PAGE) -> int | None:
     """Number of rows to show: that of `--limit`, else on a terminal `page`; None for all."""
-    is_paged = chosen_form(form, output) == "table" and output is None and is_terminal(sys.stdout)
-    return current_reading().limit or (page if is_paged else None)
+    reading = current_reading()
+    is_paged = reading.form == "table" and reading.output is None and is_terminal(sys.stdout)
+    return reading.limit or (page if is_paged else None)
 
 
-def show_table(rows: Sequence[Row], columns: Sequence[str]) -> None:
-    """Show rows on stdout as a table, one of several of a command, whose options of reading are for another one."""
-    listed = [{column: row.get(column) for column in columns} for row in rows]
-    _write_table(listed, columns, None, (), (), [_metric(row) for row in rows])
-
-
-def show_record(record: Row, form: str | None, output: str | None) -> None:
+def show_record(record: Row) -> None:
     """Show one record: as a table one field per line, without empty ones; as JSON an object with all of them.
 
     Raises: InputError for a field that `--columns` names and that there is not.
     """
-    reading, form = current_reading(), chosen_form(form, output)
+    reading = current_reading()
     if reading.columns:
         record = {name: record[name] for name in find_columns(reading.columns, [record], ())}
-    if form == "json":
-        _write_json(record, output)
-    elif form == "csv":
-        _write_csv([{"field": key, "value": value} for key, value in record.items()], ["field", "value"], output)
+    if reading.form == "json":
+        text = _json_text(record)
+    elif reading.form == "csv":
+        text = _csv_text([{"field": key, "value": value} for key, value in record.items()], ["field", "value"])
     else:
         from orchestrator.progress.tables import record_lines
 
         texts = [(key, _shortened(field_cell(key, value), _LONGEST_FIELD)) for key, value in record.items()]
-        _write_lines(record_lines(texts, _terminal_width(output)), output)
-
-
-def shows_briefly(form: str | None, output: str | None) -> bool:
-    """Whether rows become a table for a person, with the columns that matter most, rather than all there is."""
-    return chosen_form(form, output) == "table" and output is None and not current_reading().wide
+        text = "\n".join(record_lines(texts, _terminal_width(reading.output)))
+    show_text(text, reading.output)
 
 
 def show_text(text: str, output: str | None = None) -> None:
-    """Write text as it is, to stdout or a file."""
-    _write(text if text.endswith("\n") or not text else text + "\n", output)
-
-
-def show_paragraph(text: str) -> None:
-    """Write a line of prose to stdout, on a terminal folded between words, and an empty line after it."""
-    _write(folded(text, _terminal_width(None)) + "\n\n", None)
+    """Write text, its last line whole, to stdout or a file."""
+    text = text if text.endswith("\n") or not text else text + "\n"
+    if output is None:
+        make_room(sys.stdout)
+        click.echo(text, nl=False)
+    else:
+        write_output(output, text.encode())
 
 
 def show_lines(lines: Iterable["Text"], output: str | None = None) -> None:
@@ -144,28 +132,23 @@ def show_lines(lines: Iterable["Text"], output: str | None = None) -> None:
         for line in lines:
             console.print(line, soft_wrap=True)
     else:
-        _write_lines([line.plain for line in lines], output)
+        show_text("".join(f"{line.plain}\n" for line in lines), output)
 
 
-def chosen_form(form: str | None, output: str | None) -> str:
-    """The form of what is shown: as given, or what the ending of `output` says, else `table`."""
-    ending = Path(output).suffix.lstrip(".") if output else ""
-    return form or (ending if ending in ("json", "csv") else "table")
-
-
-def _write_table(
-    rows: list[dict[str, Any]],
+def show_table(
+    rows: Sequence[Row],
     columns: Sequence[str],
-    output: str | None,
-    spare: Sequence[str],
-    below: Sequence[str],
-    measurements: Sequence[str | None],
+    output: str | None = None,
+    spare: Sequence[str] = (),
+    below: Sequence[str] = (),
+    measurement: Callable[[Row], str | None] = _metric,
 ) -> None:
-    """Write a table: fitted to a terminal's width; in files and pipes one whole line per row."""
+    """Show a table: fitted to a terminal's width; in files and pipes one whole line per row."""
     from orchestrator.progress.tables import fitting, full_width, lines_with_records, plain_lines, records
 
     width = _terminal_width(output)
-    all_columns = [_column(rows, name, measurements) for name in columns]
+    measured = [measurement(row) for row in rows]
+    all_columns = [_column(rows, name, measured if name in _MEASURED else [None] * len(rows)) for name in columns]
     under = [column for column in all_columns if column.name in below]
     shown, has_heading = all_columns, True
     if width is None or full_width(all_columns) <= width:
@@ -173,13 +156,20 @@ def _write_table(
     elif under and (shown := fitting([c for c in all_columns if c not in under], width, spare, may_fold=False)):
         lines, shown = lines_with_records(shown, under, width), [*shown, *under]
     elif shown := fitting(all_columns, width, spare):
-        lines = _drawn(shown, width)
+        from rich.console import Console
+
+        from orchestrator.progress.tables import rich_table
+
+        console = Console(width=width, color_system=None)
+        with console.capture() as capture:
+            console.print(rich_table(shown, width))
+        lines = [line.rstrip() for line in capture.get().splitlines()]
     else:  # a block of lines for each row, with nothing left out
         shown, has_heading = all_columns, False
         lines = [line for block in records(shown, width) for line in (*block, "")][:-1]
     if has_heading and output is None and is_terminal(sys.stdout) and os.environ.get("TERM") != "dumb":
         lines[0] = click.style(lines[0], bold=True)
-    _write_lines(lines, output)
+    show_text("\n".join(lines), output)
     left_out = ",".join(heading(column.name) for column in all_columns if column not in shown)
     if left_out:
         notify(f"left out: {left_out.replace(',', ', ')}; --columns {left_out} shows these, --wide all")
@@ -192,31 +182,13 @@ def _terminal_width(output: str | None) -> int | None:
     return shutil.get_terminal_size().columns
 
 
-def _drawn(columns: "Sequence[Column]", width: int) -> list[str]:
-    from rich.console import Console
-
-    from orchestrator.progress.tables import rich_table
-
-    console = Console(width=width, color_system=None)
-    with console.capture() as capture:
-        console.print(rich_table(columns, width))
-    return [line.rstrip() for line in capture.get().splitlines()]
-
-
 def _column(rows: Sequence[Row], name: str, measurements: Sequence[str | None]) -> "Column":
-    """A column of a table: its heading, and a text for each row.
-
-    Scores of each measurement have their own number of decimals, for a perplexity of 50 has few.
-
-    Args:
-        measurements: name of what the scores and values of each row measure; None of a row without any.
-    """
+    """A column of a table. Values of each measurement have their own number of decimals: a perplexity of 50 has few."""
     from orchestrator.progress.tables import Column
 
-    values, texts = [row[name] for row in rows], [""] * len(rows)
-    of = measurements if name in _MEASURED else [None] * len(rows)
-    for measured in dict.fromkeys(of):
-        places = [place for place, other in enumerate(of) if other == measured]
+    values, texts = [row.get(name) for row in rows], [""] * len(rows)
+    for measured in dict.fromkeys(measurements):
+        places = [place for place, other in enumerate(measurements) if other == measured]
         found = column_cells([values[place] for place in places], measured or name)
         for place, text in zip(places, found, strict=True):
             texts[place] = _shortened(text, _LONGEST_CELL)
@@ -231,19 +203,19 @@ def _shortened(text: str, longest: int) -> str:
     return f"{text[: longest // 2]}…{text[1 - longest // 2 :]}"
 
 
-def _write_json(value: Any, output: str | None) -> None:
-    _write(json.dumps(plain_value(value), indent=2, ensure_ascii=False) + "\n", output)
+def _json_text(value: Any) -> str:
+    return json.dumps(plain_value(value), indent=2, ensure_ascii=False)
 
 
-def _write_csv(rows: Sequence[Row], columns: Sequence[str], output: str | None) -> None:
-    """Write rows as CSV, the names of the columns first; lists and mappings in a field are JSON."""
+def _csv_text(rows: Sequence[Row], columns: Sequence[str]) -> str:
+    """Rows as CSV, the names of the columns first; lists and mappings in a field are JSON."""
     from orchestrator.storage.text_lines import csv_lines  # a table needs none
 
     plain = [[plain_value(row[column]) for column in columns] for row in rows]
     lines = [[*columns], *([json.dumps(v) if isinstance(v, list | dict) else v for v in line] for line in plain)]
     if not current_reading().raw:
         lines = [[safe_field(value) for value in line] for line in lines]
-    _write("".join(csv_lines(lines)), output)
+    return "".join(csv_lines(lines))
 
 
 def safe_field(value: Any) -> Any:
@@ -255,28 +227,12 @@ def safe_field(value: Any) -> Any:
     if not isinstance(value, str):
         return value
     text = "".join(c if c in "\r\n\t" or unicodedata.category(c) not in ("Cc", "Cs") else "�" for c in value)
-    is_formula = text.lstrip(" \n")[:1] in _FORMULA_SIGNS and not _is_number(text)
-    return f"'{text}" if text and is_formula else text
-
-
-def _is_number(text: str) -> bool:
-    try:
+    if not text or text.lstrip(" \n")[:1] not in _FORMULA_SIGNS:
+        return text
+    with suppress(ValueError):
         float(text)
-    except ValueError:
-        return False
-    return not text[:1].isspace()
-
-
-def _write_lines(lines: Iterable[str], output: str | None) -> None:
-    _write("".join(f"{line}\n" for line in lines), output)
-
-
-def _write(text: str, output: str | None) -> None:
-    if output is None:
-        make_room(sys.stdout)
-        click.echo(text, nl=False)
-    else:
-        write_output(output, text.encode())
+        return f"'{text}" if text[0].isspace() else text
+    return f"'{text}"
 
 
 def write_output(output: str, data: bytes) -> None:
@@ -286,23 +242,19 @@ def write_output(output: str, data: bytes) -> None:
 
 
 def write_file(output: str, data: bytes) -> None:
-    """Write a file, whole or not at all; a link is followed, a device or a pipe gets the bytes. Raises: InputError."""
+    """Write a file, whole or not at all; a link is followed. Raises: InputError."""
     from orchestrator.storage import write_bytes
     from orchestrator.storage.uris import is_local
 
     check_output(output)
-    path = output_path(output) if is_local(output) else None
-    if path is not None and is_stream(path):
-        path.write_bytes(data)
+    if is_local(output):
+        write_pieces([data], output)
     else:
-        write_bytes(str(path or output), data)
+        write_bytes(output, data)
 
 
 def write_pieces(pieces: Iterable[bytes], output: str | None) -> None:
-    """One after the other, as they come: to stdout where `output` is None or "-", to a device or a pipe, to a file.
-
-    A file stands only when the last piece is written; until then, and where a piece cannot be had, it stays as it was.
-    """
+    """Write pieces as they come, to stdout (None or "-"), a device or a pipe; to a file whole or not at all."""
     from bert_core.checkpoints.manifest import atomic_write
 
     def write(target: Path | str) -> None:

@@ -9,14 +9,14 @@ from dataclasses import asdict
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from orchestrator.cli.frame import GlobalOptionsCommand, current_settings, precision_option
+from orchestrator.cli.frame import command, current_settings, precision_option
 from orchestrator.cli.messages import notify, say_now, status_line
 from orchestrator.cli.output import show_record, show_rows, show_text, write_pieces
-from orchestrator.cli.reading import format_options, output_option, output_path
+from orchestrator.cli.reading import format_options, options, output_option, output_path
 from orchestrator.errors import InputError
 from orchestrator.progress import clear_screen, counted, is_terminal
 
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from orchestrator.inference.blocks import LinePredictor, PredictedBlock
     from orchestrator.specs.network import Precision
 
-F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
 
 _STDIN = "-"
@@ -49,27 +48,17 @@ def find_model(model: str) -> str:
     return resolve_model(model, current_settings())
 
 
-def _lines_and_workers(command: F) -> F:
-    """Add the argument FILE and the options `--workers`, `--gpus-per-worker` and `--precision` to a command."""
-    for option in (
-        precision_option,
-        click.option(
-            "--gpus-per-worker", "gpus", type=click.FloatRange(0), default=0.0, help="GPUs per worker, besides one CPU."
-        ),
-        click.option(
-            "--workers", type=click.IntRange(1), help="Ray workers. Default: none; with --address all that fit."
-        ),
-        click.argument("file", metavar="[FILE]", default=_STDIN),
-    ):
-        command = option(command)
-    return command
-
-
-@click.command(
-    cls=GlobalOptionsCommand,
-    example='orchestrator predict my-model "A charming film."\n'
-    "orchestrator predict my-model reviews.csv.gz -o predicted.csv --workers 4",
+_lines_and_workers = options(
+    click.argument("file", metavar="[FILE]", default=_STDIN),
+    click.option("--workers", type=click.IntRange(1), help="Ray workers. Default: none; with --address all that fit."),
+    click.option(
+        "--gpus-per-worker", "gpus", type=click.FloatRange(0), default=0.0, help="GPUs per worker, besides one CPU."
+    ),
+    precision_option,
 )
+
+
+@command(example='predict my-model "A charming film."\npredict my-model reviews.csv.gz -o predicted.csv --workers 4')
 @model_argument
 @_lines_and_workers
 @batch_size_option
@@ -112,13 +101,7 @@ def predict(
     """
     folder = find_model(model)
     from orchestrator.finetuning.model_record import read_saved_definition
-    from orchestrator.inference.requests import (
-        RequestFile,
-        check_request,
-        check_requests,
-        look_at_requests,
-        refuse_table,
-    )
+    from orchestrator.inference import requests
     from orchestrator.storage import local_copy
     from orchestrator.storage.text_lines import stream_lines
 
@@ -131,21 +114,24 @@ def predict(
         from orchestrator.finetuning.model_folder import load_task_definition
 
         task = load_task_definition(copied)
-    requests = look_at_requests(file, task, text_columns) if lines is None else RequestFile(stream_lines)
+    asked = requests.RequestFile(stream_lines)
     if file == _STDIN:
-        lines = refuse_table(lines or (), task.text_columns)
+        lines = requests.refuse_table(lines or (), task.text_columns)
     elif lines is not None:
-        check_request(file, 1, task, requests.text_columns(task))
-    elif num_blank := check_requests(file, requests, task):
+        requests.check_request(file, 1, task, asked.text_columns(task))
+    else:
+        asked = requests.look_at_requests(file, task, text_columns)
+    if lines is None and (num_blank := requests.check_requests(file, asked, task)):
         them = "it" if num_blank == 1 else "them"
         notify(f"{counted(num_blank, 'empty line')} of {file}: no answer stands for {them}")
     from orchestrator.inference.predictor import AnswerForm, Predictor  # torch among it: a wrong file is told before
 
-    is_shown = output in (None, _STDIN) and is_terminal(sys.stdout)
-    delimiter = _delimiter(file, form, output) if requests.table else None
-    answer_form = AnswerForm(requests.table, delimiter, _SHOWN_DIGITS if is_shown else None)
-    load = partial(Predictor.load, batch_size=batch_size, device=_device(gpus), form=answer_form, precision=precision)
-    answers = _answers(load, folder, file, lines, workers, gpus, requests.read)
+    is_shown = output is None and is_terminal(sys.stdout)
+    delimiter = _delimiter(file, form, output) if asked.table else None
+    answer_form = AnswerForm(asked.table, delimiter, _SHOWN_DIGITS if is_shown else None)
+    device = "cuda" if gpus else "cpu"
+    load = partial(Predictor.load, batch_size=batch_size, device=device, form=answer_form, precision=precision)
+    answers = _answers(load, folder, file, lines, workers, gpus, asked.read)
     header = answer_form.header()
     _write(answers, output, lambda pieces: write_pieces(chain([header] if header else [], pieces), output))
 
@@ -156,7 +142,7 @@ def _delimiter(file: str, form: str | None, output: str | None) -> str | None:
     from orchestrator.tasks.csv_tables import csv_header
     from orchestrator.tasks.text_files import plain_name
 
-    ending = Path(plain_name(output if output not in (None, _STDIN) else file)).suffix
+    ending = Path(plain_name(output or file)).suffix
     if form == "jsonl" or (form is None and ending in (".json", ".jsonl", ".ndjson")):
         return None
     if form is not None:
@@ -168,21 +154,13 @@ def _delimiter(file: str, form: str | None, output: str | None) -> str | None:
     return "," if delimiter == "\t" else delimiter  # which a name in .csv does not promise
 
 
-@click.command(
-    cls=GlobalOptionsCommand,
-    example='orchestrator embed my-encoder "A charming film."\n'
-    "orchestrator embed my-encoder texts.jsonl.gz -o vectors.npy --workers 4",
-)
+@command(example='embed my-encoder "A charming film."\nembed my-encoder texts.jsonl.gz -o vectors.npy --workers 4')
 @model_argument
 @_lines_and_workers
 @output_option("Write to FILE: .npy (a matrix, a row per text), .jsonl, .json.")
 @click.option("--dimensions", type=click.IntRange(1), help="Truncate vectors to their first N dimensions.")
 @click.option(
-    "--as",
-    "role",
-    type=click.Choice(["document", "query"]),
-    default="document",
-    help="Prompt of the model to prepend, where it has one.",
+    "--as", "role", type=click.Choice(["document", "query"]), default="document", help="The model's prompt to prepend."
 )
 def embed(
     model: str,
@@ -201,7 +179,7 @@ def embed(
     its pooling, others are mean-pooled. A model's document prompt (or query prompt) is prepended. Empty lines are
     skipped.
     """
-    suffix = "" if output in (None, _STDIN) else Path(str(output)).suffix.lower()
+    suffix = Path(output or "").suffix.lower()
     if suffix not in ("", ".json", ".jsonl", ".npy"):
         raise InputError(f"{output}: vectors are written as .npy or .jsonl; name a file that ends so")
     folder = find_model(model)
@@ -209,9 +187,10 @@ def embed(
     from orchestrator.retrieval.text_vectors import embedding_size
     from orchestrator.storage.text_lines import stream_lines
 
-    dimension, as_matrix = embedding_size(folder, dimensions), suffix == ".npy"
-    loading: dict[str, Any] = {"device": _device(gpus), "precision": precision, "dimensions": dimensions}
-    load = partial(LineEmbedder.load, as_matrix=as_matrix, role=role, **loading)
+    dimension, as_matrix, device = embedding_size(folder, dimensions), suffix == ".npy", "cuda" if gpus else "cpu"
+    load = partial(
+        LineEmbedder.load, as_matrix=as_matrix, role=role, device=device, precision=precision, dimensions=dimensions
+    )
     answers = _answers(load, folder, file, _lines_without_file(file, workers), workers, gpus, stream_lines)
     if output is not None and as_matrix:
         num_vectors = _write(answers, output, lambda pieces: write_matrix(output_path(output), pieces, dimension))
@@ -220,16 +199,10 @@ def embed(
         _write(answers, output, lambda pieces: write_pieces(pieces, output))
 
 
-def _device(gpus: float) -> str:
-    return "cuda" if gpus else "cpu"
-
-
 def _lines_without_file(file: str, workers: int | None) -> Iterable[str] | None:
     """Lines of stdin, or the text that stands in place of FILE: words with white space between them; None for a file.
 
-    Words that end as a file of data does are the name of one that was mistyped: its name has no answer.
-
-    Raises: InputError where workers are asked for, who read files.
+    Words that end as a file of data does are the mistyped name of one. Raises: InputError for workers, who read files.
     """
     from orchestrator.storage import exists
 
@@ -267,7 +240,7 @@ def _answers(
     gpus: float,
     read: Callable[[str], Iterable[str]],
 ) -> "Iterator[PredictedBlock]":
-    """The answers to lines, by this process; without any to FILE, whose lines are read here or by workers."""
+    """The answers to lines, by this process; without lines to FILE, which is read here or by workers."""
     from orchestrator.inference.blocks import line_blocks
     from orchestrator.inference.line_files import predict_file
 
@@ -287,7 +260,7 @@ def _write(answers: "Iterator[PredictedBlock]", output: str | None, write: Calla
             yield some.data
             num_lines += some.num_lines
             num_truncated += some.num_truncated
-            if output not in (None, _STDIN) or not is_terminal(sys.stdout):
+            if output is not None or not is_terminal(sys.stdout):
                 rate = num_lines / (time.monotonic() - begun_at)
                 status(f"{counted(num_lines, 'line')}  {rate:{',.0f' if rate >= 10 else '.2g'}} lines/s")
 
@@ -298,43 +271,34 @@ def _write(answers: "Iterator[PredictedBlock]", output: str | None, write: Calla
     return written
 
 
-@click.command(
-    "fill-mask", cls=GlobalOptionsCommand, example='orchestrator fill-mask my-model "Paris is the [MASK] of France."'
-)
+@command("fill-mask", example='fill-mask my-model "Paris is the [MASK] of France."')
 @model_argument
 @click.argument("text")
 @click.option("--top-k", type=click.IntRange(1), default=5, help="Predictions per [MASK].")
 @format_options
-def fill_mask(model: str, text: str, top_k: int, form: str | None) -> None:
+def fill_mask(model: str, text: str, top_k: int) -> None:
     """Predict the token at each [MASK] of a text."""
     folder = find_model(model)
     from orchestrator.inference import pretraining_heads
 
     rows = [asdict(guess) for guess in pretraining_heads.fill_mask(folder, text, top_k)]
-    show_rows(rows, ["mask", "rank", "token", "probability", "text"], form, None)
+    show_rows(rows, ["mask", "rank", "token", "probability", "text"])
 
 
-@click.command(
-    "next-sentence",
-    cls=GlobalOptionsCommand,
-    example='orchestrator next-sentence my-model "He went home." "Then he slept."',
-)
+@command("next-sentence", example='next-sentence my-model "He went home." "Then he slept."')
 @model_argument
 @click.argument("first", metavar="A")
 @click.argument("second", metavar="B")
 @format_options
-def next_sentence(model: str, first: str, second: str, form: str | None) -> None:
+def next_sentence(model: str, first: str, second: str) -> None:
     """Predict whether text B follows text A."""
     folder = find_model(model)
     from orchestrator.inference import pretraining_heads
 
-    show_record(asdict(pretraining_heads.next_sentence(folder, first, second)), form, None)
+    show_record(asdict(pretraining_heads.next_sentence(folder, first, second)))
 
 
-@click.command(
-    cls=GlobalOptionsCommand,
-    example="orchestrator serve my-model\norchestrator serve my-model --host 0.0.0.0 --token-file token",
-)
+@command(example="serve my-model\nserve my-model --host 0.0.0.0 --token-file token")
 @model_argument
 @click.option("--host", default="127.0.0.1", metavar="HOST", help="Address to bind; a non-local one needs a token.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8000, metavar="PORT", help="Port; 0 for any free one.")
@@ -355,11 +319,10 @@ def serve(model: str, host: str, port: int, token_file: str | None, device: str,
     folder = find_model(model)
     from orchestrator.serving.app import serve_model
 
-    is_ready = False
+    ready: list[str] = []
 
     def on_ready(url: str, abilities: "Abilities") -> None:
-        nonlocal is_ready
-        is_ready = True
+        ready.append(url)
         clear_screen()
         show_text(url)
         sent = f"$(cat {shlex.quote(token_file)})" if token_file else f"${TOKEN_VARIABLE}"  # as a shell reads it
@@ -373,6 +336,6 @@ def serve(model: str, host: str, port: int, token_file: str | None, device: str,
     try:
         serve_model(model, folder, on_ready, host=host, port=port, device=device, token=token, precision=precision)
     except KeyboardInterrupt:
-        if not is_ready:
+        if not ready:
             raise
     notify(f"stopped: {model} is no longer served")

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -9,10 +10,9 @@ import click
 from orchestrator.cells import setting_cell
 from orchestrator.cli.frame import refuse_options
 from orchestrator.cli.messages import notify
-from orchestrator.cli.output import show_record, show_table, show_text
+from orchestrator.cli.output import page_size, show_record, show_rows, show_table, show_text
 from orchestrator.cli.reading import current_reading
-from orchestrator.cli.registry_reading import no_runs, tell_archived
-from orchestrator.cli.table_commands import TableView, table_command
+from orchestrator.cli.registry_reading import no_runs, table_command, tell_archived
 from orchestrator.errors import NotFoundError, SeveralRunsError
 from orchestrator.measurements import is_better_lower, score_bounds
 from orchestrator.progress import counted
@@ -27,6 +27,8 @@ _NUM_PLACES = 10
 
 _NO_TRIALS = "no fine-tuned trials yet; run a sweep: `orchestrator run experiments/sweep_sst2.yaml`"
 _MAY_BE_BEST = "≈"
+_RANKING = itemgetter("task", "metric", "split", "data")
+"""Identity of the ranking that a group's row stands in."""
 _BY = {
     "mean": "ranked by the mean, in which few seeds and noisy ones count as much as others",
     "median": "ranked by the median",
@@ -34,7 +36,7 @@ _BY = {
 }
 
 
-@table_command(example="orchestrator leaderboard sst2\norchestrator leaderboard --group 3f2a77c0.1a2b3c4d")
+@table_command(example="leaderboard sst2\nleaderboard --group 3f2a77c0.1a2b3c4d")
 @click.argument("task", required=False)
 @click.option("--all", "shows_all", is_flag=True, help=f"All groups, not the first {_NUM_PLACES} per task.")
 @click.option("--group", "group", metavar="GROUP", help="One group with its runs; by id prefix or a run of it.")
@@ -48,7 +50,6 @@ _BY = {
 @click.option("--archived", is_flag=True, help="Include archived runs.")
 def leaderboard(
     registry: "Registry",
-    view: TableView,
     task: str | None,
     shows_all: bool,
     group: str | None,
@@ -65,10 +66,10 @@ def leaderboard(
     """
     if group is not None:
         refuse_options(("task", "shows_all", "by", "across_code", "archived"), "does not go with --group")
-        _show_group(registry, view, group)
+        _show_group(registry, group)
         return
     reading = current_reading()
-    limit = view.limit if shows_all else reading.limit or _NUM_PLACES
+    limit = page_size() if shows_all else reading.limit or _NUM_PLACES
     most = None if limit is None else reading.offset + limit
     table = registry.leaderboard(task, by=by, limit=most, archived=archived, across_code=across_code)
     num_archived = 0 if archived else registry.num_ranked_archived(task)
@@ -76,13 +77,13 @@ def leaderboard(
         known = ", ".join(registry.ranked_tasks()) or "none yet"
         raise NotFoundError(f"no finished trial of task {task}; there are: {known}")
     if shows_all:
-        total = sum({_ranking(row): row["num_ranked"] for row in table.records}.values())
+        total = sum({_RANKING(row): row["num_ranked"] for row in table.records}.values())
         rows = table.records[reading.offset :][:limit]
     else:  # the offset is one of each ranking
         rows = [row for row in table.records if (row["rank"] or row["num_ranked"]) > reading.offset]
         total = len(rows)
     columns: Sequence[str] = table.columns
-    if view.is_brief:
+    if reading.is_brief:
         columns = _brief_columns(rows, by, has_tasks=task is None)
         columns = ["group", *columns] if shows_all else [*columns, "group"]
     own = [] if shows_all else ["group"]
@@ -91,19 +92,13 @@ def leaderboard(
     empty = "every run that could be ranked is archived"
     if not rows and not num_archived:
         empty = _NO_TRIALS if registry.run_table(limit=1).records else no_runs(registry)
-    view.show(rows, columns, empty=empty, spare=spare, below=["recipe", "init_from"], total=total)
-    if rows and view.is_brief:
+    show_rows(rows, columns, empty=empty, spare=spare, below=["recipe", "init_from"], total=total)
+    if rows and reading.is_brief:
         _tell_of(rows, by)
     tell_archived(num_archived)
 
 
-def _ranking(row: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Identity of the ranking that a group stands in."""
-    return row["task"], row["metric"], row["split"], row["data"]
-
-
-def _show_group(registry: "Registry", view: TableView, name: str) -> None:
-    """Show one group: its numbers, its settings, and each of its runs."""
+def _show_group(registry: "Registry", name: str) -> None:
     try:
         found = registry.group(name)
     except SeveralRunsError:
@@ -129,12 +124,12 @@ def _show_group(registry: "Registry", view: TableView, name: str) -> None:
     ]
     if num_archived:
         notify(f"{num_archived} of its {counted(len(found.runs), 'run')} archived: the leaderboard leaves these out")
-    if not view.is_brief:
+    if not current_reading().is_brief:
         record |= {"parameters": dict(found.parameters), "runs": runs}
-        show_record(record, view.form, view.output)
+        show_record(record)
         return
     record |= {path: setting_cell(value) for path, value in found.parameters.items()}
-    show_record(record, view.form, view.output)
+    show_record(record)
     show_text("\n")
     columns = ["seed", *(["fold"] if found.num_folds > 1 else []), "run", "of", "state", "score"]
     columns += [name for name in ("test", "collapsed") if any(row[name] for row in runs)]
@@ -169,11 +164,7 @@ def group_record(group: "GroupRecord", noise: "SeedNoise | None") -> dict[str, A
 
 
 def _brief_columns(rows: Sequence[dict[str, Any]], by: str, *, has_tasks: bool) -> list[str]:
-    """Columns that tell places apart, in 80 characters where that is possible; those with words are added to the rows.
-
-    Args:
-        has_tasks: whether there may be groups of several tasks.
-    """
+    """Columns that tell places apart, in 80 characters where possible; those with words are added to the rows."""
     from orchestrator.registry.parameters import group_label
 
     for row in rows:
@@ -203,7 +194,6 @@ def _brief_columns(rows: Sequence[dict[str, Any]], by: str, *, has_tasks: bool) 
 
 
 def _is_also_best(row: Mapping[str, Any]) -> bool:
-    """Whether a group that does not stand first may be the best."""
     return bool(row["may_be_best"]) and row["rank"] > 1
 
 
@@ -227,11 +217,9 @@ def _tell_of(rows: Sequence[Mapping[str, Any]], by: str) -> None:
         notify(_BY[by])
     if any(map(_is_also_best, rows)):
         notify(f"{_MAY_BE_BEST} may be the best, too: the best mean is not significantly better")
-    if len(set(map(_ranking, rows))) > len({row["task"] for row in rows}):
+    if len(set(map(_RANKING, rows))) > len({row["task"] for row in rows}):
         notify("scores on other data, splits or by other names are ranked apart: each has its own first place")
-    for sentence in ranking_sentences(rows):
-        notify(sentence)
-    for line in _note_lines(rows):
+    for line in (*ranking_sentences(rows), *_note_lines(rows)):
         notify(line)
 
 

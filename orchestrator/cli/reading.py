@@ -1,4 +1,4 @@
-"""Options of commands that show rows or a record: which rows and columns, in which format, and where they are written.
+"""Options of commands that show rows or a record: what is shown, in which form, and where it is written.
 
 `-f`, `-o`, and of lists `--columns` and `--limit`, stand in a command's help; the others in `orchestrator help output`.
 """
@@ -22,8 +22,6 @@ F = TypeVar("F", bound=Callable[..., Any])
 _NUM_NAMED = 20
 """Columns that are named to somebody who asks for one that there is not."""
 TABLE_ENDINGS = (".json", ".csv", ".txt", "")
-_TO_FILE = "Write to FILE; .json and .csv set the format."
-_PAGED = "Maximum number of rows; a terminal shows a page."
 _MOST_ROWS = 2**31 - 1
 """Rows that a page may begin with or have: the registry refuses more."""
 _LONGEST = timedelta(days=36_500)
@@ -32,10 +30,19 @@ READING = "orchestrator.reading"
 """Key in a click context's `meta` of the options that were given."""
 
 
+def options(*several: Callable[[F], F]) -> Callable[[F], F]:
+    """Several options and arguments as one decorator, which has them in the order of the help."""
+    return lambda function: reduce(lambda done, option: option(done), reversed(several), function)
+
+
 @dataclass(frozen=True)
 class Reading:
     """Options of reading that were given to the command that is running."""
 
+    form: str = "table"
+    """`table`, `json` or `csv`: what `-f` says, else the ending of `-o`."""
+    output: str | None = None
+    """File that `-o` names; None: stdout."""
     columns: tuple[str, ...] = ()
     """Columns to show, in this order; empty: the command's own."""
     wide: bool = False
@@ -46,13 +53,26 @@ class Reading:
     offset: int = 0
     """Number of rows to skip before the first one."""
 
+    @property
+    def is_brief(self) -> bool:
+        """Whether rows become a table for a person, with the columns that matter most, rather than all there is."""
+        return self.form == "table" and self.output is None and not self.wide
+
 
 def current_reading() -> Reading:
     """Options of the command that is running; none outside of a command."""
     context = click.get_current_context(silent=True)
     given = dict(context.meta.get(READING, {})) if context else {}
     names = tuple(name.strip() for name in given.pop("columns", "").split(",") if name.strip())
-    return Reading(names, **given)
+    ending = PurePath(given.get("output", "")).suffix.lstrip(".")
+    form = given.pop("form", ending if ending in ("json", "csv") else "table")
+    return Reading(form, columns=names, **given)
+
+
+def forget_output() -> Reading:
+    """Options of a command that writes something else than its record into the file that `-o` names."""
+    click.get_current_context().meta[READING].pop("output")
+    return current_reading()
 
 
 def find_columns(wanted: Sequence[str], rows: Sequence[Mapping[str, Any]], own: Sequence[str]) -> list[str]:
@@ -82,9 +102,10 @@ def find_columns(wanted: Sequence[str], rows: Sequence[Mapping[str, Any]], own: 
     return list(dict.fromkeys(found))
 
 
-def remember_reading(context: click.Context, parameter: click.Parameter, value: Any) -> None:
+def remember_reading(context: click.Context, parameter: click.Parameter, value: Any) -> Any:
     if value:
         context.meta.setdefault(READING, {})[parameter.name] = value
+    return value
 
 
 class _Limit(click.ParamType[int]):
@@ -104,43 +125,32 @@ class _Limit(click.ParamType[int]):
 def _reading_options(*, is_list: bool) -> Callable[[F], F]:
     """Options that say how a table or a record is shown; of a list its help has also which columns and rows."""
 
-    def reading(name: str, text: str, *, hidden: bool = True, **given: Any) -> Callable[[F], F]:
-        return click.option(name, expose_value=False, callback=remember_reading, help=text, hidden=hidden, **given)
+    def reading(*names: str, hidden: bool = True, **given: Any) -> Callable[[F], F]:
+        return click.option(*names, expose_value=False, callback=remember_reading, hidden=hidden, **given)
 
-    options: tuple[Callable[[F], F], ...] = (
-        reading("--offset", "Skip the first N rows.", type=click.IntRange(0, _MOST_ROWS)),
-        reading("--raw", "Do not escape CSV cells that start like a formula.", is_flag=True),
-        reading("--wide", "All columns and whole texts, however wide the table becomes.", is_flag=True),
-        reading("--limit", _PAGED, type=_Limit(), metavar="N|all", hidden=not is_list),
-        reading("--columns", "Columns to show, in order.", metavar="A,B,…", hidden=not is_list),
-        click.option(
-            "-f",
-            "--format",
-            "form",
-            type=click.Choice(["table", "json", "csv"]),
-            is_eager=True,  # `-o` is checked after it
-            help="Output format. [default: table]",
+    formats = click.Choice(["table", "json", "csv"])
+    return options(
+        # Eager: `-o` is checked after it.
+        reading(
+            "-f", "--format", "form", type=formats, is_eager=True, hidden=False, help="Output format. [default: table]"
         ),
+        reading("--columns", metavar="A,B,…", hidden=not is_list, help="Columns to show, in order."),
+        reading(
+            "--limit",
+            type=_Limit(),
+            metavar="N|all",
+            hidden=not is_list,
+            help="Maximum number of rows; a terminal shows a page.",
+        ),
+        reading("--wide", is_flag=True, help="All columns and whole texts, however wide the table becomes."),
+        reading("--raw", is_flag=True, help="Do not escape CSV cells that start like a formula."),
+        reading("--offset", type=click.IntRange(0, _MOST_ROWS), help="Skip the first N rows."),
     )
-    return lambda command: reduce(lambda done, option: option(done), options, command)
 
 
-def format_options(command: F) -> F:
-    """Add the options that say how a record or a short table is shown."""
-    return _reading_options(is_list=False)(command)
-
-
-def output_options(command: F) -> F:
-    """Add the options of commands that show a record or a short table: `-f/--format` and `-o/--output`."""
-    return format_options(output_option(_TO_FILE, endings=TABLE_ENDINGS)(command))
-
-
-def list_options(command: F) -> F:
-    """Add the options of commands that show a list: also `--columns` and `--limit`."""
-    return _reading_options(is_list=True)(output_option(_TO_FILE, endings=TABLE_ENDINGS)(command))
-
-
-def output_option(text: str, *, required: bool = False, endings: Sequence[str] = ()) -> Callable[[F], F]:
+def output_option(
+    text: str, *, required: bool = False, endings: Sequence[str] = (), expose_value: bool = True
+) -> Callable[[F], F]:
     """Add `-o/--output FILE` to a command; a place that cannot be written is refused before the command begins.
 
     Args:
@@ -153,22 +163,31 @@ def output_option(text: str, *, required: bool = False, endings: Sequence[str] =
         if value == "-" and not required:
             return None  # stdout
         check_output(value)
-        if endings and context.params.get("form") is None and PurePath(value).suffix not in endings:
+        is_form_given = "form" in context.meta.get(READING, {})
+        if endings and not is_form_given and PurePath(value).suffix not in endings:
             listed = ", ".join(filter(None, endings))
             raise click.BadParameter(f"{value} ends in none of {listed}; name such a file, or the format by -f")
-        return value
+        return str(remember_reading(context, parameter, value))
 
-    return click.option("-o", "--output", metavar="FILE", required=required, callback=check, help=text)
+    return click.option(
+        "-o", "--output", metavar="FILE", required=required, callback=check, expose_value=expose_value, help=text
+    )
+
+
+_table_output = output_option(
+    "Write to FILE; .json and .csv set the format.", endings=TABLE_ENDINGS, expose_value=False
+)
+format_options = _reading_options(is_list=False)
+"""Options that say how a record or a short table is shown."""
+output_options = options(format_options, _table_output)
+"""Options of commands that show a record or a short table: `-f/--format` and `-o/--output`."""
+list_options = options(_reading_options(is_list=True), _table_output)
+"""Options of commands that show a list: also `--columns` and `--limit`."""
 
 
 def check_output(output: str | None) -> None:
-    """Check that a file can be written where `-o` says, in a folder that is there.
-
-    A folder is never made for a file: its name is more often a slip than wanted. Standard output ("-") and other URIs
-    than `file:` are not looked at.
-
-    Raises: InputError.
-    """
+    """Check that a local file can be written where `-o` says, in a folder that is there: one that is not is more often
+    a slip than wanted. Raises: InputError."""
     from orchestrator.storage.uris import is_local
 
     if output in (None, "-") or not is_local(output):
@@ -198,12 +217,8 @@ def is_stream(path: Path) -> bool:
     return path.exists() and not path.is_file() and not path.is_dir()
 
 
-def age_s(age: str, option: str, *, or_else: str = "") -> float:
-    """Seconds of an age such as `30d` or `12h`, the value of an option. Raises: InputError.
-
-    Args:
-        or_else: what the option takes beside an age, for the message.
-    """
+def age_s(age: str, option: str, or_else: str = "") -> float:
+    """Seconds of an age such as `30d` or `12h`, the value of an option that takes `or_else` too. Raises: InputError."""
     from orchestrator.registry.query_language import Age
 
     found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhdw])", age)
@@ -215,18 +230,14 @@ def age_s(age: str, option: str, *, or_else: str = "") -> float:
     return seconds
 
 
-def time_of(since: str | None, option: str) -> datetime | None:
-    """Time that a day or an age means, the value of an option; without a zone it is in UTC, as in queries and tables.
-
-    Raises: InputError.
-    """
+def time_of(since: str | None) -> datetime | None:
+    """Time of `--since`, an age or a day; without a zone it is in UTC, as in queries and tables. Raises: InputError."""
     if since is None:
         return None
-    day = "a day such as 2026-11-22"
     try:
         time = datetime.fromisoformat(since)
     except ValueError:
         if since[:4].isdigit() and since[4:5] == "-":
-            raise InputError(f"{option} is {since}, which the calendar has not; give {day}") from None
-        return datetime.now(UTC) - timedelta(seconds=age_s(since, option, or_else=f", or {day}"))
+            raise InputError(f"--since is {since}, which the calendar has not; give a day such as 2026-11-22") from None
+        return datetime.now(UTC) - timedelta(seconds=age_s(since, "--since", ", or a day such as 2026-11-22"))
     return time if time.tzinfo else time.replace(tzinfo=UTC)

@@ -1,28 +1,29 @@
 """Reading the registry in commands."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable
+from functools import wraps
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.cli.frame import current_settings
+import click
+
+from orchestrator.cli.frame import command, current_settings
 from orchestrator.cli.messages import notify
-from orchestrator.progress import counted, first_names
+from orchestrator.cli.reading import list_options
+from orchestrator.progress import counted
 from orchestrator.run_ids import is_run_id
 
 if TYPE_CHECKING:
     from orchestrator.registry import Registry
     from orchestrator.registry.records import RunRecord
 
-_NUM_LISTED = 5
+NUM_LISTED = 5
 """Runs of one name that a message lists."""
 NUM_PARAMETERS_SHOWN = 4
 """Columns of what varies in a table for a person; files and `--wide` have all."""
 
 
 def open_registry() -> "Registry":
-    """Open the registry of the command's options for reading; before the first run it is empty.
-
-    Raises: RegistryError where a person named one that is not there: a slip of the pen should not read as empty.
-    """
+    """Open the registry for reading; before the first run it is empty. Raises: RegistryError for a mistyped one."""
     from orchestrator.errors import RegistryError
     from orchestrator.registry import Registry
 
@@ -37,11 +38,29 @@ def open_registry() -> "Registry":
 
 
 def open_for_writing() -> "Registry":
-    """Open the registry of the command's options for writing; a mistyped path is told, not made."""
+    """Open the registry for writing; a mistyped path is told, not made."""
     from orchestrator.registry import Registry
 
     open_registry().close()
     return Registry(current_settings().registry)
+
+
+def table_command(name: str | None = None, *, example: str) -> Callable[[Callable[..., None]], click.Command]:
+    """Make a command of a function that gets an open registry and the command's own parameters, and shows rows."""
+
+    def make(function: Callable[..., None]) -> click.Command:
+        @wraps(function)
+        def show(**given: Any) -> None:
+            with open_registry() as registry:
+                function(registry, **given)
+
+        attributes = vars(show)
+        own = attributes.pop("__click_params__", [])  # in the help they stand before those of every list
+        list_options(show)
+        attributes["__click_params__"] += own
+        return command(name, example=example)(show)
+
+    return make
 
 
 def find_run(registry: "Registry", wanted: str, *, only: bool = False, or_task: bool = False) -> "RunRecord":
@@ -60,8 +79,8 @@ def find_run(registry: "Registry", wanted: str, *, only: bool = False, or_task: 
         from orchestrator.errors import SeveralRunsError
         from orchestrator.registry.query_language import quoted
 
-        table = registry.run_table(f"name = {quoted(run.name)}", trials=run.parent_id is not None, limit=_NUM_LISTED)
-        ids = ", ".join([*table.values("id"), *(["…"] if num_called > _NUM_LISTED else [])])
+        table = registry.run_table(f"name = {quoted(run.name)}", trials=run.parent_id is not None, limit=NUM_LISTED)
+        ids = ", ".join([*table.values("id"), *(["…"] if num_called > NUM_LISTED else [])])
         raise SeveralRunsError(f"{num_called} runs are called {run.name}; give the id of one: {ids}")
     if num_called > 1:
         others = "runs list" if run.parent_id is None else "runs list --trials"
@@ -69,28 +88,9 @@ def find_run(registry: "Registry", wanted: str, *, only: bool = False, or_task: 
     return run
 
 
-def _tell_others_called(registry: "Registry", run: "RunRecord", *, only: bool) -> None:
-    """Say how many other runs have the name of a run that was named by it; where only one may, it is an error."""
-    from orchestrator.errors import SeveralRunsError
-    from orchestrator.registry.query_language import quoted
-
-    called = registry.newest_called(run.name)
-    if called is None or called[1] == 1:
-        return
-    if only:
-        filter = f"name = {quoted(run.name)}"
-        rows = registry.run_table(filter, trials=run.parent_id is not None, limit=_NUM_LISTED).records
-        ids = ", ".join(str(row["id"]) for row in rows) + (", …" if called[1] > len(rows) else "")
-        raise SeveralRunsError(f"{called[1]} runs are called {run.name}; give the id of one: {ids}")
-    others = "runs list" if run.parent_id is None else "runs list --trials"
-    notify(f"{called[1]} runs are called {run.name}; this is the newest, {run.id} (`{others}` has the others)")
-
-
 def run_id_of(wanted: str) -> str:
-    """Whole id of the run that a person means, as `find_run` finds it, for a command that reads the registry itself.
-
-    A whole id stays as it is: a run that has just been submitted may not be recorded yet. Raises: NotFoundError.
-    """
+    """Whole id of the run that `find_run` finds. A whole id stays as it is: a run that has just been submitted may not
+    be recorded yet. Raises: NotFoundError."""
     from orchestrator.registry.database import retry_while_unavailable
 
     if is_run_id(wanted):
@@ -103,41 +103,12 @@ def run_id_of(wanted: str) -> str:
     return retry_while_unavailable(look_up)
 
 
-def find_anything(registry: "Registry", wanted: str) -> "RunRecord":
-    """The run that `find_run` finds, for a command that takes models and tasks, too. Raises: NotFoundError."""
-    from orchestrator.errors import NotFoundError, SeveralRunsError
-
-    try:
-        return find_run(registry, wanted, or_task=True)
-    except SeveralRunsError:
-        raise
-    except NotFoundError as no_run:
-        raise NotFoundError(f"{wanted!r} is no run, model or task here. {no_run}") from None
-
-
 def no_runs(registry: "Registry") -> str:
     """Message of a registry without runs: where it lies, and how to begin."""
     return f"no runs yet in {registry.place}: `orchestrator demo`, or `orchestrator init FILE` of your own data"
-
-
-def add_notes(registry: "Registry", rows: Sequence[dict[str, Any]]) -> None:
-    """Add to each row of a run, by its id, the texts of its notes, for `--columns note`; None where it has none."""
-    texts: dict[str, list[str]] = {}
-    for one in registry.annotations.notes([row["id"] for row in rows]):
-        texts.setdefault(one.run_id, []).append(one.text)
-    for row in rows:
-        row["note"] = "; ".join(texts.get(row["id"], ())) or None
 
 
 def tell_archived(num_runs: int) -> None:
     """Say how many archived runs are not shown, if any, and how to see them."""
     if num_runs:
         notify(f"{counted(num_runs, 'archived run')} not shown; --archived shows them")
-
-
-def tell_refused(refusals: Mapping[str, str]) -> None:
-    """Say which runs have a test score that flatters them, and why, given by their ids."""
-    for why in sorted(set(refusals.values())):
-        runs = [run_id for run_id, reason in refusals.items() if reason == why]
-        scores = "the test score of 1 run is" if len(runs) == 1 else f"the test scores of {len(runs)} runs are"
-        notify(f"{scores} refused, as {why}: {first_names(runs, _NUM_LISTED)}")

@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from orchestrator.cli.frame import GlobalOptionsCommand, current_settings
+from orchestrator.cli.frame import command, current_settings
 from orchestrator.cli.messages import notify, say_now
-from orchestrator.cli.output import show_text
-from orchestrator.cli.reading import output_option, time_of
-from orchestrator.cli.registry_reading import find_anything, find_run, no_runs, open_registry
-from orchestrator.cli.table_commands import PAGE, TableView, table_command
-from orchestrator.errors import NotFoundError
+from orchestrator.cli.output import PAGE, show_rows, show_text
+from orchestrator.cli.reading import current_reading, output_option, time_of
+from orchestrator.cli.registry_reading import find_run, no_runs, open_registry, table_command
+from orchestrator.errors import NotFoundError, SeveralRunsError
 from orchestrator.progress import clear_screen
 
 if TYPE_CHECKING:
@@ -20,10 +19,7 @@ if TYPE_CHECKING:
     from orchestrator.registry import Registry, RunRecord
 
 
-@click.command(
-    cls=GlobalOptionsCommand,
-    example="orchestrator report 7f3a -o report.html\norchestrator report sst2 -o sst2.html",
-)
+@command(example="report 7f3a -o report.html\nreport sst2 -o sst2.html")
 @click.argument("subject", metavar="RUN|TASK")
 @output_option("HTML file to write.", required=True)
 def report(subject: str, output: str) -> None:
@@ -47,14 +43,8 @@ def report(subject: str, output: str) -> None:
     notify(f"wrote {output}; open it in a browser")
 
 
-@click.command(cls=GlobalOptionsCommand, example="orchestrator board\norchestrator board --port 0 --open")
-@click.option(
-    "--port",
-    type=click.IntRange(0, 65535),
-    default=8100,
-    metavar="PORT",
-    help="Port; 0 for any free one.",
-)
+@command(example="board\nboard --port 0 --open")
+@click.option("--port", type=click.IntRange(0, 65535), default=8100, metavar="PORT", help="Port; 0 for any free one.")
 @click.option("--open", "is_opened", is_flag=True, help="Open the browser.")
 def board(port: int, is_opened: bool) -> None:
     """Serve a web UI of the registry, until Ctrl-C.
@@ -88,10 +78,10 @@ _BRIEF = ("run", "name", "kind", "state", "took", "cpu_hours", "gpu_hours", "pri
 _WHOLE = ("run", "name", "kind", "state", "task", "seconds", "cpu_seconds", "gpu_seconds", "price", "currency")
 
 
-@table_command(example="orchestrator cost sst2\norchestrator cost --since 7d")
+@table_command(example="cost sst2\ncost --since 7d")
 @click.argument("what", metavar="[RUN|TASK]", required=False)
 @click.option("--since", metavar="AGE|DATE", help="Created within 7d or 12h, or since 2026-11-01 (UTC).")
-def cost(registry: "Registry", view: TableView, what: str | None, since: str | None) -> None:
+def cost(registry: "Registry", what: str | None, since: str | None) -> None:
     """Show time, CPU hours, GPU hours and price of runs.
 
     CPU and GPU hours are allocated CPUs and GPUs times wall-clock time. A pipeline is shown by stage, a task by run.
@@ -102,7 +92,7 @@ def cost(registry: "Registry", view: TableView, what: str | None, since: str | N
 
     if (what is None) == (since is None):
         raise click.UsageError("name a run or a task, or give --since", click.get_current_context())
-    if (time := time_of(since, "--since")) is not None:
+    if (time := time_of(since)) is not None:
         found = registry.run_ids(f"kind != 'pipeline' and created_at >= '{time.isoformat()}'", trials=False)
         runs = registry.run_records(found)
     else:
@@ -111,11 +101,11 @@ def cost(registry: "Registry", view: TableView, what: str | None, since: str | N
     usages, prices = usages_of(runs, registry), load_prices(current_settings().home)
     rows = [_cost_row(run, usages.get(run.id), prices) for run in runs]
     columns = [*_WHOLE]
-    if view.is_brief:
+    if current_reading().is_brief:
         columns = [name for name in _BRIEF if name not in ("gpu_hours", "price") or any(row[name] for row in rows)]
     empty = "no run since then" if registry.run_table(limit=1).records else no_runs(registry)
-    view.show(rows, columns, empty=empty, spare=["kind", "state", "name"], page=PAGE)
-    if rows and view.is_brief:
+    show_rows(rows, columns, empty=empty, spare=["kind", "state", "name"], page=PAGE)
+    if rows and current_reading().is_brief:
         whole = sum(usages.values(), Usage())
         notify(f"in all: {duration(whole.seconds)}; {with_price(whole, prices)}")
 
@@ -130,11 +120,13 @@ def _runs_meant(registry: "Registry", what: str, condition: str) -> list["RunRec
     if ids := registry.run_ids(f"task = {quoted(what)} and {condition}", trials=False):
         return registry.run_records(ids)
     try:
-        return [find_anything(registry, what)]
-    except NotFoundError:
+        return [find_run(registry, what, or_task=True)]
+    except SeveralRunsError:
+        raise
+    except NotFoundError as no_run:
         with suppress(NotFoundError):
             return [registry.run(str(registry.models.get(what).run_id))]
-        raise
+        raise NotFoundError(f"{what!r} is no run, model or task here. {no_run}") from None
 
 
 def _cost_row(run: "RunRecord", usage: "Usage | None", prices: "PriceTable | None") -> dict[str, Any]:
@@ -162,10 +154,10 @@ _NEWEST_OF_TASK = 10
 _COLUMNS = ("run", "split", "metric", "yours", "n", "published", "model", "source", "difference", "noise")
 
 
-@table_command(example="orchestrator check 7f3a\norchestrator check mrpc --all")
+@table_command(example="check 7f3a\ncheck mrpc --all")
 @click.argument("what", metavar="RUN|MODEL|TASK")
 @click.option("--all", "with_all", is_flag=True, help="Every published number of the task.")
-def check(registry: "Registry", view: TableView, what: str, with_all: bool) -> None:
+def check(registry: "Registry", what: str, with_all: bool) -> None:
     """Compare scores with published ones.
 
     Each score stands next to the most comparable published one: same task and metric, closest split, training method
@@ -182,10 +174,10 @@ def check(registry: "Registry", view: TableView, what: str, with_all: bool) -> N
     own = ", ".join(sorted({f"{score.task} {score.metric}" for score in scores})) or "no score on a task's data"
     published = ", ".join(sorted({str(one["task"]) for one in load_numbers()}))
     empty = f"nothing published compares with what {what} recorded ({own}); there are numbers for {published}"
-    columns = _COLUMNS if view.is_brief else (*_COLUMNS, "task", "half_width", "table", "url", "why")
+    columns = _COLUMNS if current_reading().is_brief else (*_COLUMNS, "task", "half_width", "table", "url", "why")
     alike = [name for name in ("run", "metric") if len({row[name] for row in rows}) == 1]
-    view.show(rows, columns, empty=empty, spare=["source", "n", *alike, *([] if "run" in alike else ["difference"])])
-    if view.is_brief:
+    show_rows(rows, columns, empty=empty, spare=["source", "n", *alike, *([] if "run" in alike else ["difference"])])
+    if current_reading().is_brief:
         for line in dict.fromkeys(
             f"{row['model']} ({row['published_split']}, {row['source']}): {'; '.join(row['why']) or 'comparable'}"
             for row in rows

@@ -1,12 +1,13 @@
 """Commands of `runs` that change the record: `edit` (tags, notes, pins, archive), `rm` and `restore`."""
 
 import getpass
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import click
 
-from orchestrator.cli.frame import GlobalOptionsCommand, current_settings, given_options
+from orchestrator.cli.frame import command, current_settings, given_options
 from orchestrator.cli.messages import is_confirmed, notify, say_now
 from orchestrator.cli.output import show_rows
 from orchestrator.cli.reading import format_options
@@ -22,11 +23,7 @@ _REMOVED_COLUMNS = ["id", "name", "kind", "state", "trials", "num_bytes"]
 _runs_argument = click.argument("run_ids", metavar="RUN...", nargs=-1, required=True)
 
 
-@click.command(
-    cls=GlobalOptionsCommand,
-    example='orchestrator runs edit 7f3a --tag +paper,-draft --note "rate too high"\n'
-    "orchestrator runs edit 7f3a 9c21 --archive",
-)
+@command(example='runs edit 7f3a --tag +paper,-draft --note "rate too high"\nruns edit 7f3a 9c21 --archive')
 @_runs_argument
 @click.option("--tag", "tags", metavar="TAG,…", multiple=True, help="Add TAG (or +TAG), or remove it with -TAG.")
 @click.option("--note", metavar="TEXT", help="Add a note; an identical note is not repeated.")
@@ -48,19 +45,30 @@ def edit(
     pipeline that is not archived. Nothing is deleted.
     """
     changes = [word.strip() for several in tags for word in several.split(",")]
-    if not changes and note is None and removed_note is None and pinned is None and archived is None:
+    gone = [word[1:] for word in changes if word.startswith("-")]
+    new = [word.removeprefix("+") for word in changes if not word.startswith("-")]
+    if not changes and {note, removed_note, pinned, archived} == {None}:
         raise click.UsageError("nothing to change; give --tag, --note, --rm-note, --pin or --archive")
     if removed_note is not None and len(run_ids) > 1:
         raise click.UsageError("--rm-note takes one RUN: notes are numbered by run")
+    user: str | None = None
     with open_for_writing() as registry:
         found = [find_run(registry, run_id) for run_id in run_ids]
         for run in found:
             if removed_note is not None:
                 notify(f"removed from {run.id}: {registry.annotations.remove_note(run.id, removed_note).text}")
+            if new:
+                registry.annotations.tag(run.id, new)
+            had = registry.annotations.untag(run.id, gone) if gone else []
+            for missing in sorted(set(gone) - set(had)):
+                others = ", ".join(registry.annotations.bearers(run.id, missing, "tag"))
+                notify(f"run {run.id} has {f'the tag {missing!r} from {others}' if others else f'no tag {missing!r}'}")
             if changes:
-                _change_tags(registry, run, changes)
+                notify(f"tags of {run.id}: {', '.join(registry.tags(run.id)) or 'none'}")
             if note is not None:
-                registry.annotations.note(run.id, note, _user())
+                with suppress(OSError, KeyError):  # a container's user without a name
+                    user = getpass.getuser()
+                registry.annotations.note(run.id, note, user)
                 notify(f"noted on {run.kind} {run.id} ({run.name})")
         if pinned is not None:
             _flag(registry, found, "pinned", sets=pinned)
@@ -68,27 +76,10 @@ def edit(
             _flag(registry, found, "archived", sets=archived)
 
 
-def _user() -> str | None:
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError):  # a container's user without a name
-        return None
-
-
-def _change_tags(registry: "Registry", run: "RunRecord", changes: Sequence[str]) -> None:
-    gone = [word[1:] for word in changes if word.startswith("-")]
-    new = [word.removeprefix("+") for word in changes if not word.startswith("-")]
-    if new:
-        registry.annotations.tag(run.id, new)
-    had = registry.annotations.untag(run.id, gone) if gone else []
-    for missing in sorted(set(gone) - set(had)):
-        others = ", ".join(registry.annotations.bearers(run.id, missing, "tag"))
-        notify(f"run {run.id} has {f'the tag {missing!r} from {others}' if others else f'no tag {missing!r}'}")
-    notify(f"tags of {run.id}: {', '.join(registry.tags(run.id)) or 'none'}")
-
-
 def _flag(registry: "Registry", runs: "Sequence[RunRecord]", flag: "Flag", *, sets: bool) -> None:
     """Set or clear a flag of runs, and say which runs and stages it reached."""
+    from orchestrator.registry.tables import PIPELINE
+
     for run in runs:
         (registry.annotations.set_flag if sets else registry.annotations.clear_flag)(run.id, flag)
     flagged = registry.annotations.flagged(flag)
@@ -100,38 +91,28 @@ def _flag(registry: "Registry", runs: "Sequence[RunRecord]", flag: "Flag", *, se
             with_stages = f" and its {counted(num_stages, 'stage')}" if num_stages else ""
             notify(f"{'' if sets else 'no longer '}{flag}: {run.kind} {run.id} ({run.name}){with_stages}")
         for one in same:
-            why = _why_not_flagged(registry, one, flagged) if sets else _why_still_flagged(registry, one, flag)
+            bearers = registry.annotations.bearers(one.id, flag)
+            if sets:
+                users = [tag.removeprefix(PIPELINE) for tag in registry.tags(one.id) if tag.startswith(PIPELINE)]
+                shown = sorted(user.id for user in registry.run_records(users) if user.id not in flagged)
+                why = f"stays as it was: pipeline {', '.join(shown)} uses it, too"
+            elif bearers:
+                by = "by itself" if bearers[0] == one.id else f"with {', '.join(bearers)}"
+                ends = f"runs edit {' '.join(bearers)} {'--unpin' if flag == 'pinned' else '--unarchive'}"
+                why = f"is still {flag} {by}; this ends it: orchestrator{given_options()} {ends}"
+            else:
+                why = f"is no longer {flag}"
             notify(f"  {one.kind} {one.id} ({one.name}) {why}")
 
 
-def _why_not_flagged(registry: "Registry", run: "RunRecord", flagged: Collection[str]) -> str:
-    from orchestrator.registry.tables import PIPELINE
-
-    users = [tag.removeprefix(PIPELINE) for tag in registry.tags(run.id) if tag.startswith(PIPELINE)]
-    shown = [user.id for user in registry.run_records(users) if user.id not in flagged]
-    return f"stays as it was: pipeline {', '.join(sorted(shown))} uses it, too"
-
-
-def _why_still_flagged(registry: "Registry", run: "RunRecord", flag: "Flag") -> str:
-    bearers = registry.annotations.bearers(run.id, flag)
-    if not bearers:
-        return f"is no longer {flag}"
-    by = "by itself" if bearers[0] == run.id else f"with {', '.join(bearers)}"
-    option = "--unpin" if flag == "pinned" else "--unarchive"
-    ends = f"orchestrator{given_options()} runs edit {' '.join(bearers)} {option}"
-    return f"is still {flag} {by}; this ends it: {ends}"
-
-
-@click.command(
-    cls=GlobalOptionsCommand, example="orchestrator runs rm 7f3a 9c21 --dry-run\norchestrator runs rm 7f3a --yes"
-)
+@command(example="runs rm 7f3a 9c21 --dry-run\nruns rm 7f3a --yes")
 @_runs_argument
 @click.option("--dry-run", is_flag=True, help="Show what would be removed.")
 @click.option("--yes", is_flag=True, help="Skip the confirmation prompt.")
 @click.option("--now", "at_once", is_flag=True, help="Delete permanently; `runs restore` cannot undo it.")
 @click.option("--force", is_flag=True, help="Also registered models and best trials of groups.")
 @format_options
-def rm(run_ids: tuple[str, ...], dry_run: bool, yes: bool, at_once: bool, force: bool, form: str | None) -> None:
+def rm(run_ids: tuple[str, ...], dry_run: bool, yes: bool, at_once: bool, force: bool) -> None:
     """Remove runs with their trials, pipelines with their stages.
 
     `runs restore` undoes it until `gc` deletes the files. Refused for running runs, pinned runs and runs that others
@@ -155,7 +136,7 @@ def rm(run_ids: tuple[str, ...], dry_run: bool, yes: bool, at_once: bool, force:
         {**vars(one.run), "state": one.run.state, "trials": one.num_trials, "num_bytes": one.num_bytes}
         for one in removals
     ]
-    show_rows(rows, _REMOVED_COLUMNS, form, None, spare=["kind", "trials"])
+    show_rows(rows, _REMOVED_COLUMNS, spare=["kind", "trials"])
     for one in staying:
         notify(f"stage {one.run.id} ({one.run.name}) stays: {one.needed}")
     total = f"{counted(len(removals), 'run')}, {size_text(sum(one.num_bytes for one in removals))}"
@@ -169,7 +150,7 @@ def rm(run_ids: tuple[str, ...], dry_run: bool, yes: bool, at_once: bool, force:
         notify(f"`{own}gc` deletes the files; until then, to undo:{lines}")
 
 
-@click.command(cls=GlobalOptionsCommand, example="orchestrator runs restore 7f3a")
+@command(example="runs restore 7f3a")
 @click.argument("run_ids", metavar="REMOVED...", nargs=-1, required=True)
 def restore(run_ids: tuple[str, ...]) -> None:
     """Restore removed runs, pipelines with their stages.

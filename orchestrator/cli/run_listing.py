@@ -1,28 +1,26 @@
 """`runs list` and `query`: runs and trials that a query selects, or groups of them."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from orchestrator.cli.frame import given_options, refuse_options
 from orchestrator.cli.messages import notify
-from orchestrator.cli.reading import current_reading, time_of
-from orchestrator.cli.registry_reading import NUM_PARAMETERS_SHOWN, add_notes, no_runs, tell_archived, tell_refused
-from orchestrator.cli.table_commands import PAGE, TableView, table_command
-from orchestrator.progress import counted
+from orchestrator.cli.output import PAGE, page_size, show_rows
+from orchestrator.cli.reading import current_reading, options, time_of
+from orchestrator.cli.registry_reading import NUM_LISTED, NUM_PARAMETERS_SHOWN, no_runs, table_command, tell_archived
+from orchestrator.progress import counted, first_names
 from orchestrator.run_states import RunState
 
 if TYPE_CHECKING:
     from orchestrator.registry import Registry
     from orchestrator.registry.records import RecordTable
 
-F = TypeVar("F", bound=Callable[..., Any])
 _SHOWN_REASON = 50
 """Characters of an error in a short table; JSON, CSV and `--wide` have all of it."""
-_REMOVED_COLUMNS = ["id", "name", "kind", "trials", "num_bytes", "removed_at", "storage_path"]
 
 
 class _States(click.Choice[RunState]):
@@ -32,25 +30,25 @@ class _States(click.Choice[RunState]):
         return [super(_States, self).convert(word.strip(), param, ctx) for word in str(value).split(",")]
 
 
-def _selecting_options(command: F) -> F:
-    """Add the options that `runs list` and `query` have in common."""
-    for option in (
-        click.option("--pivot", metavar="FIELD", help="With --group-by: a column for each value of FIELD."),
-        click.option("--agg", "aggregates", metavar="NAME,…", help="With --group-by: count, n, mean, sd, min, max, "
-                     "median, sum, best, worst of the score, or of a field: max(seconds)."),
-        click.option("--group-by", metavar="FIELD,…", help="Aggregate over runs with equal values of these fields."),
-        click.option("--sort", metavar="FIELD", help="Sort by FIELD; -FIELD: descending. [default: -created_at]"),
-        click.option("--since", metavar="AGE|DATE", help="Created within 7d or 12h, or since 2026-11-01 (UTC)."),
-        click.option("--archived", is_flag=True, help="Include archived runs."),
-    ):  # fmt: skip
-        command = option(command)
-    return command
+_selecting_options = options(
+    click.option("--archived", is_flag=True, help="Include archived runs."),
+    click.option("--since", metavar="AGE|DATE", help="Created within 7d or 12h, or since 2026-11-01 (UTC)."),
+    click.option("--sort", metavar="FIELD", help="Sort by FIELD; -FIELD: descending. [default: -created_at]"),
+    click.option("--group-by", metavar="FIELD,…", help="Aggregate over runs with equal values of these fields."),
+    click.option(
+        "--agg",
+        "aggregates",
+        metavar="NAME,…",
+        help="With --group-by: count, n, mean, sd, min, max, median, sum, best, worst of the score, or of a field: "
+        "max(seconds).",
+    ),
+    click.option("--pivot", metavar="FIELD", help="With --group-by: a column for each value of FIELD."),
+)
 
 
 @table_command(
     "list",
-    example="orchestrator runs list --state failed --since 7d\n"
-    "orchestrator runs list --trials --group-by params.recipe.size --agg mean,count",
+    example="runs list --state failed --since 7d\nruns list --trials --group-by params.recipe.size --agg mean,count",
 )
 @click.argument("text", metavar="[QUERY]", required=False)
 @click.option("--trials", is_flag=True, help="Include trials of sweeps.")
@@ -68,7 +66,6 @@ def _selecting_options(command: F) -> F:
 @_selecting_options
 def list_runs(
     registry: "Registry",
-    view: TableView,
     text: str | None,
     trials: bool,
     removed: bool,
@@ -86,22 +83,30 @@ def list_runs(
     if removed:
         others = ("text", "trials", "states", "task", "kind", "since", "archived", "sort", "group_by", "aggregates")
         refuse_options((*others, "pivot"), "does not go with --removed, which lists all removed runs")
-        _show_removed(registry, view)
+        from orchestrator.progress import size_text
+
+        records = registry.trash.records()
+        rows = [{"id": one.run_id, "trials": one.num_trials, **vars(one)} for one in records]
+        columns = ["id", "name", "kind", "trials", "num_bytes", "removed_at", "storage_path"]
+        show_rows(rows, columns, empty="no run is removed", spare=["kind", "trials"], page=PAGE)
+        if records:
+            size = size_text(sum(one.num_bytes for one in records))
+            notify(f"{counted(len(records), 'run')}, {size}; `orchestrator{given_options()} gc` deletes them for good")
         return
     from orchestrator.registry.query_language import quoted
 
     given = (("state", [*chain(*states)]), ("task", [task] if task else []), ("kind", [kind] if kind else []))
     own = [f"{field} in ({', '.join(map(quoted, values))})" for field, values in given if values]
-    _show_selected(registry, view, _and_since(text or "", since, own), trials=trials, **asked)
+    _show_selected(registry, _and_since(text or "", since, own), trials=trials, **asked)
 
 
 @table_command(
-    example='orchestrator query "metrics.f1 > 0.9 and params.recipe.learning_rate < 5e-5"\n'
-    "orchestrator query \"task = 'mrpc'\" --group-by params.recipe.size --pivot seed"
+    example='query "metrics.f1 > 0.9 and params.recipe.learning_rate < 5e-5"\n'
+    "query \"task = 'mrpc'\" --group-by params.recipe.size --pivot seed"
 )
 @click.argument("text", metavar="QUERY")
 @_selecting_options
-def query(registry: "Registry", view: TableView, text: str, since: str | None, **asked: Any) -> None:
+def query(registry: "Registry", text: str, since: str | None, **asked: Any) -> None:
     """List runs and trials that match a query.
 
     Like `runs list --trials QUERY`, with the parameters that vary. Fields: metrics.X (validation value: of a trial at
@@ -115,12 +120,11 @@ def query(registry: "Registry", view: TableView, text: str, since: str | None, *
             "every run",
             click.get_current_context(),
         )
-    _show_selected(registry, view, _and_since(text, since, []), trials=True, **asked)
+    _show_selected(registry, _and_since(text, since, []), trials=True, **asked)
 
 
 def _show_selected(
     registry: "Registry",
-    view: TableView,
     query: str,
     *,
     trials: bool,
@@ -138,7 +142,7 @@ def _show_selected(
         more: dict[str, Any] = {"aggregates": aggregates or "", "pivot": pivot, "sort": sort}
         table = registry.grouped(group_by, query, **more | selects)
         empty = "" if table.records else _why_empty(registry, query, num_archived)
-        view.show(table.records, table.columns, empty=empty, page=PAGE)
+        show_rows(table.records, table.columns, empty=empty, page=PAGE)
         for note in table.notes:
             notify(note)
         is_one_without_value = len(table.records) == 1 and table.records[0][table.columns[0]] is None
@@ -148,31 +152,38 @@ def _show_selected(
         flag = "--agg" if aggregates is not None else "--pivot"
         raise click.UsageError(f"{flag} needs --group-by FIELD, such as params.recipe.learning_rate")
     else:
-        _show_runs(registry, view, query, sort, selects, num_archived)
+        _show_runs(registry, query, sort, selects, num_archived)
     tell_archived(num_archived)
 
 
 def _show_runs(
-    registry: "Registry", view: TableView, query: str, sort: str | None, selects: Mapping[str, bool], num_archived: int
+    registry: "Registry", query: str, sort: str | None, selects: Mapping[str, bool], num_archived: int
 ) -> None:
-    offset, limit = current_reading().offset, view.limit
+    offset, limit = current_reading().offset, page_size()
     table = registry.run_table(query, sort=sort or "-created_at", limit=limit, offset=offset, **selects)
     rows = table.records
-    add_notes(registry, rows)
+    notes: dict[str, list[str]] = {}
+    for note in registry.annotations.notes([row["id"] for row in rows]):
+        notes.setdefault(note.run_id, []).append(note.text)
     is_whole = not offset and (limit is None or len(rows) < limit)
     total = len(rows) if is_whole else registry.num_runs(query, **selects)
     for row in rows:
+        row["note"] = "; ".join(notes.get(row["id"], ())) or None
         row["score"] = row.get(f"metrics.{row['metric']}") if row.get("metric") else None
         row["step"] = None if row["state"] == RunState.COMPLETED else registry.metrics.last_step(row["id"])
         row["progress"] = _progress(row["step"], row["error"])
     columns, spare = [*table.columns, "score", "step"], _of_one_value(rows)
-    if view.is_brief:
+    if current_reading().is_brief:
         columns = _brief_columns(table, f"{query} {sort or ''}", trials=selects["trials"])
         spare = [name for name in spare if name != (sort or "").lstrip("-")]
     empty = "" if total else _why_empty(registry, query, num_archived)
-    view.show(rows, columns, empty=empty, spare=spare, total=total)
+    show_rows(rows, columns, empty=empty, spare=spare, total=total)
     if any(column.startswith("metrics.test.") for column in columns):
-        tell_refused(registry.test_refusals([row["id"] for row in rows]))
+        refusals = registry.test_refusals([row["id"] for row in rows])
+        for why in sorted(set(refusals.values())):
+            runs = [run_id for run_id, reason in refusals.items() if reason == why]
+            scores = "the test score of 1 run is" if len(runs) == 1 else f"the test scores of {len(runs)} runs are"
+            notify(f"{scores} refused, as {why}: {first_names(runs, NUM_LISTED)}")
 
 
 def _brief_columns(table: "RecordTable", asked: str, *, trials: bool) -> list[str]:
@@ -215,17 +226,6 @@ def _progress(step: int | None, error: Any) -> str | None:
     return ": ".join(text for text in (at, line) if text) or None
 
 
-def _show_removed(registry: "Registry", view: TableView) -> None:
-    from orchestrator.progress import size_text
-
-    records = registry.trash.records()
-    rows = [{"id": one.run_id, "trials": one.num_trials, **vars(one)} for one in records]
-    view.show(rows, _REMOVED_COLUMNS, empty="no run is removed", spare=["kind", "trials"], page=PAGE)
-    if records:
-        size = size_text(sum(one.num_bytes for one in records))
-        notify(f"{counted(len(records), 'run')}, {size}; `orchestrator{given_options()} gc` deletes them for good")
-
-
 def _why_empty(registry: "Registry", query: str, num_archived: int) -> str:
     """Message of a query that finds nothing: with the words that no run has, and those that there are."""
     if query:
@@ -238,7 +238,7 @@ def _and_since(text: str, since: str | None, conditions: Sequence[str]) -> str:
 
     Raises: InputError for a time that is none, and for a query with an error.
     """
-    time, text = time_of(since, "--since"), text.strip()
+    time, text = time_of(since), text.strip()
     conditions = [*conditions, *([] if time is None else [f"created_at >= '{time.isoformat()}'"])]
     if not text or not conditions:
         return text or " and ".join(conditions)

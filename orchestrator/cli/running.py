@@ -14,7 +14,7 @@ import click
 
 from orchestrator.cells import cell
 from orchestrator.cli.frame import (
-    GlobalOptionsCommand,
+    command,
     current_settings,
     given_options,
     name_option,
@@ -25,13 +25,14 @@ from orchestrator.cli.frame import (
 )
 from orchestrator.cli.messages import at_work, notify, say_now, status_line, write_message
 from orchestrator.cli.next_commands import model_commands
-from orchestrator.cli.output import show_record, show_text
+from orchestrator.cli.output import show_text
 from orchestrator.cli.registry_reading import run_id_of
 from orchestrator.cli.tree import HINTS
 from orchestrator.cluster.connection import dashboard_address, give_way
 from orchestrator.errors import ClusterError, HoursReached
 from orchestrator.progress import is_terminal, reader_may_leave
 from orchestrator.run_ids import is_run_id, new_run_id
+from orchestrator.run_states import RunState
 from orchestrator.settings import ASKED_AT_VARIABLE
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from orchestrator.specs import AnySpec, Spec
 
 
-@click.command(cls=GlobalOptionsCommand, example="orchestrator demo")
+@command(example="demo")
 def demo() -> int:
     """Run the whole life cycle on synthetic text, in minutes."""
     say_now("making a small world of text")
@@ -48,31 +49,16 @@ def demo() -> int:
     from orchestrator.execution.runner import run_spec
 
     settings = current_settings()
-
-    def carry_out(spec: "Spec") -> "RunRecord":
-        return _carry_out(partial(run_spec, spec, settings=settings), is_shown=False)
-
-    return run_demo(settings, carry_out, given_options())
+    run_spec = partial(run_spec, settings=settings)
+    return run_demo(settings, lambda spec: _carry_out(partial(run_spec, spec), is_shown=False), given_options())
 
 
-def _whole_id(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
-    if value is not None and not is_run_id(value):
-        raise click.BadParameter(f"{value!r} is no id of a run: 12 digits of 0-9 and a-f")
-    return value
-
-
-@click.command(
-    cls=GlobalOptionsCommand,
-    example="orchestrator run reviews.yaml\n"
-    "orchestrator run experiments/sweep_sst2.yaml recipe.epochs=1 --name first-try",
-)
+@command(example="run reviews.yaml\nrun experiments/sweep_sst2.yaml recipe.epochs=1 --name first-try")
 @spec_argument
 @overrides_argument
 @name_option
 @nice_option
-@click.option(
-    "--run-id", callback=_whole_id, hidden=True, help="Id of the run, which was drawn where it was submitted."
-)
+@click.option("--run-id", hidden=True, help="Id of the run, which was drawn where it was submitted.")
 def run(spec_path: str, overrides: tuple[str, ...], name: str | None, nice: bool, run_id: str | None) -> None:
     """Run a spec, on this machine or a Ray cluster.
 
@@ -80,6 +66,8 @@ def run(spec_path: str, overrides: tuple[str, ...], name: str | None, nice: bool
     dashboard, and the run goes on when this terminal closes. KEY=VALUE sets a field of the spec: a dotted path and a
     YAML value.
     """
+    if run_id is not None and not is_run_id(run_id):
+        raise click.UsageError(f"--run-id: {run_id!r} is no id of a run: 12 digits of 0-9 and a-f")
     hint = HINTS.get(f"run {spec_path}")
     if hint is not None and not Path(spec_path).exists():
         raise click.UsageError(f"no spec at {spec_path}; for recorded runs: {hint}")
@@ -115,10 +103,7 @@ def _tell_earlier(spec: "Spec") -> None:
         notify(f"run {earlier.id} completed this spec before{scored}: {shown}\nthis run repeats it; Ctrl-C stops")
 
 
-@click.command(
-    cls=GlobalOptionsCommand,
-    example="orchestrator resume 7f3a execution.num_workers=2\norchestrator resume my-sweep trials=40",
-)
+@command(example="resume 7f3a execution.num_workers=2\nresume my-sweep trials=40")
 @click.argument("run_id", metavar="RUN")
 @overrides_argument
 @click.option("--allow-drift", is_flag=True, help="Ignore changed data, models or versions (tag drift).")
@@ -137,7 +122,7 @@ def resume(run_id: str, overrides: tuple[str, ...], allow_drift: bool, nice: boo
         from orchestrator.execution.runner import check_resume
 
         record = check_resume(run_id, overrides, settings=settings, allow_drift=allow_drift)
-        show_record({"id": record.id, "name": record.name, "kind": record.kind, "state": record.state}, "json", None)
+        show_text(json.dumps({"id": record.id, "name": record.name, "kind": record.kind, "state": record.state}))
         return
     from orchestrator.execution.starting import announced
 
@@ -151,12 +136,12 @@ def resume(run_id: str, overrides: tuple[str, ...], allow_drift: bool, nice: boo
 
 
 def _carry_out(work: Callable[..., "RunRecord"], *again: str, is_shown: bool = True) -> "RunRecord":
-    """Carry out a run. Who interrupts it is told how to go on.
+    """Carry out a run; who interrupts it is told how to go on.
 
     Args:
-        work: gets `on_started`, which it tells the run's id.
-        again: words of the command that a person will want to type again when going on.
-        is_shown: whether the id goes to stdout as soon as it is recorded, and commands to go on with follow its end.
+        work: tells the run's id to its `on_started`.
+        again: words that a person will want to type again when going on.
+        is_shown: whether the id goes to stdout once it is recorded, and commands to go on with follow the run's end.
     """
     from orchestrator.execution.origin import means_the_same_anywhere
     from orchestrator.execution.stopping import record_left, where_it_stopped
@@ -164,7 +149,7 @@ def _carry_out(work: Callable[..., "RunRecord"], *again: str, is_shown: bool = T
     started: list[str] = []
 
     def go_on(run_id: str, *more: str) -> str:
-        return f"go on with: {resume_command(run_id)}{''.join(f' {shlex.quote(word)}' for word in (*again, *more))}"
+        return f"go on with: {' '.join([resume_command(run_id), *map(shlex.quote, (*again, *more))])}"
 
     def on_started(run_id: str) -> None:
         settings = means_the_same_anywhere(current_settings())  # a resume works in the folder of the run's origin
@@ -189,10 +174,8 @@ def _carry_out(work: Callable[..., "RunRecord"], *again: str, is_shown: bool = T
     return record
 
 
-@click.command(
-    cls=GlobalOptionsCommand,
-    example="orchestrator submit pretrain.yaml --address http://127.0.0.1:8265\n"
-    "orchestrator submit --resume 7f3a --address http://127.0.0.1:8265",
+@command(
+    example="submit pretrain.yaml --address http://127.0.0.1:8265\nsubmit --resume 7f3a --address http://127.0.0.1:8265"
 )
 @click.argument("spec_path", metavar="[SPEC.yaml]", required=False)
 @overrides_argument
@@ -220,19 +203,16 @@ def submit(
         raise click.UsageError("--allow-drift goes with --resume RUN")
     say_now(f"reading the spec {spec_path}" if resumed is None else f"looking up run {resumed} on the cluster")
     from orchestrator.execution.jobs import SPEC_FILE, spec_files, submit_resume, submit_run
-    from orchestrator.run_states import RunState
 
     settings = current_settings()
     if resumed is None:
         assert spec_path is not None
-        spec = _load_named(spec_path, overrides, name)
-        address = dashboard_address(settings)
+        spec, address = _load_named(spec_path, overrides, name), dashboard_address(settings)
         _check_on_head(["plan", SPEC_FILE], address, spec_files(spec))
         job = submit_run(spec, new_run_id(), settings, address)
     else:
         changed = [word for word in (spec_path, *overrides) if word]  # no spec: the first word is the first override
-        address = dashboard_address(settings)
-        drift = ["--allow-drift"] if allow_drift else []
+        address, drift = dashboard_address(settings), ["--allow-drift"] if allow_drift else []
         found = json.loads(_check_on_head(["resume", "--check", *drift, "--", resumed, *changed], address))
         if found["state"] == RunState.COMPLETED:  # which the head has said
             return 0
@@ -249,7 +229,7 @@ def submit(
 
 
 def _check_on_head(words: Sequence[str], address: str, files: Mapping[str, bytes] | None = None) -> bytes:
-    """Have the head check what is to be submitted; returns what it printed, or ends here with its status."""
+    """Have the head check what is to be submitted; returns its stdout, or ends here with its exit status."""
     from orchestrator.execution.head_commands import ask_head
 
     say_now(f"checking it on the head of the cluster at {address}")
@@ -279,16 +259,11 @@ def _how_to_follow(run_id: str) -> str:
     return f"follow it:  {orchestrator} runs logs --follow {run_id}\nstop it:    {orchestrator} stop {run_id}"
 
 
-@click.command(cls=GlobalOptionsCommand, example="orchestrator stop 7f3a")
+@command(example="stop 7f3a")
 @click.argument("run_id", metavar="RUN")
 @click.option("--force", is_flag=True, help="Kill the run without saving a checkpoint.")
 @click.option(
-    "--timeout",
-    "timeout_s",
-    type=click.FloatRange(0),
-    default=600.0,
-    metavar="SECONDS",
-    help="Maximum wait for its end; 0 returns at once.",
+    "--timeout", "timeout_s", type=click.FloatRange(0), default=600, metavar="SECONDS", help="Maximum wait; 0: none."
 )
 def stop(run_id: str, force: bool, timeout_s: float) -> None:
     """Stop a run on any machine, after saving a checkpoint.
@@ -296,7 +271,6 @@ def stop(run_id: str, force: bool, timeout_s: float) -> None:
     Like Ctrl-C in its terminal. A submitted job is stopped through the cluster's --address. `resume` continues it.
     """
     from orchestrator.execution.stopping import stop_run
-    from orchestrator.run_states import RunState
 
     run_id, settings = run_id_of(run_id), current_settings()
     record = stop_run(run_id, settings=settings, force=force, timeout_s=timeout_s or None, say=notify)
@@ -304,7 +278,7 @@ def stop(run_id: str, force: bool, timeout_s: float) -> None:
         notify(f"go on with: {resume_command(record.id)}")
 
 
-@click.command(cls=GlobalOptionsCommand, example="orchestrator wait 7f3a && orchestrator runs show 7f3a")
+@command(example="wait 7f3a && orchestrator runs show 7f3a")
 @click.argument("run_id", metavar="RUN")
 @click.option(
     "--timeout", "timeout_s", type=click.FloatRange(0), metavar="SECONDS", help="Maximum wait; no limit by default."
@@ -315,7 +289,6 @@ def wait(run_id: str, timeout_s: float | None) -> int:
     Exit status: 0 completed; 1 failed, stopped, lost, or still running after --timeout; 3 no such run.
     """
     from orchestrator.execution.waiting import outcome_line, wait_for_run
-    from orchestrator.run_states import RunState
 
     settings, run_id = current_settings(), run_id_of(run_id)
     with status_line() as show:
@@ -326,10 +299,10 @@ def wait(run_id: str, timeout_s: float | None) -> int:
 
 
 def next_steps(run_id: str) -> list[str]:
-    """Lines for a person whose run has completed: where its files are, and commands, each on an indented line.
+    """Lines for a person whose run has completed: where its files are, and commands to go on with.
 
-    Of a job on a cluster, whose files and model are not here, only the command to look at it. The run is complete
-    without these lines: what goes wrong here costs the lines alone.
+    Of a job on a cluster, whose files are not here, only the command to look at it. What goes wrong here costs the
+    lines alone: the run is complete.
     """
     from orchestrator.registry.registry import Registry
     from orchestrator.reports.run_facts import RunFacts

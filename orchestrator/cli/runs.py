@@ -1,32 +1,175 @@
-"""Commands of `runs` about what a run measured and wrote: `trials`, `metrics`, `plot`, `logs`, `export`."""
+"""Commands of `runs` on one run: `show`, `reproduce`, `trials`, `metrics`, `plot`, `logs`; and `export` of several.
+
+The brief of a run fits a screen of 80 columns; the rest is `runs show --all`.
+"""
 
 import os
 import sys
 from io import BytesIO
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from orchestrator.cli.frame import GlobalOptionsCommand, current_settings, given_options
+from orchestrator.cells import printable, setting_cell
+from orchestrator.cli.frame import command, current_settings, given_options
 from orchestrator.cli.messages import make_room, notify, say_now, status_line
-from orchestrator.cli.output import show_rows, show_text, write_output
-from orchestrator.cli.reading import check_output, output_option, remember_reading
-from orchestrator.cli.registry_reading import NUM_PARAMETERS_SHOWN, find_run, open_registry, run_id_of
-from orchestrator.cli.table_commands import TableView, table_command
+from orchestrator.cli.next_commands import next_commands
+from orchestrator.cli.output import show_record, show_rows, show_text, write_output
+from orchestrator.cli.reading import (
+    check_output,
+    current_reading,
+    format_options,
+    output_option,
+    output_options,
+    remember_reading,
+)
+from orchestrator.cli.registry_reading import NUM_PARAMETERS_SHOWN, find_run, open_registry, run_id_of, table_command
 from orchestrator.errors import InputError, NotFoundError
+from orchestrator.measurements import COLLAPSED
 from orchestrator.progress import counted, terminal_width
 from orchestrator.progress.log_lines import folded
+from orchestrator.run_states import RunState
 from orchestrator.settings import ASKED_AT_VARIABLE
 
 if TYPE_CHECKING:
     from orchestrator.registry import Registry
     from orchestrator.registry.records import RunRecord
+    from orchestrator.reports.run_facts import RunFacts
+
+_MOST_SCORES, _MOST_STAGES = 6, 12
 
 
-@table_command(example="orchestrator runs trials 7f3a -f csv -o trials.csv")
+@command(example="runs show 7f3a\nruns show my-sweep --all")
 @click.argument("run_id", metavar="RUN")
-def trials(registry: "Registry", view: TableView, run_id: str) -> None:
+@click.option("--all", "is_whole", is_flag=True, help="Everything recorded, with the whole spec.")
+@output_options
+def show(run_id: str, is_whole: bool) -> None:
+    """Show a run: state, scores, files, next commands.
+
+    Spec fields that differ from their defaults are shown as KEY=VALUE; a sweep also shows its best trial. --all, JSON
+    and CSV have everything recorded: machine, attempts, every score; JSON also the counts of each data file.
+    """
+    from orchestrator.reports.run_facts import RunFacts
+
+    with open_registry() as registry:
+        facts, reading = RunFacts(registry, find_run(registry, run_id), current_settings().home), current_reading()
+        if reading.is_brief and not is_whole and not reading.columns:
+            show_record(_brief_record(facts))
+            show_text("next\n" + "".join(f"  {line}\n" for line in next_commands(facts)))
+        else:
+            show_record(_whole_record(facts, reading.form))
+
+
+def _brief_record(facts: "RunFacts") -> dict[str, Any]:
+    """Fields of a run that matter most, in the order of reading."""
+    from orchestrator.reports.run_facts import typed
+
+    scores, best, code = facts.score_lines(only_held_out=True), facts.best_trial, facts.make_lines.get("code")
+    hosts = {host for one in facts.attempts for group in one.workers or () for host in group["hosts"]}
+    has_plain_start = [one.state for one in facts.attempts] == [RunState.COMPLETED] and len(hosts) < 2
+    settings = f": {typed(best.settings)}" if best and best.settings else ""
+    stages = dict(facts.stage_lines)
+    if (num_stages := len(stages)) > _MOST_STAGES:
+        stages = {name: line for name, line in stages.items() if f" {RunState.COMPLETED}" not in line}
+        stages = {"stages": f"{num_stages}, of which {num_stages - len(stages)} have completed: --all", **stages}
+    return {
+        "run": f"{facts.run.id} {facts.run.name}",
+        **facts.outcome,
+        **({} if has_plain_start else facts.attempt_lines),
+        "step": f"{facts.last_step:,}" if facts.last_step else None,
+        **dict(islice(scores.items(), _MOST_SCORES)),
+        "more scores": f"{len(scores) - _MOST_SCORES}: --all" if len(scores) > _MOST_SCORES else None,
+        **({"trials": best.num_trials, "best trial": f"{best.name}{settings}"} if best else {}),
+        **(stages if facts.run.kind == "pipeline" else facts.changed_lines),
+        **facts.data_lines,
+        "code": code,
+        **facts.files,
+    }
+
+
+def _whole_record(facts: "RunFacts", form: str) -> dict[str, Any]:
+    """All that is recorded of a run: nested in JSON, in a table as lines for a person, in CSV something of both."""
+    from dataclasses import asdict
+
+    from orchestrator.registry.parameters import flatten
+
+    record: dict[str, Any] = asdict(facts.run)
+    spec = record.pop("spec")
+    make, best, is_table = facts.made_by, facts.best_trial, form == "table"
+    notes = [asdict(one) for one in facts.registry.annotations.notes(facts.run.id)]
+    record |= {
+        "tags": facts.registry.tags(facts.run.id),
+        "marks": facts.marks,
+        **(facts.note_lines if is_table else {"notes": notes}),
+        "attempts": len(facts.attempts),
+        "last_step": facts.last_step,
+        "last_checkpoint": facts.last_checkpoint,
+        "models": [model.label for model in facts.models],
+        **{f"metrics.{n}": bool(v) if is_table and n == COLLAPSED else v for n, v in facts.values.items()},
+        "test_refused": facts.test_refusal,
+    }
+    if best is not None:
+        record |= {"trials": best.num_trials, "best trial": best.name}
+        record |= {"choice": best.choice} if best.choice else {}
+        record |= {f"best {name}": setting_cell(v) if is_table else v for name, v in best.settings.items()}
+    if is_table:
+        record |= facts.stage_lines | facts.make_lines
+    if make is not None and make.code is not None:
+        record |= {"made_with.command": make.command, "made_with.overrides": make.overrides}
+        record |= {f"made_with.code.{name}": value for name, value in make.code.items()}
+        record |= {f"made_with.{name}": value for name, value in flatten(make.environment or {}).items()}
+    if form == "json":
+        starts = [asdict(one) for one in facts.attempts]
+        return record | {"spec": spec, "parameters": facts.parameters, "data": facts.data, "starts": starts}
+    parameters = {f"params.{name}": value for name, value in facts.parameters.items()}
+    return record | facts.attempt_lines | facts.data_lines | parameters
+
+
+@command("reproduce", example="runs reproduce 7f3a\nruns reproduce 7f3a --show spec -o again.yaml")
+@click.argument("run_id", metavar="RUN")
+@click.option(
+    "--show", "part", type=click.Choice(["spec", "diff"]), help="Print the spec, or the uncommitted changes as a diff."
+)
+@format_options
+@output_option("Write to FILE; .json sets the format.", expose_value=False)
+def reproduce(run_id: str, part: str | None) -> None:
+    """Show how to reproduce a run.
+
+    Commit and uncommitted changes, command, spec, versions, and which inputs have changed since.
+    """
+    say_now(f"looking up run {run_id}")
+    import yaml
+
+    from orchestrator.execution.reproduction import kept_diff, reproduction_facts, spec_text
+
+    reading = current_reading()
+    with open_registry() as registry:
+        run = find_run(registry, run_id)
+        if part is not None:
+            shown = (kept_diff if part == "diff" else spec_text)(run, registry)
+            if reading.form == "table":
+                show_text(shown, reading.output)
+            else:
+                show_record(yaml.safe_load(shown) if part == "spec" else {"diff": shown})
+            return
+        facts = reproduction_facts(run, registry, current_settings())
+    if reading.form != "table":
+        show_record(facts)
+        return
+    lines = {name: facts[name] for name in ("run", "folder", "command", "spec", "code")}
+    lines["checkout"] = facts["commit"] and f"git checkout {facts['commit']}"
+    lines["changes"] = facts["uncommitted_changes"]
+    lines["versions"] = " ".join(f"{name}=={version}" for name, version in (facts["versions"] or {}).items())
+    inputs = [f"{'inputs':10}{line}" for line in facts["changed_inputs"] or ["unchanged"]]
+    text = [*(f"{name:10}{value}" for name, value in lines.items() if value), *inputs]
+    show_text("".join(f"{printable(line, keep_lines=False)}\n" for line in text), reading.output)
+
+
+@table_command(example="runs trials 7f3a -f csv -o trials.csv")
+@click.argument("run_id", metavar="RUN")
+def trials(registry: "Registry", run_id: str) -> None:
     """List the trials of a sweep: parameters that vary, and scores."""
     from orchestrator.registry.parameters import varied_parameters
 
@@ -36,13 +179,13 @@ def trials(registry: "Registry", view: TableView, run_id: str) -> None:
         notify(f"run {run.id} is a {run.kind} without trials{_stages_text(registry, run)}")
     known = [name for name in table.columns if any(value is not None for value in table.values(name))]
     varied, scores = varied_parameters(table.records), [name for name in known if name.startswith("metrics.")]
-    if view.is_brief:
+    if current_reading().is_brief:
         own = f"metrics.{run.metric}"
         scores = [own] if own in scores else scores[:NUM_PARAMETERS_SHOWN]
         varied = varied[:NUM_PARAMETERS_SHOWN]
     folds = ["params.fold"] if "params.fold" in known else []
     columns = ["number", "id", "state", "seed", *folds, *varied, *scores, "seconds"]
-    view.show(table.records, columns, spare=["seconds", "state", *scores[1:], "seed", "id"])
+    show_rows(table.records, columns, spare=["seconds", "state", *scores[1:], "seed", "id"])
 
 
 def _stages_text(registry: "Registry", run: "RunRecord") -> str:
@@ -53,10 +196,10 @@ def _stages_text(registry: "Registry", run: "RunRecord") -> str:
     return f"; its stages have them: {named}" if named else ""
 
 
-@table_command(example="orchestrator runs metrics 7f3a mlm_loss -f csv")
+@table_command(example="runs metrics 7f3a mlm_loss -f csv")
 @click.argument("run_id", metavar="RUN")
 @click.argument("name", required=False)
-def metrics(registry: "Registry", view: TableView, run_id: str, name: str | None) -> None:
+def metrics(registry: "Registry", run_id: str, name: str | None) -> None:
     """List the metrics of a run, step by step.
 
     NAME (mlm_loss, train.mlm_loss) selects one metric.
@@ -71,10 +214,10 @@ def metrics(registry: "Registry", view: TableView, run_id: str, name: str | None
             raise NotFoundError(told)
         notify(told)
     columns = ["split", "name", "step", "epoch", "value"]
-    view.show(rows, columns, measurement=lambda row: f"{row['split']}.{row['name']}")
+    show_rows(rows, columns, measurement=lambda row: f"{row['split']}.{row['name']}")
 
 
-@click.command(cls=GlobalOptionsCommand, example="orchestrator runs plot 7f3a -o losses.png")
+@command(example="runs plot 7f3a -o losses.png")
 @click.argument("run_id", metavar="RUN")
 @output_option("Image file: .png, .svg or .pdf.", required=True)
 def plot(run_id: str, output: str) -> None:
@@ -87,21 +230,14 @@ def plot(run_id: str, output: str) -> None:
     notify(f"wrote {output}")
 
 
-@click.command(
-    cls=GlobalOptionsCommand, example="orchestrator runs logs 7f3a --follow\norchestrator runs logs 7f3a --worker 1"
-)
+@command(example="runs logs 7f3a --follow\nruns logs 7f3a --worker 1")
 @click.argument("run_id", metavar="RUN")
 @click.option(
-    "--worker",
-    "rank",
-    is_flag=False,
-    flag_value="all",
-    metavar="[RANK]",
-    help="Worker logs with tracebacks; all ranks without RANK.",
+    "--worker", "rank", is_flag=False, flag_value="all", metavar="[RANK]", help="Worker logs; all ranks without RANK."
 )
 @click.option("--follow", is_flag=True, help="Follow until the run ends; exit status as of `wait`.")
 def logs(run_id: str, rank: str | None, follow: bool) -> int:
-    """Print the log of a run, or of its training workers.
+    """Print the log of a run, or of its training workers, with tracebacks.
 
     With --follow the log of a pipeline includes the running stage.
     """
@@ -110,7 +246,16 @@ def logs(run_id: str, rank: str | None, follow: bool) -> int:
     if follow and rank is not None:
         raise click.UsageError("--follow is for the run's log; the workers' logs are printed as they stand")
     if follow:
-        return _follow(run_id_of(run_id))
+        from orchestrator.execution.run_log import follow_log
+        from orchestrator.execution.waiting import outcome_line
+
+        def write(data: bytes) -> None:
+            make_room(sys.stdout)
+            click.echo(_log_text(data), nl=False)
+
+        record = follow_log(run_id_of(run_id), settings=current_settings(), write=write)
+        notify(outcome_line(record))
+        return 0 if record.state == RunState.COMPLETED else 1
     with open_registry() as registry:
         run = find_run(registry, run_id)
         stages = registry.stages(run.id)[::-1] if run.kind == "pipeline" and rank is None else []
@@ -143,37 +288,23 @@ def _log_text(data: bytes) -> str:
     return folded(data.decode("utf-8", "replace"), terminal_width(sys.stdout))
 
 
-def _follow(run_id: str) -> int:
-    """Print a run's log until it has ended; returns the exit status that `wait` would give."""
-    from orchestrator.execution.run_log import follow_log
-    from orchestrator.execution.waiting import outcome_line
-    from orchestrator.run_states import RunState
-
-    def write(data: bytes) -> None:
-        make_room(sys.stdout)
-        click.echo(_log_text(data), nl=False)
-
-    record = follow_log(run_id, settings=current_settings(), write=write)
-    notify(outcome_line(record))
-    return 0 if record.state == RunState.COMPLETED else 1
-
-
 _ENDINGS = (".csv", ".json", ".parquet")
 _TRACKERS = ("tensorboard", "mlflow", "wandb")
 
 
-@click.command(
-    cls=GlobalOptionsCommand,
-    example="orchestrator runs export -o runs.csv --where \"task = 'sst2'\"\n"
-    "orchestrator runs export 7f3a --to tensorboard -o events/",
-)
+@command(example="runs export -o runs.csv --where \"task = 'sst2'\"\nruns export 7f3a --to tensorboard -o events/")
 @click.argument("run_ids", metavar="[RUN...]", nargs=-1)
 @click.option(
     "--to", "tracker", type=click.Choice(_TRACKERS), help="Tracker format; needs the tracker's Python package."
 )
 @click.option("--where", metavar="QUERY", default="", show_default=False, help="Runs that match QUERY; all by default.")
 @click.option(
-    "-o", "--output", required=True, metavar="FILE|FOLDER", help="File (.csv, .json, .parquet), or folder with --to."
+    "-o",
+    "--output",
+    required=True,
+    metavar="FILE|FOLDER",
+    callback=remember_reading,
+    help="File (.csv, .json, .parquet), or folder with --to.",
 )
 @click.option("--raw", is_flag=True, hidden=True, expose_value=False, callback=remember_reading)
 def export(run_ids: tuple[str, ...], tracker: str | None, output: str, where: str) -> None:
@@ -197,21 +328,17 @@ def export(run_ids: tuple[str, ...], tracker: str | None, output: str, where: st
         if run_ids:
             ids = ", ".join(f"'{find_run(registry, run_id).id}'" for run_id in run_ids)
             where = f"id in ({ids}) or parent in ({ids})"
-        if tracker is None:
-            _write_table(registry, where, output)
-        else:
+        if tracker is not None:
             _write_for(tracker, registry, where, output)
-
-
-def _write_table(registry: "Registry", where: str, output: str) -> None:
-    table = registry.run_table(where)
+            return
+        table = registry.run_table(where)
     if output.endswith(".parquet"):
         buffer = BytesIO()
         parameters = [column for column in table.columns if column.startswith("params.")]
         table.frame().astype(dict.fromkeys(parameters, "string")).to_parquet(buffer, index=False)
         write_output(output, buffer.getvalue())
     else:
-        show_rows(table.records, table.columns, None, output)
+        show_rows(table.records, table.columns)
     notify(f"{len(table.records)} runs and trials")
 
 

@@ -11,26 +11,19 @@ from typing import TYPE_CHECKING
 
 import click
 
-from orchestrator.cli.frame import (
-    GlobalOptionsCommand,
-    current_settings,
-    given_options,
-    overrides_argument,
-    spec_argument,
-)
+from orchestrator.cli.frame import command, current_settings, given_options, overrides_argument, spec_argument
 from orchestrator.cli.messages import notify, say_now
 from orchestrator.cli.output import show_rows, show_text
-from orchestrator.cli.reading import format_options, output_option
+from orchestrator.cli.reading import current_reading, format_options, output_option
 from orchestrator.drafting.request import DRAFT_KINDS, DraftKind, DraftRequest
 from orchestrator.errors import InputError
 from orchestrator.progress import is_terminal
 
 if TYPE_CHECKING:
     from orchestrator.drafting.draft import Draft
-    from orchestrator.specs.documentation import FieldDoc
 
 
-@click.command(cls=GlobalOptionsCommand, example="orchestrator init reviews.csv\norchestrator run reviews.yaml")
+@command(example="init reviews.csv\nrun reviews.yaml")
 @click.argument("files", metavar="FILE...", nargs=-1, required=True)
 @output_option("Spec to write. Default: name of the data, as .yaml, here.")
 @click.option("--force", is_flag=True, help="Overwrite an existing spec.")
@@ -39,16 +32,12 @@ if TYPE_CHECKING:
     "--kind",
     type=click.Choice(DRAFT_KINDS),
     metavar="TYPE",
-    help=f"What to train, where the data is ambiguous: {', '.join(DRAFT_KINDS)}.",
+    help=f"What to train, if unclear: {', '.join(DRAFT_KINDS)}.",
 )
 @click.option("--text", "texts", metavar="COLUMN", multiple=True, help="Text column; repeat for text pairs.")
 @click.option("--label", metavar="COLUMN", help="Label column.")
 @click.option(
-    "--minutes",
-    type=click.FloatRange(0.5),
-    default=10.0,
-    metavar="MINUTES",
-    help="Target duration of the run on this machine.",
+    "--minutes", type=click.FloatRange(0.5), default=10.0, metavar="MINUTES", help="Target duration on this machine."
 )
 def init(
     files: tuple[str, ...],
@@ -118,14 +107,11 @@ def _check_targets(draft: "Draft", inputs: Sequence[str], *, force: bool) -> Non
         raise InputError(f"there already: {there}; write over with --force, or {remedy}")
 
 
-@click.command(
-    cls=GlobalOptionsCommand,
-    example="orchestrator plan reviews.yaml\norchestrator plan experiments/pretrain_base.yaml execution.num_workers=8",
-)
+@command(example="plan reviews.yaml\nplan experiments/pretrain_base.yaml execution.num_workers=8")
 @spec_argument
 @overrides_argument
 @format_options
-def plan(spec_path: str, overrides: tuple[str, ...], form: str | None) -> None:
+def plan(spec_path: str, overrides: tuple[str, ...]) -> None:
     """Check a spec and estimate steps, time, memory and disk.
 
     The time comes from an earlier run of the spec, or is measured by a few steps on this machine. A spec that cannot
@@ -142,14 +128,14 @@ def plan(spec_path: str, overrides: tuple[str, ...], form: str | None) -> None:
 
     inputs = resolved_inputs(spec, current_settings())
     rows = [asdict(row) for row in plan_spec(spec, inputs)]
-    show_rows(rows, ["stage", "what", "value"], form, None)
+    show_rows(rows, ["stage", "what", "value"])
     check_room(spec, inputs)
 
 
-@click.command(cls=GlobalOptionsCommand, example="orchestrator schema sweep")
+@command(example="schema sweep")
 @click.argument("kind", required=False)
 @format_options
-def schema(kind: str | None, form: str | None) -> None:
+def schema(kind: str | None) -> None:
     """List the kinds of spec, or the fields of KIND.
 
     A field is `identity` when it changes the result, `execution` when it does not. -f json prints a JSON Schema.
@@ -160,23 +146,20 @@ def schema(kind: str | None, form: str | None) -> None:
 
     if kind is None:
         kinds = [{"kind": name, "about": spec_class(name).title} for name in SPEC_KINDS]
-        show_rows(kinds, ["kind", "about"], form, None)
+        show_rows(kinds, ["kind", "about"])
         return
     if kind not in SPEC_KINDS:
         raise InputError(f"{kind!r} is no kind of spec{did_you_mean(kind, SPEC_KINDS)}")
     rows = list(document_fields(spec_class(kind)))
+    form = current_reading().form
     if form == "json":
         show_text(json.dumps(spec_class(kind).model_json_schema(), indent=2, ensure_ascii=False))
     elif form == "csv":
-        show_rows(map(asdict, rows), ["field", "type", "unit", "default", "role", "about"], "csv", None)
+        show_rows(map(asdict, rows), ["field", "type", "unit", "default", "role", "about"])
     else:
-        show_text("\n".join(_described(row) for row in rows))
-
-
-def _described(row: "FieldDoc") -> str:
-    """Two paragraphs on a field: its type and default, and below them what it means."""
-    unit = f" ({row.unit})" if row.unit else ""
-    default = row.default if row.default in ("required", "left out", "see below") else f"default {row.default}"
-    about = textwrap.fill(row.about, 80, initial_indent="    ", subsequent_indent="    ")
-    field = f"{row.field}: {row.type}{unit}; {default}; {row.role}"
-    return f"{textwrap.fill(field, 80, subsequent_indent=' ' * 8)}\n{about}"
+        for row in rows:
+            unit = f" ({row.unit})" if row.unit else ""
+            default = row.default if row.default in ("required", "left out", "see below") else f"default {row.default}"
+            field = f"{row.field}: {row.type}{unit}; {default}; {row.role}"
+            show_text(textwrap.fill(field, 80, subsequent_indent=" " * 8))
+            show_text(textwrap.fill(row.about, 80, initial_indent="    ", subsequent_indent="    "))

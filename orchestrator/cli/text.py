@@ -1,19 +1,19 @@
 """`corpus` and `tokenizer`: text, the examples that are made of it, and how it is tokenized."""
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from functools import partial
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
 from orchestrator.cells import printable
 from orchestrator.cli.frame import GlobalOptionsGroup, current_settings, refuse_options
 from orchestrator.cli.messages import notify, say_now, status_line
-from orchestrator.cli.output import chosen_form, show_lines, show_record, show_rows
-from orchestrator.cli.reading import format_options, output_options
+from orchestrator.cli.output import show_lines, show_record, show_rows
+from orchestrator.cli.reading import current_reading, format_options, options, output_options
 from orchestrator.progress import counted, terminal_width
 
 if TYPE_CHECKING:
@@ -23,32 +23,21 @@ if TYPE_CHECKING:
     from orchestrator.corpus.preview import ExamplePreview, Origin, SentencePreview, TokenPreview
     from orchestrator.specs import PretrainSpec, TextSource
 
-F = TypeVar("F", bound=Callable[..., Any])
 _clean = partial(printable, keep_lines=False)
 
 
-def _source_options(command: F) -> F:
-    """Add the options that say how files of text are read; a command gets them as fields of a `TextSource`."""
-    for option in (
-        click.option(
-            "--on-bad-record",
-            type=click.Choice(["error", "skip", "replace"]),
-            default="error",
-            help="Bad records: fail, skip, or replace invalid bytes.",
-        ),
-        click.option("--text-field", default="text", metavar="FIELD", help="JSON key or column with the text."),
-        click.option(
-            "--input-format",
-            "format",
-            type=click.Choice(["auto", "text", "jsonl", "parquet"]),
-            default="auto",
-            hidden=True,
-        ),
-    ):
-        command = option(command)
-    return command
-
-
+_formats = click.Choice(["auto", "text", "jsonl", "parquet"])
+_source_options = options(
+    click.option("--input-format", "format", type=_formats, default="auto", hidden=True),
+    click.option("--text-field", default="text", metavar="FIELD", help="JSON key or column with the text."),
+    click.option(
+        "--on-bad-record",
+        type=click.Choice(["error", "skip", "replace"]),
+        default="error",
+        help="Bad records: fail, skip, or replace invalid bytes.",
+    ),
+)
+"""Fields of a `TextSource`: how files of text are read."""
 _files_argument = click.argument("files", metavar="FILE...", nargs=-1, required=True)
 
 
@@ -57,12 +46,12 @@ def corpus() -> None:
     """Inspect text for pretraining."""
 
 
-@corpus.command(example="orchestrator corpus inspect data/pretrain")
+@corpus.command(example="corpus inspect data/pretrain")
 @_files_argument
 @_source_options
 @click.option("--max-documents", type=click.IntRange(1), help="Maximum number of documents.")
 @output_options
-def inspect(form: str | None, output: str | None, **source: Any) -> None:
+def inspect(**source: Any) -> None:
     """Count documents, sentences, words and bad records per file.
 
     FILE: files, folders, globs or URIs; .gz, .xz and .zst are decompressed. Bad records are counted, whatever
@@ -72,7 +61,7 @@ def inspect(form: str | None, output: str | None, **source: Any) -> None:
     from orchestrator.corpus.preview import inspect_corpus
     from orchestrator.specs import TextSource
 
-    is_table, rows = chosen_form(form, output) == "table", []
+    is_table, rows = current_reading().form == "table", []
     for file in inspect_corpus(TextSource(**source)):
         rows.append(asdict(file))
         if is_table:
@@ -87,12 +76,12 @@ def inspect(form: str | None, output: str | None, **source: Any) -> None:
     columns = ["path", "format", *counts, "median_sentence_words", "long_sentence_words"]
     columns += [] if is_table else ["first_problem", "sample"]
     spare = ["num_characters", "num_bytes", "format", "long_sentence_words", "median_sentence_words"]
-    show_rows(rows, columns, form, output, spare=spare)
+    show_rows(rows, columns, spare=spare)
 
 
 @corpus.command(
-    example="orchestrator corpus show notes/*.txt.gz --tokenizer tokenizers/notes\n"
-    "orchestrator corpus show experiments/pretrain_base.yaml --num 1"
+    example="corpus show notes/*.txt.gz --tokenizer tokenizers/notes\n"
+    "corpus show experiments/pretrain_base.yaml --num 1"
 )
 @click.argument("arguments", metavar="FILE...|SPEC.yaml [KEY=VALUE...]", nargs=-1, required=True)
 @click.option("--tokenizer", metavar="NAME", help="Show the tokens of each sentence of FILE.")
@@ -100,25 +89,12 @@ def inspect(form: str | None, output: str | None, **source: Any) -> None:
 @click.option("--num", "number", type=click.IntRange(1), default=3, help="Number of documents or examples.")
 @click.option("--epoch", type=click.IntRange(0), default=0, help="Epoch of the examples.")
 @click.option(
-    "--from",
-    "first",
-    metavar="EXAMPLE",
-    type=click.IntRange(0),
-    default=0,
-    help="Index of the first example in the epoch.",
+    "--from", "first", metavar="EXAMPLE", type=click.IntRange(0), default=0, help="Index of the first example."
 )
 @click.option("--phase", type=click.IntRange(0), default=0, help="Index of the pretraining phase.")
 @output_options
 def show(
-    arguments: tuple[str, ...],
-    tokenizer: str | None,
-    number: int,
-    epoch: int,
-    first: int,
-    phase: int,
-    form: str | None,
-    output: str | None,
-    **source: Any,
+    arguments: tuple[str, ...], tokenizer: str | None, number: int, epoch: int, first: int, phase: int, **source: Any
 ) -> None:
     """Show documents of files, or training examples of a spec.
 
@@ -126,14 +102,19 @@ def show(
     run will see them, with sentence-pair labels and the original token next to each masked one. Epochs, examples and
     phases count from 0.
     """
-    width = terminal_width(sys.stdout) if output is None else None
-    is_table = chosen_form(form, output) == "table"
+    reading = current_reading()
+    width = terminal_width(sys.stdout) if reading.output is None else None
     rows: Sequence[SentencePreview | ExamplePreview]
     if arguments[0].endswith((".yaml", ".yml")):
         refuse_options(("tokenizer", *source), f"concerns FILE, and {arguments[0]} is a spec")
+        from bert_core.objectives import TOKEN_OBJECTIVES
+
         spec, origin, rows = _read_examples(arguments[0], arguments[1:], phase, epoch, first, number)
-        if is_table:
-            _explain(spec, origin, rows)
+        if reading.form == "table":
+            notify(_ORIGINS[origin])
+            notify(f"predicted: {TOKEN_OBJECTIVES[spec.token_objective].summary}")
+            if any(token.change for row in rows for token in row.tokens):
+                notify("cat→[MASK] hidden by the mask · cat→dog by a random token · cat→cat kept")
         lines, shared = _example_lines(rows, width or _PIPED_WIDTH), {"made_from": origin}
     else:
         refuse_options(("epoch", "first", "phase"), f"concerns SPEC.yaml, and {arguments[0]} is a file of text")
@@ -141,11 +122,11 @@ def show(
 
         rows = _read_sentences(TextSource(files=arguments, max_documents=number, **source), tokenizer)
         lines, shared = _document_lines(rows, width), {}
-    if is_table:
-        show_lines(lines, output)
+    if reading.form == "table":
+        show_lines(lines, reading.output)
         return
     records = [shared | asdict(row) for row in rows]
-    show_rows(records, [name for name in records[0] if name != "pieces" or tokenizer], form, output)
+    show_rows(records, [name for name in records[0] if name != "pieces" or tokenizer])
 
 
 def _read_sentences(source: "TextSource", tokenizer: str | None) -> "Sequence[SentencePreview]":
@@ -204,16 +185,6 @@ _ORIGINS: dict["Origin", str] = {
     "whole_text": "no token store yet; these are the run's own examples, from the whole text",
     "first_text": "no token store yet; made like the run's own examples, but from the first few MB of text alone",
 }
-
-
-def _explain(spec: "PretrainSpec", origin: "Origin", previews: "Sequence[ExamplePreview]") -> None:
-    """Tell a person where the examples are from and how to read them."""
-    from bert_core.objectives import TOKEN_OBJECTIVES
-
-    notify(_ORIGINS[origin])
-    notify(f"predicted: {TOKEN_OBJECTIVES[spec.token_objective].summary}")
-    if any(token.change for preview in previews for token in preview.tokens):
-        notify("cat→[MASK] hidden by the mask · cat→dog by a random token · cat→cat kept")
 
 
 _PIPED_WIDTH = 80
@@ -283,7 +254,7 @@ def tokenizer() -> None:
     """Train and measure tokenizers."""
 
 
-@tokenizer.command(example="orchestrator tokenizer train data --vocab-size 8000 -o tokenizers/wiki")
+@tokenizer.command(example="tokenizer train data --vocab-size 8000 -o tokenizers/wiki")
 @_files_argument
 @_source_options
 @click.option("-o", "--output", required=True, metavar="FOLDER", help="New folder for tokenizer.json.")
@@ -314,7 +285,6 @@ def train(
     keep_accents: bool,
     min_frequency: int,
     max_bytes: int,
-    form: str | None,
     **source: Any,
 ) -> None:
     """Train a tokenizer.
@@ -345,16 +315,16 @@ def train(
     notify(f"saved to {output}")
     for note in tokenizer_notes(spec, result):
         notify(note)
-    show_record({"folder": output, "vocab_size": result.vocab_size, **result.report}, form, None)
+    show_record({"folder": output, "vocab_size": result.vocab_size, **result.report})
 
 
-@tokenizer.command(example="orchestrator tokenizer report tokenizers/wiki data/wikinews.jsonl.xz")
+@tokenizer.command(example="tokenizer report tokenizers/wiki data/wikinews.jsonl.xz")
 @click.argument("name", metavar="TOKENIZER")
 @_files_argument
 @_source_options
 @click.option("--max-documents", type=click.IntRange(1), default=1000, help="Maximum number of documents.")
 @output_options
-def report(name: str, form: str | None, output: str | None, **source: Any) -> None:
+def report(name: str, **source: Any) -> None:
     """Measure how a tokenizer fits a text.
 
     Tokens per word (fertility), unknown tokens per word, characters per token.
@@ -368,6 +338,4 @@ def report(name: str, form: str | None, output: str | None, **source: Any) -> No
     found = tokenizer_report(tokenizer, (document.text for document in read_corpus(TextSource(**source))))
     if not found:
         raise CorpusError(f"{', '.join(source['files'])}: the text holds no word to judge the tokenizer by")
-    show_record(
-        {"tokenizer": name, "vocab_size": tokenizer.vocab_size, "lowercase": tokenizer.lowercase} | found, form, output
-    )
+    show_record({"tokenizer": name, "vocab_size": tokenizer.vocab_size, "lowercase": tokenizer.lowercase} | found)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from orchestrator import __version__
-from orchestrator.cli.frame import GlobalOptionsCommand, GlobalOptionsGroup
+from orchestrator.cli.frame import GlobalOptionsGroup, command
 from orchestrator.cli.messages import notify
 from orchestrator.cli.output import show_rows, show_text
 from orchestrator.progress import is_terminal
@@ -44,7 +44,7 @@ HEADINGS: Mapping[str, Mapping[str, str]] = {
         "fill-mask": "predicting.fill_mask",
         "next-sentence": "predicting.next_sentence",
         "embed": "predicting.embed",
-        "search": "searching.search",
+        "search": "evaluating.search",
         "serve": "predicting.serve",
     },
     "Data": {
@@ -65,7 +65,7 @@ HEADINGS: Mapping[str, Mapping[str, str]] = {
 """Module and name of each command, by heading and by what a person types."""
 RUNS: Mapping[str, str] = {
     "list": "run_listing.list_runs",
-    "show": "run_showing.show",
+    "show": "runs.show",
     "trials": "runs.trials",
     "metrics": "runs.metrics",
     "plot": "runs.plot",
@@ -73,7 +73,7 @@ RUNS: Mapping[str, str] = {
     "edit": "run_editing.edit",
     "rm": "run_editing.rm",
     "restore": "run_editing.restore",
-    "reproduce": "run_showing.reproduce",
+    "reproduce": "runs.reproduce",
     "export": "runs.export",
 }
 """Module and name of each command of `runs`: each is loaded alone."""
@@ -210,10 +210,10 @@ def _context_of(words: Sequence[str]) -> click.Context | None:
     context = click.Context(cli, info_name="orchestrator", **cli.context_settings)
     for word in words:
         group = context.command
-        command = group.get_command(context, word) if isinstance(group, click.Group) else None
-        if command is None:
+        member = group.get_command(context, word) if isinstance(group, click.Group) else None
+        if member is None:
             return None
-        context = click.Context(command, info_name=word, parent=context)
+        context = click.Context(member, info_name=word, parent=context)
     return context
 
 
@@ -229,14 +229,14 @@ def _help_words(ctx: click.Context, parameter: click.Parameter, incomplete: str)
     return [item for name, item in found.items() if name.startswith(incomplete)]
 
 
-@click.command("help", cls=GlobalOptionsCommand, example="orchestrator help exit-status\norchestrator help runs show")
+@command("help", example="help exit-status\nhelp runs show")
 @click.argument("words", metavar="[TOPIC|COMMAND ...]", nargs=-1, shell_complete=_help_words)
 def show_help(words: tuple[str, ...]) -> None:
     """Show help for a command or topic, or list the topics."""
     topics = load_topics()
     if not words:
         rows = [{"topic": name, "about": _title(text)} for name, text in topics.items()]
-        show_rows(rows, ["topic", "about"], None, None)
+        show_rows(rows, ["topic", "about"])
         notify("\nsee one with: orchestrator help TOPIC; a command with: orchestrator help COMMAND")
         return
     context, topic = _context_of(words), topics.get("-".join(words).lower())
@@ -247,27 +247,18 @@ def show_help(words: tuple[str, ...]) -> None:
         show_text(context.get_help())
     if context is not None and topic is not None:
         show_text("\n")
-    if topic is not None:
-        _show_topic(topic)
+    if topic is not None and not is_terminal(sys.stdout):
+        show_text(topic)
+    elif topic is not None:
+        from rich.console import Console
+        from rich.markdown import Markdown
+        from rich.theme import Theme
+
+        console = Console(file=sys.stdout, theme=Theme({"markdown.code": "cyan", "markdown.code_block": "cyan"}))
+        console.print(Markdown(topic, code_theme="bw"), width=min(console.width, _MAX_WIDTH))
 
 
-def _show_topic(text: str) -> None:
-    """Show a topic with its styles on a terminal, and as it is written in a pipe."""
-    if not is_terminal(sys.stdout):
-        show_text(text)
-        return
-    from rich.console import Console
-    from rich.markdown import Markdown
-    from rich.theme import Theme
-
-    console = Console(file=sys.stdout, theme=Theme({"markdown.code": "cyan", "markdown.code_block": "cyan"}))
-    console.print(Markdown(text, code_theme="bw"), width=min(console.width, _MAX_WIDTH))
-
-
-@click.command(
-    cls=GlobalOptionsCommand,
-    example="orchestrator completion bash >> ~/.bashrc\norchestrator completion zsh >> ~/.zshrc",
-)
+@command(example="completion bash >> ~/.bashrc\ncompletion zsh >> ~/.zshrc")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
     """Print a shell completion script.

@@ -40,7 +40,7 @@ def test_a_shell_whose_folder_was_deleted_is_told_so(tmp_path: Path, capfd: pyte
     finally:
         os.chdir(before)
     said = capfd.readouterr().err
-    assert said == "Error: the folder that this shell is in was deleted; go to another one (cd), then try again\n"
+    assert said == "Error: the folder of this shell was deleted; go to another one (cd), then try again\n"
 
 
 @pytest.mark.parametrize("path", commands_below())

@@ -130,6 +130,8 @@ def test_evaluate_shows_classes_confusions_and_the_worst_mistakes(
     record = json.loads(command("evaluate", classifier, *task, "--errors", "2", "-f", "json").out)
     assert [row["support"] for row in record["classes"]] == [2, 1]
     assert all(row["prediction"] != row["gold"] for row in record["mistakes"])
+    of_file = json.loads(command("evaluate", classifier, "dev.csv", "-f", "json").out)
+    assert of_file["accuracy"] == record["accuracy"], "a file is read with the columns that `predict` reads"
     assert json.loads((tmp_path / "p.jsonl").read_text().splitlines()[0])["text"] == "cats rest"
 
 
@@ -137,7 +139,7 @@ def test_evaluate_scores_a_folder_on_a_task(command: Command, classifier: str, t
     (tmp_path / "SST-2").mkdir()
     for split in ("train", "dev"):
         (tmp_path / "SST-2" / f"{split}.tsv").write_text("sentence\tlabel\nthe cat\t1\nthe dog\t0\nthe mat\t1\n")
-    arguments = ["evaluate", classifier, "sst2", "folder=SST-2", "--predictions", "p.jsonl", "-f", "json"]
+    arguments = ["evaluate", classifier, "sst2", "folder=SST-2", "-o", "p.jsonl", "-f", "json"]
     outcome = command(*arguments)
     assert outcome.status == 0, outcome.err
     record = json.loads(outcome.out)

@@ -11,6 +11,8 @@ import os
 import pty
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -22,7 +24,7 @@ from rich.text import Text
 
 from orchestrator.cells import cell, printable
 from orchestrator.cli.output import show_lines, show_record, show_rows, write_output
-from orchestrator.cli.reading import check_output
+from orchestrator.cli.reading import READING, check_output
 from orchestrator.errors import InputError
 from orchestrator.progress import is_terminal
 from tests.orchestrator.cli.laboratory import Command, RecordedSweep, commands_below
@@ -34,6 +36,14 @@ ROWS = [
 ]
 COLUMNS = ["name", "score", "num", "at", "words"]
 NAMED = [{"id": f"{number:012x}", "name": "n" * 30, "score": number / 7} for number in range(40)]
+
+
+@contextmanager
+def reading(**given: object) -> Iterator[None]:
+    """A running command with these options of reading."""
+    with click.Context(click.Command("any")) as context:
+        context.meta[READING] = given
+        yield
 
 
 @pytest.mark.parametrize(
@@ -59,13 +69,13 @@ def test_a_value_is_short_in_a_table(value: object, text: str) -> None:
 
 def test_a_table_for_a_stdout_that_the_shell_has_closed_goes_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdout", None)
-    show_rows([{"a": 1}], ["a"], None, None)
+    show_rows([{"a": 1}], ["a"])
     show_lines([Text("line")])
     assert not is_terminal(sys.stdout)
 
 
 def test_a_piped_table_is_plain_aligned_text(capsys: pytest.CaptureFixture[str]) -> None:
-    show_rows(ROWS, COLUMNS, None, None)
+    show_rows(ROWS, COLUMNS)
     assert capsys.readouterr().out == (
         "name     score  num  at                words\n"
         "a       0.5000    3  2026-01-02 03:04  x, y\n"
@@ -76,18 +86,19 @@ def test_a_piped_table_is_plain_aligned_text(capsys: pytest.CaptureFixture[str])
 def test_settings_keep_their_digits_and_each_measurement_has_its_own(capsys: pytest.CaptureFixture[str]) -> None:
     values = {"accuracy": 0.52512, "learning_rate": 0.00001234, "tokens_per_s": 1234.56}
     rows = [{"params.rate": 0.00125, "name": name, "value": value} for name, value in values.items()]
-    show_rows(rows, ["params.rate", "value"], None, None, measurement=lambda row: str(row["name"]))
+    show_rows(rows, ["params.rate", "value"], measurement=lambda row: str(row["name"]))
     assert [line.split() for line in capsys.readouterr().out.splitlines()] == [
         ["rate", "value"], ["0.00125", "0.5251"], ["0.00125", "1.234e-05"], ["0.00125", "1234.6"],
     ]  # fmt: skip
-    show_record({"spec.learning_rate": 0.00125, "accuracy": 0.00125, "none": None}, None, None)
+    show_record({"spec.learning_rate": 0.00125, "accuracy": 0.00125, "none": None})
     assert [line.split() for line in capsys.readouterr().out.splitlines()] == [
         ["spec.learning_rate", "0.00125"], ["accuracy", "0.0013"],
     ]  # fmt: skip
 
 
 def test_json_has_null_for_what_is_not_there_and_a_word_for_nan(capsys: pytest.CaptureFixture[str]) -> None:
-    show_rows(ROWS, COLUMNS, "json", None)
+    with reading(form="json"):
+        show_rows(ROWS, COLUMNS)
     first, second = json.loads(capsys.readouterr().out)
     assert first == {"name": "a", "score": 0.5, "num": 3, "at": "2026-01-02T03:04:05+00:00", "words": ["x", "y"]}
     assert (second["score"], second["num"], second["name"]) == ("NaN", None, "b\x1b[31m")
@@ -95,14 +106,16 @@ def test_json_has_null_for_what_is_not_there_and_a_word_for_nan(capsys: pytest.C
 
 @pytest.mark.parametrize("form", ["json", "csv"])
 def test_pandas_reads_nan_and_infinities_back_as_numbers(capsys: pytest.CaptureFixture[str], form: str) -> None:
-    show_rows([{"a": value} for value in (0.5, math.nan, math.inf, -math.inf)], ["a"], form, None)
+    with reading(form=form):
+        show_rows([{"a": value} for value in (0.5, math.nan, math.inf, -math.inf)], ["a"])
     read = pandas.read_json if form == "json" else pandas.read_csv
     frame = read(io.StringIO(capsys.readouterr().out))
     assert str(list(frame["a"])) == "[0.5, nan, inf, -inf]"
 
 
 def test_csv_is_read_back_by_the_standard_reader(capsys: pytest.CaptureFixture[str]) -> None:
-    show_rows([{"a": 'x,"y"\nz', "b": None}, {"a": [1], "b": 0.1}], ["a", "b"], "csv", None)
+    with reading(form="csv"):
+        show_rows([{"a": 'x,"y"\nz', "b": None}, {"a": [1], "b": 0.1}], ["a", "b"])
     rows = list(csv.DictReader(capsys.readouterr().out.splitlines(keepends=True)))
     assert rows == [{"a": 'x,"y"\nz', "b": ""}, {"a": "[1]", "b": "0.1"}]
 
@@ -111,9 +124,9 @@ def test_a_files_ending_sets_the_format_and_the_option_wins(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    show_rows(ROWS, COLUMNS, None, "a.json")
-    show_rows(ROWS, COLUMNS, None, "a.csv")
-    show_rows(ROWS, COLUMNS, "json", "a.txt")
+    for given in ({"output": "a.json"}, {"output": "a.csv"}, {"form": "json", "output": "a.txt"}):
+        with reading(**given):
+            show_rows(ROWS, COLUMNS)
     assert json.loads(Path("a.json").read_text()) == json.loads(Path("a.txt").read_text())
     assert Path("a.csv").read_text().startswith("name,score")
     captured = capsys.readouterr()
@@ -122,9 +135,10 @@ def test_a_files_ending_sets_the_format_and_the_option_wins(
 
 
 def test_no_rows_are_an_empty_list_for_machines_and_a_word_for_people(capsys: pytest.CaptureFixture[str]) -> None:
-    show_rows([], ["a"], "json", None, empty="nothing yet")
+    with reading(form="json"):
+        show_rows([], ["a"], empty="nothing yet")
     assert capsys.readouterr() == ("[]\n", "")
-    show_rows([], ["a"], None, None, empty="nothing yet")
+    show_rows([], ["a"], empty="nothing yet")
     assert capsys.readouterr() == ("", "nothing yet\n")
 
 
@@ -146,7 +160,7 @@ def shown_on_terminal(code: str, environment: dict[str, str]) -> str:
 def test_a_narrow_terminal_goes_without_spare_columns() -> None:
     code = """from orchestrator.cli.output import show_rows
 row = {"name": "x" * 10, "long": "y" * 15, "r[k]": 1, "spared": "z" * 12}
-show_rows([row], list(row), None, None, spare=["spared"])"""
+show_rows([row], list(row), spare=["spared"])"""
     shown = shown_on_terminal(code, {**os.environ, "COLUMNS": "34"})
     assert "yyyyyyyyyyyyyyy" in shown
     assert "r[k]" in shown, "a name is no markup"
@@ -272,14 +286,14 @@ def test_an_unknown_column_is_answered_with_the_nearest(command: Command, record
 
 @pytest.mark.usefixtures("narrow_terminal")
 def test_a_page_on_a_terminal_says_how_many_more_there_are(capsys: pytest.CaptureFixture[str]) -> None:
-    show_rows(NAMED, ["id"], None, None, page=3)
+    show_rows(NAMED, ["id"], page=3)
     captured = capsys.readouterr()
     assert len(captured.out.splitlines()) == 4
     assert captured.err == "3 of 40 are shown; all of them: --limit all\n"
 
 
 def test_a_pipe_gets_every_row_and_column(capsys: pytest.CaptureFixture[str]) -> None:
-    show_rows(NAMED, ["id", "name", "score"], None, None, spare=["name"], page=3)
+    show_rows(NAMED, ["id", "name", "score"], spare=["name"], page=3)
     captured = capsys.readouterr()
     assert len(captured.out.splitlines()) == 41
     assert captured.out.splitlines()[1].split()[1] == "n" * 30
@@ -288,7 +302,7 @@ def test_a_pipe_gets_every_row_and_column(capsys: pytest.CaptureFixture[str]) ->
 
 @pytest.mark.usefixtures("narrow_terminal")
 def test_a_narrow_terminal_is_told_what_it_does_not_show(capsys: pytest.CaptureFixture[str]) -> None:
-    show_rows(NAMED[:1], ["id", "name", "score"], None, None, spare=["name"])
+    show_rows(NAMED[:1], ["id", "name", "score"], spare=["name"])
     captured = capsys.readouterr()
     assert captured.out.splitlines()[1].split() == ["000000000000", "0"]
     assert captured.err == "left out: name; --columns name shows these, --wide all\n"
@@ -296,9 +310,8 @@ def test_a_narrow_terminal_is_told_what_it_does_not_show(capsys: pytest.CaptureF
 
 @pytest.mark.usefixtures("narrow_terminal")
 def test_wide_shows_everything_on_a_narrow_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    with click.Context(click.Command("any")) as context:
-        context.meta["orchestrator.reading"] = {"wide": True}
-        show_rows(NAMED[:1], ["id", "name", "score"], None, None, spare=["name"])
+    with reading(wide=True):
+        show_rows(NAMED[:1], ["id", "name", "score"], spare=["name"])
     assert capsys.readouterr().out.splitlines()[1].split() == ["000000000000", "n" * 30, "0"]
 
 

@@ -94,7 +94,7 @@ def test_evaluate_scores_rankings_and_reranked_ones(
     command: Command, encoder: str, scorer: str, classifier: str, collection: TaskSpec, tmp_path: Path
 ) -> None:
     task = [encoder, "own", "head=retrieval", f"folder={collection.folder}", "-f", "json"]
-    record = json.loads(command("evaluate", *task, "--predictions", "p.jsonl").out)
+    record = json.loads(command("evaluate", *task, "-o", "p.jsonl").out)
     assert (record["num_examples"], record["num_documents"], record["num_empty_documents"]) == (2, 3, 1)
     assert record["recall_at_10"] == pytest.approx((1 / 2 + 1) / 2)
     rows = [json.loads(line) for line in (tmp_path / "p.jsonl").read_text().splitlines()]

@@ -24,17 +24,17 @@ def test_an_age_is_seconds_hours_or_days() -> None:
 @pytest.mark.parametrize("age", ["", "12", "d", "-3d", "3 d", "yesterday", "99999d", "2026-13-40"])
 def test_what_is_no_age_and_no_day_is_refused_by_the_options_name(age: str) -> None:
     with pytest.raises(InputError, match="--since"):
-        time_of(age, "--since")
+        time_of(age)
 
 
 def test_a_day_begins_at_midnight_in_utc_as_in_queries_and_a_zone_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as far_east:
         far_east.setenv("TZ", "Asia/Tokyo")
         time.tzset()
-        found = time_of("2026-11-22", "--since")
+        found = time_of("2026-11-22")
     time.tzset()
     assert found == as_time("2026-11-22") == datetime(2026, 11, 22, tzinfo=UTC)
-    assert time_of("2026-11-22T10:00+00:00", "--since") == datetime(2026, 11, 22, 10, tzinfo=UTC)
+    assert time_of("2026-11-22T10:00+00:00") == datetime(2026, 11, 22, 10, tzinfo=UTC)
 
 
 @pytest.fixture
