@@ -340,8 +340,8 @@ when one of them is, and archived when all are: it is put away when nothing that
 reaches a run by several ways stands as often.
 """
 
-_DERIVED = {"is_derived": True}  # rows follow from those of runs (`roll_up.py`): a merge brings none
-OPEN_RUNS = Table("open_runs", METADATA, _run(primary_key=True), info=_DERIVED, sqlite_with_rowid=False)
+
+OPEN_RUNS = Table("open_runs", METADATA, _run(primary_key=True), sqlite_with_rowid=False)
 """Runs whose groups are read from the runs themselves: each has not ended, or has changed since.
 
 With a row's number of its own SQLite would take NULL for a new key.
@@ -355,6 +355,5 @@ RANKED_GROUPS = Table(
     Column("data", Text, primary_key=True),  # digest of the data that were scored; empty where it was not recorded
     Column("beginning", Text, primary_key=True, index=True),  # first digits of the groups' keys
     _column("numbers", LargeBinary),  # an array of `NUMBERS`, a record for each group, in the order of their keys
-    info=_DERIVED,
 )
 """Groups of rankings whose keys begin alike."""
