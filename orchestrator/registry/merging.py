@@ -25,6 +25,7 @@ from typing import Any
 from sqlalchemy import Connection, Executable, Select, Table, bindparam, func, insert, select, union_all, update
 
 from orchestrator.errors import InputError, RegistryError
+from orchestrator.registry import tables
 from orchestrator.registry.connections import WriteTransaction
 from orchestrator.registry.database import Database
 from orchestrator.registry.dialects import (
@@ -39,31 +40,13 @@ from orchestrator.registry.dialects import (
 from orchestrator.registry.parameters import name_keys
 from orchestrator.registry.registered_models import free_version
 from orchestrator.registry.roll_up import roll_up, roll_up_tests
-from orchestrator.registry.tables import (
-    ALIASES,
-    ALL_MODELS,
-    ALL_RUNS,
-    ATTEMPTS,
-    CHECKPOINTS,
-    CODE_DIFFS,
-    DATASETS,
-    LINEAGE,
-    MODELS,
-    NAMES,
-    OPEN_RUNS,
-    OWN_DATASETS,
-    OWN_MARKS,
-    PARAMETERS,
-    POINTS,
-    RUNS,
-    SERIES,
-)
+from orchestrator.registry.tables import ALIASES, ALL_MODELS, ALL_RUNS, LINEAGE, MODELS, OWN_MARKS, POINTS, RUNS, SERIES
 
 _ROWS_AT_ONCE = 5_000
 _RUNS_AT_ONCE = 500
-RUN_TABLES = (ALL_RUNS, ATTEMPTS, CHECKPOINTS, OWN_DATASETS, PARAMETERS, SERIES, POINTS)
+RUN_TABLES = (ALL_RUNS, tables.ATTEMPTS, tables.CHECKPOINTS, tables.OWN_DATASETS, tables.PARAMETERS, SERIES, POINTS)
 """Tables whose rows belong to one run, without marks; each after those that its rows refer to."""
-DIGEST_TABLES = (CODE_DIFFS, DATASETS)
+DIGEST_TABLES = (tables.CODE_DIFFS, tables.DATASETS)
 """Tables whose rows runs refer to by digests."""
 _WHOLE = func.coalesce(ALL_RUNS.c.parent_id, ALL_RUNS.c.key)
 _IS_ITS_SERIES = (
@@ -107,7 +90,7 @@ def merge_registry(
     with closing(source), source.connection(writing=False) as there:
         with target.connection(writing=not dry_run) as here:
             if not dry_run:
-                name_keys(WriteTransaction.within(here), there.scalars(select(NAMES.c.text)))
+                name_keys(WriteTransaction.within(here), there.scalars(select(tables.NAMES.c.text)))
                 for table in DIGEST_TABLES:
                     _copy_rows(there, here, table)
         oldest_first = select(RUNS.c.id, RUNS.c.name, RUNS.c.state).order_by(RUNS.c.created_at, RUNS.c.id)
@@ -156,7 +139,7 @@ def _merge_run(there: Connection, here: Connection, run: Any, *, unfinished: boo
         for table in RUN_TABLES:
             for rows in _rows(there, table, run.id):
                 here.execute(_INSERT_POINTS if table is POINTS else insert(table), rows)
-        here.execute(insert(OPEN_RUNS), [{"run_id": run.id}])
+        here.execute(insert(tables.OPEN_RUNS), [{"run_id": run.id}])
         roll_up(here)
     keys = tuple(column.name for column in OWN_MARKS.primary_key)
     marks, others = (
