@@ -58,8 +58,6 @@ class Field:
     """Table whose rows hold the value, each with the key of its run; None where it is of the run itself."""
     where: Test = _ALL
     """Condition for the rows of the table."""
-    link: tuple[Column, Column] | None = None
-    """Column of a row, and what it is equal to in the row's run."""
     has_value: Test | None = None
     """Whether a row, or the run, has a value at all, where it is not the same as that it is not NULL."""
     also: tuple[Column, ...] = ()
@@ -132,19 +130,13 @@ class Field:
         if self.table is None:
             return and_(self.present, test)
         rows = sql.select(self.table.c.run_id).where(self.where, test).correlate(None)
-        if self.link is None:
-            return RUNS.c.key.in_(rows)
-        mine, theirs = self.link
-        rows = rows.add_columns(mine).where(mine.in_(sql.select(theirs).distinct().correlate(None)))
-        return func.coalesce(sql.tuple_(RUNS.c.key, theirs).in_(rows), sql.false())
+        return RUNS.c.key.in_(rows)
 
     def beside(self, statement: sql.Select[Any], *, outer: bool = True) -> sql.Select[Any]:
         """Join the rows of the field to a statement that selects of runs."""
         if self.table is None:
             return statement
-        linked = _ALL if self.link is None else self.link[0] == self.link[1]
-        its = and_(self.table.c.run_id == RUNS.c.key, linked, self.where)
-        return statement.join(self.table, its, isouter=outer)
+        return statement.join(self.table, and_(self.table.c.run_id == RUNS.c.key, self.where), isouter=outer)
 
 
 @lru_cache
@@ -194,11 +186,13 @@ def state_field(state: sql.ColumnElement[RunState]) -> Field:
     return Field("state", sql.type_coerce(state, sql.Text), has_value=_ALL)
 
 
-_tag, _note, _score = _tags.alias(), tables.OWN_MARKS.alias(), tables.SERIES.alias()
+_tag, _note, _series, _scored = _tags.alias(), tables.OWN_MARKS.alias(), tables.SERIES.alias(), RUNS.alias()
 _model, _data, _named = tables.MODELS.alias(), tables.RUN_DATASETS.alias(), tables.DATASETS
 _data_name = sql.select(_named.c.name).where(_named.c.fingerprint == _data.c.fingerprint).correlate(_data)
 _label = _model.c.name + "@" + sql.cast(_model.c.version, sql.String)
-_ranking = key_of_name(sql.literal(f"{METRIC_SPLITS[0]}.") + RUNS.c.metric)
+_ranking = key_of_name(sql.literal(f"{METRIC_SPLITS[0]}.") + _scored.c.metric)
+_is_score = and_(_scored.c.key == _series.c.run_id, _series.c.name == _ranking)
+_score = sql.select(_series.c.run_id, _series.c.value).join(_scored, _is_score).subquery()
 _commit = func.substr(func.ltrim(RUNS.c.code_version, _OF_VERSIONS), 1 + len(_COMMIT_MARK), COMMIT_DIGITS)
 FIELDS: Mapping[str, Field] = {
     **{name: Field("text", RUNS.c[name]) for name in ("id", "name", "task", "metric", "host", "error")},
@@ -211,7 +205,7 @@ FIELDS: Mapping[str, Field] = {
     **{name: Field("whole number", RUNS.c[name]) for name in ("seed", "number", "attempt")},
     "seconds": Field("seconds", RUNS.c.seconds),
     **{name: Field("time", RUNS.c[name]) for name in ("created_at", "started_at", "finished_at")},
-    "score": Field("number", _score.c.value, _score, link=(_score.c.name, _ranking)),
+    "score": Field("number", _score.c.value, _score),
     "commit": Field("commit", sql.case((RUNS.c.code_version.contains(_COMMIT_MARK, autoescape=True), _commit))),
     "tag": Field("text", _tag.c.word, _tag, of_several=True),
     "model": Field("text", _model.c.name, _model, _model.c.run_id.is_not(None), also=(_label,), of_several=True),
