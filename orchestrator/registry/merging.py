@@ -22,21 +22,13 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Connection, Executable, Select, Table, bindparam, func, insert, select, union_all, update
+from sqlalchemy import Connection, Select, Table, bindparam, func, insert, select, union_all
 
 from orchestrator.errors import InputError, RegistryError
 from orchestrator.registry import tables
 from orchestrator.registry.connections import WriteTransaction
 from orchestrator.registry.database import Database
-from orchestrator.registry.dialects import (
-    NAME_KEY,
-    RUN_KEY,
-    find_row,
-    lock_until_commit,
-    select_list,
-    upsert,
-    upsert_rows,
-)
+from orchestrator.registry.dialects import change_row, find_row, lock_until_commit, select_list, upsert_rows
 from orchestrator.registry.parameters import name_keys
 from orchestrator.registry.registered_models import free_version
 from orchestrator.registry.roll_up import roll_up, roll_up_tests
@@ -49,11 +41,8 @@ RUN_TABLES = (ALL_RUNS, tables.ATTEMPTS, tables.CHECKPOINTS, tables.OWN_DATASETS
 DIGEST_TABLES = (tables.CODE_DIFFS, tables.DATASETS)
 """Tables whose rows runs refer to by digests."""
 _WHOLE = func.coalesce(ALL_RUNS.c.parent_id, ALL_RUNS.c.key)
-_IS_ITS_SERIES = (
-    SERIES.c.run_id == bindparam("run_id", type_=RUN_KEY),
-    SERIES.c.name == bindparam("name", type_=NAME_KEY),
-)
-_INSERT_POINTS = insert(POINTS).values(series=select(SERIES.c.key).where(*_IS_ITS_SERIES).scalar_subquery())
+_ITS_SERIES = SERIES.c.run_id == bindparam("run_id"), SERIES.c.name == bindparam("name")
+_INSERT_POINTS = insert(POINTS).values(series=select(SERIES.c.key).where(*_ITS_SERIES).scalar_subquery())
 
 
 @dataclass(frozen=True)
@@ -111,20 +100,16 @@ def merge_registry(
         with target.connection(writing=not dry_run) as here:
             models = list(_merge_models(there, here, are_here))
             if not dry_run:
-                _copy_rows(there, here, LINEAGE, also=_name_their_run)
+                _copy_rows(
+                    there, here, LINEAGE, also=lambda new: {"run_id": func.coalesce(LINEAGE.c.run_id, new.run_id)}
+                )
                 roll_up_tests(here)
         yield from models
 
 
-def _write(here: Connection, statement: Executable, rows: Any = None) -> None:
-    """Run a statement that writes, unless the connection is that of a dry run."""
-    if here.get_execution_options()["writing"]:
-        here.execute(statement, rows)
-
-
 def _merge_run(there: Connection, here: Connection, run: Any, *, unfinished: bool) -> tuple[str, str]:
     """Bring a run that is not the same here; returns what has changed, and a remark."""
-    known = find_row(here, ALL_RUNS, id=run.id)
+    known, is_writing = find_row(here, ALL_RUNS, id=run.id), here.get_execution_options()["writing"]
     if known is not None and known.removed_at is not None:
         return "removed", f"it is in the trash here; to bring it back: orchestrator runs restore {run.id}"
     if known is not None:
@@ -135,7 +120,7 @@ def _merge_run(there: Connection, here: Connection, run: Any, *, unfinished: boo
             return "conflict", f"both have a run of this id, and differ in {differing}"
     elif not run.state.is_final and not unfinished:
         return "unfinished", f"it is {run.state} there; merge again when it has ended"
-    elif here.get_execution_options()["writing"]:
+    elif is_writing:
         for table in RUN_TABLES:
             for rows in _rows(there, table, run.id):
                 here.execute(_INSERT_POINTS if table is POINTS else insert(table), rows)
@@ -147,8 +132,8 @@ def _merge_run(there: Connection, here: Connection, run: Any, *, unfinished: boo
         for connection in (here, there)
     )
     missing = [row for key, row in others.items() if key not in marks or row["at"] < marks[key]["at"]]
-    if missing:
-        _write(here, upsert(here.dialect.name, OWN_MARKS, keys, ("text", "author", "at")), missing)
+    if is_writing:
+        upsert_rows(here, OWN_MARKS, keys, ("text", "author", "at"), missing)
     return "new" if known is None else "joined" if missing else "unchanged", ""
 
 
@@ -200,7 +185,8 @@ def _merge_models(there: Connection, here: Connection, runs: Collection[str]) ->
     of_run = select(_WHOLE.label("whole"), ALL_MODELS).outerjoin(ALL_RUNS, ALL_RUNS.c.key == ALL_MODELS.c.run_id)
     by_version = of_run.order_by(ALL_MODELS.c.removed_at.is_not(None), ALL_MODELS.c.name, ALL_MODELS.c.version)
     coming = [dict(row) for row in there.execute(by_version).mappings()]
-    if here.get_execution_options()["writing"]:
+    is_writing = here.get_execution_options()["writing"]
+    if is_writing:
         for name in sorted({model["name"] for model in coming}):
             lock_until_commit(here, f"models/{name}")
     ours = {(model.name, model.digest): model for model in here.execute(select(ALL_MODELS))}
@@ -209,16 +195,19 @@ def _merge_models(there: Connection, here: Connection, runs: Collection[str]) ->
         run, key = model.pop("whole"), (model["name"], model["digest"])
         known = ours.get(key)
         if model["removed_at"] is not None:  # specs that come from there mean those weights by that number
-            _write(here, upsert(here.dialect.name, ALL_MODELS, ()), model | {"run_id": None})
+            if is_writing:
+                upsert_rows(here, ALL_MODELS, (), (), [model | {"run_id": None}])
         elif run is None or run in runs:
             if known is None:
                 versions[key] = free_version(here, model["name"], model["version"])
-                _write(here, insert(ALL_MODELS), model | {"version": versions[key]})
+                if is_writing:
+                    here.execute(insert(ALL_MODELS), model | {"version": versions[key]})
             elif known.removed_at is not None or known.run_id is None:
                 versions[key] = known.version
                 changed = ("run_id",) if known.removed_at is None else ("created_at", "folder", "run_id", "removed_at")
-                is_it = ALL_MODELS.c.name == known.name, ALL_MODELS.c.version == known.version
-                _write(here, update(ALL_MODELS).where(*is_it).values({name: model[name] for name in changed}))
+                if is_writing:
+                    changes = {name: model[name] for name in changed}
+                    change_row(here, ALL_MODELS, changes, name=known.name, version=known.version)
             label, here_called = f"{model['name']}@{model['version']}", f"{model['name']}@{versions[key]}"
             is_new = known is None or known.removed_at is not None
             if is_new and (run is None or label != here_called):  # that of a run comes with it
@@ -237,7 +226,8 @@ def _merge_models(there: Connection, here: Connection, runs: Collection[str]) ->
             yield Merged(*merged, "conflict", f"its model, {alias.name}@{alias.version}, does not come")
         elif own is None:
             row = {"name": alias.name, "alias": alias.alias, "set_at": alias.set_at, "version": version}
-            _write(here, insert(ALIASES), row)
+            if is_writing:
+                here.execute(insert(ALIASES), row)
             yield Merged(*merged, "new", f"it is {alias.name}@{version}")
 
 
@@ -245,7 +235,3 @@ def _copy_rows(there: Connection, here: Connection, table: Table, **options: Any
     """Copy the rows of a table that are not here; a run that is not here is not named."""
     keys = tuple(column.name for column in table.primary_key)
     upsert_rows(here, table, keys, (), [dict(row) for row in there.execute(select(table)).mappings()], **options)
-
-
-def _name_their_run(new: Any) -> dict[str, Any]:
-    return {"run_id": func.coalesce(LINEAGE.c.run_id, new.run_id)}

@@ -94,15 +94,6 @@ def test_an_older_attempt_ends_itself_only(registry: Registry) -> None:
     assert [attempt.state for attempt in registry.attempts(run_id)] == ["LOST", "COMPLETED"]
 
 
-def test_success_that_comes_late_stands(registry: Registry) -> None:
-    run_id = new_run(registry)
-    attempt = registry.lifecycle.start_attempt(run_id)
-    registry.lifecycle.finish(run_id, RunState.STOPPED)
-    assert registry.lifecycle.finish(run_id, RunState.COMPLETED, attempt=attempt)
-    assert not registry.lifecycle.finish(run_id, RunState.FAILED, attempt=attempt)
-    assert registry.run(run_id).state == "COMPLETED"
-
-
 RUN_STATES = [state for state in RunState if not state.is_derived and state is not RunState.PRUNED]
 RUN_ENDS = [state for state in RUN_STATES if state.is_final]
 
