@@ -28,7 +28,7 @@ from orchestrator.registry.fields import COMMIT_DIGITS, FIELD_NAMES, FIELDS, ORD
 from orchestrator.registry.group_records import code_digest
 from orchestrator.registry.parameters import LARGEST_EXACT, decode_parameter
 from orchestrator.registry.query_language import Age, Comparison, Condition, MisplacedError, Operand, Value, errors_in
-from orchestrator.registry.recorded_names import RecordedNames, offer
+from orchestrator.registry.recorded_names import RecordedNames
 from orchestrator.registry.records import is_flagged
 from orchestrator.registry.tables import RUNS, is_internal
 from orchestrator.run_states import RunState
@@ -49,7 +49,7 @@ _MAX_AGE_S = 36_500 * 86_400.0
 _DAY = timedelta(days=1)
 _TIME = re.compile(r"(\d{4}-\d{2}-\d{2})(T.+)?")
 _COMMIT, _GROUP = re.compile(r"[0-9a-f]{4,40}"), re.compile(r"([0-9a-f]{4,})(?:\.([0-9a-f]+))?")
-_WORDS_SAMPLE = 20_000
+_WORDS_SAMPLE, _NUM_LISTED = 20_000, 8
 
 
 @dataclass(frozen=True)
@@ -152,9 +152,15 @@ class Selection:
             return fields.state_field(self.state)
         elif name in FIELDS:
             return FIELDS[name]
-        raise MisplacedError(
-            operand.place, f"No run has a field {name!r}{self._names.nearest_fields(name, FIELD_NAMES)}:"
-        )
+        raise MisplacedError(operand.place, f"No run has a field {name!r}{self._nearest_fields(name)}:")
+
+    def _nearest_fields(self, name: str) -> str:
+        """The end of a message about a field that no run has: the nearest ones, else which ones there are."""
+        known = [*FIELD_NAMES, *(f"metrics.{metric}" for metric in self._names.metrics())]
+        known += [f"params.{parameter}" for parameter, _ in self._names.parameters()]
+        there = [language.field_text(other) for other in known if other.startswith(name.partition(".")[0] + ".")]
+        every = f"; there are: {', '.join([*FIELD_NAMES, 'metrics.NAME', 'params.PATH', 'tags.NAME'])}"
+        return _offer([*map(language.field_text, nearest(name, known))], there) or every
 
     def _path(self, name: str, operand: Operand) -> str | None:
         """Path of a parameter, which a name without dots may be the last part of; None where no run has such a one.
@@ -198,7 +204,7 @@ class Selection:
                 return []
             key, keys = tree.operand.name.partition(".")[2], self._names.tag_keys()
             near, known = ([language.field_text(f"tags.{key}") for key in some] for some in (nearest(key, keys), keys))
-            return [f"no run has the tag {_shortened(key)}{offer(near, known)}"]
+            return [f"no run has the tag {_shortened(key)}{_offer(near, known)}"]
         for value in tree.values if field.kind in ("text", "kind", "group") else ():
             if isinstance(value, str):
                 is_so = self._test(replace(tree, operator="=", values=(value,)))
@@ -414,7 +420,13 @@ def _nearest_words(connection: Connection, field: Field, text: str) -> str:
     words = connection.scalars(select(first.c.word).where(first.c.word.is_not(None)).distinct())
     known = sorted(word for word in words if not is_internal(word))
     near = nearest(text, known)
-    return offer([*map(_shortened, near)] if len(near) < len(known) else [], [*map(_shortened, known)])
+    return _offer([*map(_shortened, near)] if len(near) < len(known) else [], [*map(_shortened, known)])
+
+
+def _offer(near: Sequence[str], known: Sequence[str]) -> str:
+    """The end of a message about a name that is not there: the nearest ones, else the first of those that there are."""
+    some = [*known[:_NUM_LISTED], *(["…"] if len(known) > _NUM_LISTED else [])]
+    return f"; nearest: {', '.join(near)}" if near else f"; there are: {', '.join(some)}" if some else ""
 
 
 def _shortened(text: str) -> str:

@@ -160,6 +160,8 @@ def test_trials_are_found_by_the_data_and_the_host_of_their_sweep(registry: Regi
     registry.datasets.record(sweep, DatasetResult("mrpc", "task", "a" * 64, "storage/mrpc", {}))
     (trial,) = registry.trials.record(sweep, [trial_result()])
     assert set(registry.run_table("dataset = 'mrpc' and host = 'node-a'").values("id")) == {sweep, trial}
+    registry.datasets.record(sweep, DatasetResult("late", "task", "b" * 64, "storage/late", {}))
+    assert [row["name"] for row in registry.datasets.table(trial).records] == ["late", "mrpc"]
 
 
 def test_a_run_is_found_by_its_group_as_groups_are_listed(registry: Registry) -> None:

@@ -14,7 +14,7 @@ from orchestrator.registry import Registry, database
 from orchestrator.registry import recorder as recorder_module
 from orchestrator.registry.database import Database, retry_while_unavailable
 from orchestrator.registry.recorder import Recorder, RunOutcome
-from orchestrator.results import CheckpointEvent, DatasetResult, Event, MetricEvent, TrialStart, WorkersEvent
+from orchestrator.results import CheckpointEvent, Event, MetricEvent, WorkersEvent
 from tests.orchestrator.postgres_server import find_binaries, running_server
 from tests.orchestrator.registry.samples import made_with
 from tests.waiting import PATIENCE_S
@@ -63,21 +63,6 @@ def test_an_attempt_has_what_it_was_made_with(registry: Registry) -> None:
     assert "diff" not in first.code
     assert (registry.code_diff(run.id, 1), registry.code_diff(run.id, 2)) == ("+x = 1", None)
     assert second.diff_digest is None
-
-
-def test_trials_have_the_tags_and_the_data_of_their_sweep(registry: Registry) -> None:
-    recorder = Recorder(registry)
-    sweep = recorder.start(SWEEP | {"tags": ["paper", "pipeline:x", "inputs:y"]}, "f")
-    recorder.registry.datasets.record(sweep.id, DatasetResult("early", "task", "1" * 64, "p", {}))
-    (trial,) = recorder.registry.trials.record(sweep.id, [TrialStart("k0", 0, {}, 0)])
-    assert registry.tags(trial) == ["paper"]
-    recorder.registry.datasets.record(sweep.id, DatasetResult("late", "task", "2" * 64, "p", {}))
-    registry.tag(sweep.id, "afterwards", "pipeline:z")
-    assert registry.tags(trial) == ["afterwards", "paper"]
-    assert list(registry.runs("tag = 'paper' and kind = 'trial'")["id"]) == [trial]
-    assert [row["name"] for row in registry.datasets.table(trial).records] == ["early", "late"]
-    registry.tag(trial, "mine")
-    assert "mine" not in registry.tags(sweep.id)
 
 
 def test_an_attempt_has_its_workers_by_the_steps_that_they_left(recorder: Recorder) -> None:
