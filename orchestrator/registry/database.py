@@ -1,8 +1,6 @@
 """One database: its tables at the newest revision, transactions that commit or roll back, errors in a person's words.
 
-On SQLite every writing transaction begins with `BEGIN IMMEDIATE` (`connections.py`): it takes the write lock before it
-reads, so that no other writer can come between. With `synchronous = NORMAL` a killed process loses nothing; a power cut
-can lose the last transactions.
+On SQLite, with `synchronous = NORMAL`, a killed process loses nothing; a power cut can lose the last transactions.
 
 An empty database gets the tables of the metadata when it is first used; one with another program's tables is refused.
 An older revision is refused until a person runs `orchestrator db upgrade`, which runs the Alembic scripts after it; one
@@ -277,13 +275,10 @@ def _translate(error: Exception, url: URL) -> InputError | RegistryError:
 
 
 def retry_while_unavailable(use: Callable[[], _T], given_up: threading.Event | None = None) -> _T:
-    """Write to the registry, or read it; while it does not answer, warn once and try again, for PATIENCE_S at most.
+    """Use the registry; while it does not answer, warn once and try again, for PATIENCE_S at most or until given up.
 
     It may be done twice: a broken connection leaves open whether the first try was committed. Training goes on
     meanwhile: measurements wait in the event queue, and checkpoints carry what is not recorded.
-
-    Args:
-        given_up: once another thread has set it, nothing is tried again.
     """
     given_up = given_up or threading.Event()
     give_up_at, has_said = time.monotonic() + PATIENCE_S, False

@@ -170,11 +170,7 @@ class _TextList(Json):
 
 
 def select_list(dialect: str, name: str, **given: Any) -> Select[Any]:
-    """Select the items of a list of texts, which is one parameter: `IN (…)` has one for each, and SQLite takes 32,766.
-
-    Args:
-        given: options of the parameter, such as its `value`.
-    """
+    """Select the items of a list of texts, one parameter: `IN (…)` has one for each, of which SQLite takes 32,766."""
     texts = sql.bindparam(name, type_=_TextList, **given)
     if dialect == "sqlite":
         return select(func.json_each(texts).table_valued("value").c.value)

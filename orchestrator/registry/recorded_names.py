@@ -67,11 +67,7 @@ class RecordedNames:
         return cls(lambda statement, values: connection.execute(text(statement), dict(values)).all())
 
     def named(self, what: str, run: str = "") -> Named:
-        """Names of one kind, a key of `_RECORDED`, the newest first or in order, 200 at most.
-
-        Args:
-            run: name of runs, or the beginning of their ids; trials are offered only where it is given.
-        """
+        """Names of one kind, a key of `_RECORDED`: of runs of a name, or whose ids begin so; else without trials."""
         rows = self._read(f"{_RECORDED[what]} LIMIT :most", {"most": MAX_NAMES, **_called(run)})
         return [(str(name), str(about or "")) for name, about in rows]
 

@@ -65,11 +65,10 @@ class Selection:
         return RecordedNames.of(self.connection)
 
     def conditions(self, text: str, *, trials: bool = True, archived: bool = True) -> list[Test]:
-        """Conditions for the runs that a query selects. Raises: InputError with a caret.
+        """Conditions for the runs that a query selects, with trials, and with archived runs, or without.
 
-        Args:
-            trials: whether trials are among them, beside runs without a parent.
-            archived: whether archived runs are; they are in any case where the query asks for the field `archived`.
+        Archived ones are among them in any case where the query asks for the field `archived`. Raises: InputError with
+        a caret.
         """
         found, asked = list[Test](), set[Value | Operand]()
         if text.strip():
