@@ -318,7 +318,11 @@ def _of_number(connection: Connection, field: Field, operator: str, value: int |
     order, row = ORDER[operator], field.table
     number = _age_s(value) if isinstance(value, Age) else value
     if field.kind == "whole number":
-        return _of_whole(field.value, operator, number)
+        if not abs(number) < 2**63 or (operator == "=" and number != int(number)):
+            raise WrongValueError(f"this is a whole number from -2**63 to 2**63 - 1, and never {str(number)[:40]}")
+        if number != int(number):
+            order = ORDER[{"<": "<=", ">=": ">"}.get(operator, operator)]  # than the whole number below
+        return order(field.value, sql.literal(math.floor(number), sql.BigInteger))  # type: ignore[no-any-return]
     try:
         double = float(number)
     except OverflowError:
@@ -333,14 +337,6 @@ def _of_number(connection: Connection, field: Field, operator: str, value: int |
         surely = sql.false() if operator == "=" else ORDER[operator[0]](row.c.number, double)
         test = or_(surely, and_(row.c.number == double, row.c.text.in_(exactly)))
     return and_(row.c.kind == "number", test)
-
-
-def _of_whole(column: Any, operator: str, value: int | float) -> Test:
-    if not abs(value) < 2**63 or (operator == "=" and value != int(value)):
-        raise WrongValueError(f"this is a whole number from -2**63 to 2**63 - 1, and never {str(value)[:40]}")
-    if value != int(value):
-        operator = {"<": "<=", ">=": ">"}.get(operator, operator)  # than the whole number below
-    return ORDER[operator](column, sql.literal(math.floor(value), sql.BigInteger))  # type: ignore[no-any-return]
 
 
 def _of_time(column: Any, operator: str, value: Value) -> Test:

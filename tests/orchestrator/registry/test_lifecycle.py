@@ -25,13 +25,6 @@ def test_a_new_run_is_pending_and_has_its_spec_as_parameters(registry: Registry)
     assert run.created_at.utcoffset() is not None
 
 
-def test_a_run_announced_twice_is_one_run(registry: Registry) -> None:
-    new_run(registry, run_id="abc", spec={"a": 1})
-    before = everything(registry)
-    assert new_run(registry, run_id="abc", spec={"a": 1}) == "abc"
-    assert everything(registry) == before
-
-
 @pytest.mark.parametrize("state", [RunState.COMPLETED, RunState.FAILED, RunState.STOPPED])
 def test_an_attempt_runs_and_ends_the_run(registry: Registry, state: RunState) -> None:
     run_id = new_run(registry)
