@@ -211,13 +211,6 @@ def test_a_run_is_found_by_its_code(registry: Registry) -> None:
     ]
 
 
-def test_a_run_is_found_by_the_fingerprint_of_its_spec(registry: Registry) -> None:
-    run_id = new_run(registry, fingerprint="ab" * 32)
-    new_run(registry)
-    assert list(registry.run_table(f"fingerprint = '{'ab' * 32}'").values("id")) == [run_id]
-    assert list(registry.run_table("fingerprint like 'abab%'").values("id")) == [run_id]
-
-
 def test_words_that_no_run_has_are_told(filled: Registry) -> None:
     assert filled.unmatched("task = 'cola' and seed = 1 and params.size = 'sst2' and tag = 'odd'") == []
     assert filled.unmatched("not (tag in ('odd', 'od') or task = 'SST2')") == [
@@ -254,13 +247,6 @@ def test_sorting_puts_runs_without_the_value_last(filled: Registry, sort: str) -
     present = [value for value in values if value is not None]
     assert present == sorted(present, reverse=sort != name)
     assert values == present + [None] * (len(SAMPLES) - len(present))
-
-
-def test_a_limit_takes_the_first(filled: Registry) -> None:
-    for sort in ("-metrics.f1", "name", "-created_at"):
-        whole = list(filled.runs(sort=sort).id)
-        for limit in (0, 1, 20, 22, 100):
-            assert list(filled.runs(sort=sort, limit=limit).id) == whole[:limit]
 
 
 def test_a_run_is_found_by_its_notes(registry: Registry) -> None:

@@ -2,8 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -122,30 +121,22 @@ def test_a_driver_that_was_taken_over_stays_silent(location: str) -> None:
         assert registry.run(run.id).state == "RUNNING"
 
 
-@dataclass
-class Heart:
-    """Stands for `Registry.heartbeat`: fails as often as asked, then beats and says so."""
-
-    heartbeat: Callable[..., bool]
-    num_failures: int = 0
-    has_beaten: threading.Event = field(default_factory=threading.Event)
-
-    def __call__(self, run_id: str, attempt: int | None) -> bool:
-        if self.num_failures:
-            self.num_failures -= 1
-            raise RegistryError("away")
-        owned = self.heartbeat(run_id, attempt)
-        self.has_beaten.set()
-        return owned
-
-
 def test_heartbeats_keep_coming_until_the_block_ends(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
     """A registry that is away for a while ends none."""
     recorder = Recorder(registry)
-    run, heart = recorder.start({"kind": "pretrain"}, "f"), Heart(registry.lifecycle.heartbeat, num_failures=3)
-    monkeypatch.setattr(registry.lifecycle, "heartbeat", heart)
+    run, heartbeat = recorder.start({"kind": "pretrain"}, "f"), registry.lifecycle.heartbeat
+    has_beaten, failures = threading.Event(), [RegistryError("away")] * 3
+
+    def fail_then_beat(run_id: str, attempt: int | None) -> bool:
+        if failures:
+            raise failures.pop()
+        is_owned = heartbeat(run_id, attempt)
+        has_beaten.set()
+        return is_owned
+
+    monkeypatch.setattr(registry.lifecycle, "heartbeat", fail_then_beat)
     with recorder.heartbeating(run.id, interval_s=0.01) as superseded:
-        assert heart.has_beaten.wait(PATIENCE_S)
+        assert has_beaten.wait(PATIENCE_S)
         assert recorder.registry.run(run.id).heartbeat_at != run.heartbeat_at
         assert not superseded.is_set()
         Recorder(registry).resume(run.id)
