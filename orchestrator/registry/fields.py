@@ -232,8 +232,6 @@ def of_two(left: Field, operator: str, right: Field) -> Test:
 
     tests = (ORDER[operator](comparable(mine[kind], kind), comparable(theirs[kind], kind)) for kind in common)
     test = func.coalesce(or_(*tests), sql.false())
-    if left.table is None and right.table is None:
-        return test
     both = left.beside(sql.select(RUNS.c.key), outer=False)
     if right.table is not left.table:
         both = right.beside(both, outer=False)
