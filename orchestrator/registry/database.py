@@ -216,7 +216,7 @@ class Database:
             with empty.execution_options(writing=True).begin() as connection:
                 METADATA.create_all(connection)
                 _VERSION.create(connection)  # without a revision
-            self.close()
+            self._open().close()
             self._writers = Writers(empty)
         elif revision is None:
             self.upgrade()

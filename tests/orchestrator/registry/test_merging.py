@@ -185,15 +185,6 @@ def test_an_alias_of_a_model_that_does_not_come_is_named(here: Registry, there: 
     assert (run.change, alias.change) == ("unfinished", "conflict")
 
 
-@pytest.mark.parametrize("dry_run", [True, False])
-def test_an_alias_comes_with_the_model_of_its_run(here: Registry, there: Registry, dry_run: bool) -> None:
-    fill(there, A_RUN, weights="2" * 64)
-    name = there.models.table().records[0]["name"]
-    there.models.set_alias(name, "production")
-    changes = {one.what: one.change for one in merge_registry(here._database, there.place, dry_run=dry_run)}
-    assert changes["alias"] == "new"
-
-
 def test_data_with_the_same_fingerprint_stay_as_they_are(here: Registry, there: Registry) -> None:
     fill(there, A_RUN)
     copied(here, there)
