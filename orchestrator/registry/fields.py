@@ -186,13 +186,12 @@ def state_field(state: sql.ColumnElement[RunState]) -> Field:
     return Field("state", sql.type_coerce(state, sql.Text), has_value=_ALL)
 
 
-_tag, _note, _series, _scored = _tags.alias(), tables.OWN_MARKS.alias(), tables.SERIES.alias(), RUNS.alias()
+_tag, _note, _score = _tags.alias(), tables.OWN_MARKS.alias(), tables.SERIES.alias()
 _model, _data, _named = tables.MODELS.alias(), tables.RUN_DATASETS.alias(), tables.DATASETS
 _data_name = sql.select(_named.c.name).where(_named.c.fingerprint == _data.c.fingerprint).correlate(_data)
 _label = _model.c.name + "@" + sql.cast(_model.c.version, sql.String)
-_ranking = key_of_name(sql.literal(f"{METRIC_SPLITS[0]}.") + _scored.c.metric)
-_is_score = and_(_scored.c.key == _series.c.run_id, _series.c.name == _ranking)
-_score = sql.select(_series.c.run_id, _series.c.value).join(_scored, _is_score).subquery()
+_ranking = key_of_name(sql.literal(f"{METRIC_SPLITS[0]}.") + RUNS.c.metric)
+_is_score = and_(_score.c.run_id == RUNS.c.key, _score.c.name == _ranking)
 _commit = func.substr(func.ltrim(RUNS.c.code_version, _OF_VERSIONS), 1 + len(_COMMIT_MARK), COMMIT_DIGITS)
 FIELDS: Mapping[str, Field] = {
     **{name: Field("text", RUNS.c[name]) for name in ("id", "name", "task", "metric", "host", "error")},
@@ -205,7 +204,7 @@ FIELDS: Mapping[str, Field] = {
     **{name: Field("whole number", RUNS.c[name]) for name in ("seed", "number", "attempt")},
     "seconds": Field("seconds", RUNS.c.seconds),
     **{name: Field("time", RUNS.c[name]) for name in ("created_at", "started_at", "finished_at")},
-    "score": Field("number", _score.c.value, _score),
+    "score": Field("number", _score.c.value, _score, _is_score),
     "commit": Field("commit", sql.case((RUNS.c.code_version.contains(_COMMIT_MARK, autoescape=True), _commit))),
     "tag": Field("text", _tag.c.word, _tag, of_several=True),
     "model": Field("text", _model.c.name, _model, _model.c.run_id.is_not(None), also=(_label,), of_several=True),
@@ -232,7 +231,7 @@ def of_two(left: Field, operator: str, right: Field) -> Test:
 
     tests = (ORDER[operator](comparable(mine[kind], kind), comparable(theirs[kind], kind)) for kind in common)
     test = func.coalesce(or_(*tests), sql.false())
-    both = left.beside(sql.select(RUNS.c.key), outer=False)
+    both = left.beside(sql.select(RUNS.c.key).select_from(RUNS), outer=False)
     if right.table is not left.table:
         both = right.beside(both, outer=False)
     return RUNS.c.key.in_(both.where(test).correlate(None))
