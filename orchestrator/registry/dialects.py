@@ -144,20 +144,17 @@ class ReferenceKey(TypeDecorator[str]):
         """Key of the row that has a text."""
         return _Found("key", self.table, self.column, text)
 
-    def text_of(self, key: Any) -> ColumnElement[Any]:
-        """Text of the row with a key."""
-        return _Found(self.column, self.table, "key", key)
-
     def bind_expression(self, bindparam: Any) -> ColumnElement[Any]:
         return self.key_of(sql.type_coerce(bindparam, Text))
 
     def column_expression(self, column: ColumnElement[Any]) -> ColumnElement[Any]:
-        return self.text_of(column)
+        """Text of the row with a key."""
+        return _Found(self.column, self.table, "key", column)
 
 
 RUN_KEY, NAME_KEY = ReferenceKey("all_runs", "id"), ReferenceKey("names", "text")
-key_of_run, id_of_run = RUN_KEY.key_of, RUN_KEY.text_of
-key_of_name, name_of_key = NAME_KEY.key_of, NAME_KEY.text_of
+key_of_run, id_of_run = RUN_KEY.key_of, RUN_KEY.column_expression
+key_of_name, name_of_key = NAME_KEY.key_of, NAME_KEY.column_expression
 
 
 class _TextList(Json):

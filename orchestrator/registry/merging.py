@@ -100,9 +100,8 @@ def merge_registry(
         with target.connection(writing=not dry_run) as here:
             models = list(_merge_models(there, here, are_here))
             if not dry_run:
-                _copy_rows(
-                    there, here, LINEAGE, also=lambda new: {"run_id": func.coalesce(LINEAGE.c.run_id, new.run_id)}
-                )
+                own = LINEAGE.c.run_id
+                _copy_rows(there, here, LINEAGE, also=lambda new: {"run_id": func.coalesce(own, new.run_id)})
                 roll_up_tests(here)
         yield from models
 
