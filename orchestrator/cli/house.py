@@ -100,15 +100,11 @@ def merge(other: str, unfinished: bool, dry_run: bool) -> int:
     """
     say_now(f"reading {without_password(other)}")
     from orchestrator.registry.database import Database
-    from orchestrator.registry.merging import merge_registry, open_other
+    from orchestrator.registry.merging import merge_registry
 
     merged = []
-    with (
-        closing(Database(current_settings().registry, read_only=dry_run)) as target,
-        closing(open_other(target, other)) as source,
-        status_line() as show,
-    ):
-        for one in merge_registry(target, source, unfinished=unfinished, dry_run=dry_run):
+    with closing(Database(current_settings().registry, read_only=dry_run)) as target, status_line() as show:
+        for one in merge_registry(target, other, unfinished=unfinished, dry_run=dry_run):
             merged.append(one)
             show(f"{'comparing' if dry_run else 'merging'}: {counted(len(merged), 'item')}, {one.name[:40]}")
     rows = [asdict(one) for one in merged if one.change != "unchanged"]

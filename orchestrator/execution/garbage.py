@@ -159,7 +159,7 @@ def _of_run(registry: Registry, run_id: str) -> Iterator[Garbage]:
 def _weights(registry: Registry, frame: "pandas.DataFrame", pinned: set[str]) -> Iterator[Garbage]:
     """Weights of trials of completed sweeps that nothing needs."""
     models = registry.models.table().frame()
-    named = named_in_specs(frame)
+    named = registry.named_in_specs(NAME_FIELDS)
     places = places_of([*models["folder"], *named])
     parents = set(frame["parent"].dropna())
     completed = frame.loc[frame["state"] == RunState.COMPLETED, "id"]
@@ -184,7 +184,7 @@ def _weights(registry: Registry, frame: "pandas.DataFrame", pinned: set[str]) ->
 
 def _trash(registry: Registry, frame: "pandas.DataFrame") -> Iterator[Garbage]:
     """Files of removed runs, unless another run has come to read them, or the run is back."""
-    places, present = places_of(named_in_specs(frame)), set(frame["id"])
+    places, present = places_of(registry.named_in_specs(NAME_FIELDS)), set(frame["id"])
     for one in registry.trash.records():
         if one.run_id in present:
             continue
@@ -192,13 +192,6 @@ def _trash(registry: Registry, frame: "pandas.DataFrame") -> Iterator[Garbage]:
             why = f"run {one.name} was removed {one.removed_at:%Y-%m-%d}; "
             why += f"orchestrator runs restore {one.run_id}" if one.claimed_at is None else "its deletion has begun"
             yield Garbage(TRASH, one.storage_path or f"record of {one.run_id}", why, one.num_bytes, one.run_id)
-
-
-def named_in_specs(frame: "pandas.DataFrame") -> set[str]:
-    """Every model that a run or trial names: folders, ids and registered names."""
-    columns = [name for name in frame.columns if name.startswith("params.") and name.rpartition(".")[2] in NAME_FIELDS]
-    values = (value for column in columns for value in frame[column].dropna())
-    return {str(name) for value in values for name in (value if isinstance(value, list) else [value])}
 
 
 def places_of(names: Iterable[str]) -> set[str]:

@@ -1,8 +1,6 @@
 """One database: its tables at the newest revision, transactions that commit or roll back, errors in a person's words.
 
-On SQLite every writing transaction begins with `BEGIN IMMEDIATE` (`connections.py`): it takes the write lock before it
-reads, so that no other writer can come between. With `synchronous = NORMAL` a killed process loses nothing; a power cut
-can lose the last transactions.
+On SQLite, with `synchronous = NORMAL`, a killed process loses nothing; a power cut can lose the last transactions.
 
 An empty database gets the tables of the metadata when it is first used; one with another program's tables is refused.
 An older revision is refused until a person runs `orchestrator db upgrade`, which runs the Alembic scripts after it; one
@@ -85,28 +83,21 @@ def _refuse_unknown(revision: str | None, place: str) -> None:
         return
     advice = "newer than this version knows; upgrade bert-orchestrator."
     if revision < FIRST_REVISION:
-        advice = (
-            "of an earlier version that this one does not read; read it with the version that wrote it, and begin "
-            "another registry here."
-        )
+        advice = "of an earlier version that this one does not read; read it with the version that wrote it, and begin "
+        advice += "another registry here."
     raise RegistryError(f"The registry {place} is at revision {revision}, {advice}")
 
 
-def _load_scripts() -> Callable[[Connection], None]:
-    """Load Alembic and its scripts, which takes a second or more on a busy machine; returns what runs them."""
+def _run_scripts(connection: Connection) -> None:
+    """Run the Alembic scripts that come after the revision of the tables."""
     from alembic.config import Config
     from alembic.runtime.environment import EnvironmentContext
     from alembic.script import ScriptDirectory
 
     scripts = ScriptDirectory(str(MIGRATIONS), version_locations=[str(MIGRATIONS)])
-    scripts.get_heads()  # which imports every script
-
-    def run(connection: Connection) -> None:
-        with EnvironmentContext(Config(), scripts, fn=lambda found, _: scripts._upgrade_revs("head", found)) as steps:
-            steps.configure(connection=connection, version_table=VERSION_TABLE, target_metadata=METADATA)
-            steps.run_migrations()
-
-    return run
+    with EnvironmentContext(Config(), scripts, fn=lambda found, _: scripts._upgrade_revs("head", found)) as steps:
+        steps.configure(connection=connection, version_table=VERSION_TABLE, target_metadata=METADATA)
+        steps.run_migrations()
 
 
 class Database:
@@ -174,21 +165,18 @@ class Database:
             before: called with the revision of tables that are about to be changed, while other writers wait.
         """
         self._refuse_to_write()
-        with self._translated_errors():
-            found = self.current_revision()
-            run = _load_scripts() if found not in (None, NEWEST_REVISION) else None  # before other writers must wait
-            with self._open().engine.execution_options(writing=True).begin() as connection:
-                lock_until_commit(connection, VERSION_TABLE)
-                revision = _read_revision(connection, str(self))
-                _refuse_unknown(revision, str(self))
-                if revision is None:
-                    METADATA.create_all(connection)
-                    _VERSION.create(connection)
-                    connection.execute(insert(_VERSION), [{"version_num": NEWEST_REVISION}])
-                elif revision != NEWEST_REVISION:
-                    if before is not None:
-                        before(revision)
-                    (run or _load_scripts())(connection)
+        with self._translated_errors(), self._open().engine.execution_options(writing=True).begin() as connection:
+            lock_until_commit(connection, VERSION_TABLE)
+            revision = _read_revision(connection, str(self))
+            _refuse_unknown(revision, str(self))
+            if revision is None:
+                METADATA.create_all(connection)
+                _VERSION.create(connection)
+                connection.execute(insert(_VERSION), [{"version_num": NEWEST_REVISION}])
+            elif revision != NEWEST_REVISION:
+                if before is not None:
+                    before(revision)
+                _run_scripts(connection)
         return NEWEST_REVISION
 
     def current_revision(self) -> str | None:
@@ -289,13 +277,10 @@ def _translate(error: Exception, url: URL) -> InputError | RegistryError:
 
 
 def retry_while_unavailable(use: Callable[[], _T], given_up: threading.Event | None = None) -> _T:
-    """Write to the registry, or read it; while it does not answer, warn once and try again, for PATIENCE_S at most.
+    """Use the registry; while it does not answer, warn once and try again, for PATIENCE_S at most or until given up.
 
     It may be done twice: a broken connection leaves open whether the first try was committed. Training goes on
     meanwhile: measurements wait in the event queue, and checkpoints carry what is not recorded.
-
-    Args:
-        given_up: once another thread has set it, nothing is tried again.
     """
     given_up = given_up or threading.Event()
     give_up_at, has_said = time.monotonic() + PATIENCE_S, False

@@ -7,29 +7,12 @@ from functools import lru_cache
 from importlib import import_module
 from typing import Any
 
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
-    Dialect,
-    Insert,
-    Row,
-    Select,
-    Table,
-    bindparam,
-    column,
-    func,
-    literal,
-    literal_column,
-    select,
-    table,
-    text,
-    type_coerce,
-    update,
-)
+import sqlalchemy as sql
+from sqlalchemy import ColumnElement, Connection, Dialect, Insert, Row, Select, Table, func, literal_column, select
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.expression import FunctionElement
-from sqlalchemy.types import ARRAY, JSON, DateTime, Double, Integer, Text, TypeDecorator, TypeEngine
+from sqlalchemy.types import JSON, DateTime, Double, Integer, Text, TypeDecorator
 
 from orchestrator.run_states import RunState
 
@@ -129,7 +112,7 @@ class utc_now(_Function):  # noqa: N801  (an SQL function)
     postgresql = "(statement_timestamp() AT TIME ZONE 'UTC' + make_interval(secs => {}))"
 
     def __init__(self, seconds_ago: float = 0.0) -> None:
-        super().__init__(literal(-float(seconds_ago)) if seconds_ago else literal_column("0"))
+        super().__init__(sql.literal(-float(seconds_ago)) if seconds_ago else literal_column("0"))
 
 
 class _Found(_Function):
@@ -161,45 +144,34 @@ class ReferenceKey(TypeDecorator[str]):
         """Key of the row that has a text."""
         return _Found("key", self.table, self.column, text)
 
-    def text_of(self, key: Any) -> ColumnElement[Any]:
-        """Text of the row with a key."""
-        return _Found(self.column, self.table, "key", key)
-
     def bind_expression(self, bindparam: Any) -> ColumnElement[Any]:
-        return self.key_of(type_coerce(bindparam, Text))
+        return self.key_of(sql.type_coerce(bindparam, Text))
 
     def column_expression(self, column: ColumnElement[Any]) -> ColumnElement[Any]:
-        return self.text_of(column)
+        """Text of the row with a key."""
+        return _Found(self.column, self.table, "key", column)
 
 
 RUN_KEY, NAME_KEY = ReferenceKey("all_runs", "id"), ReferenceKey("names", "text")
-key_of_run, id_of_run = RUN_KEY.key_of, RUN_KEY.text_of
-key_of_name, name_of_key = NAME_KEY.key_of, NAME_KEY.text_of
+key_of_run, id_of_run = RUN_KEY.key_of, RUN_KEY.column_expression
+key_of_name, name_of_key = NAME_KEY.key_of, NAME_KEY.column_expression
 
 
-class _TextList(TypeDecorator[Iterable[str]]):
+class _TextList(Json):
     """Texts as one parameter, whose items `select_list` selects."""
 
-    impl, cache_ok = Text, True
+    cache_ok = True
 
-    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
-        return dialect.type_descriptor(Text() if dialect.name == "sqlite" else ARRAY(Text))
-
-    def process_bind_param(self, value: Iterable[str] | None, dialect: Dialect) -> Any:
-        items = list(value or ())
-        return json.dumps(items) if dialect.name == "sqlite" else items
+    def process_bind_param(self, value: Any, dialect: Dialect) -> str:
+        return super().process_bind_param(list(value), dialect)
 
 
 def select_list(dialect: str, name: str, **given: Any) -> Select[Any]:
-    """Select the items of a list of texts, which is one parameter: `IN (…)` has one for each, and SQLite takes 32,766.
-
-    Args:
-        given: options of the parameter, such as its `value`.
-    """
-    texts = bindparam(name, type_=_TextList, **given)
+    """Select the items of a list of texts, one parameter: `IN (…)` has one for each, of which SQLite takes 32,766."""
+    texts = sql.bindparam(name, type_=_TextList, **given)
     if dialect == "sqlite":
         return select(func.json_each(texts).table_valued("value").c.value)
-    return select(func.unnest(texts))
+    return select(func.json_array_elements_text(sql.cast(texts, JSON)))
 
 
 def select_items(connection: Connection, items: Iterable[str]) -> Select[Any]:
@@ -209,7 +181,7 @@ def select_items(connection: Connection, items: Iterable[str]) -> Select[Any]:
 
 def select_runs(connection: Connection, run_ids: Iterable[str]) -> Select[Any]:
     """Select the keys of the runs with these ids, to compare rows' references to runs with."""
-    runs = table("all_runs", column("key", Integer), column("id", Text))
+    runs = sql.table("all_runs", sql.column("key", Integer), sql.column("id", Text))
     return select(runs.c.key).where(runs.c.id.in_(select_items(connection, run_ids)))
 
 
@@ -226,7 +198,7 @@ def find_row(connection: Connection, table: Table, *, for_update: bool = False, 
 def change_row(connection: Connection, table: Table, changes: Mapping[str, Any], **values: Any) -> None:
     """Change the row of a table that has these values."""
     its = (table.c[name] == value for name, value in values.items())
-    connection.execute(update(table).where(*its).values(changes))
+    connection.execute(sql.update(table).where(*its).values(changes))
 
 
 @lru_cache
@@ -272,5 +244,5 @@ def upsert_rows(
 def lock_until_commit(connection: Connection, name: str) -> None:
     """Make other writers of `name` wait until this transaction ends; on SQLite all writers wait (`BEGIN IMMEDIATE`)."""
     if connection.dialect.name == "postgresql":
-        lock = text("SELECT pg_advisory_xact_lock(hashtextextended(:name, 0))")
+        lock = sql.text("SELECT pg_advisory_xact_lock(hashtextextended(:name, 0))")
         connection.execute(lock, {"name": replace_unstorable(name)})

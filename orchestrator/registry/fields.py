@@ -57,8 +57,6 @@ class Field:
     """Table whose rows hold the value, each with the key of its run; None where it is of the run itself."""
     where: Test = _ALL
     """Condition for the rows of the table."""
-    link: tuple[Column, Column] | None = None
-    """Column of a row, and what it is equal to in the row's run."""
     has_value: Test | None = None
     """Whether a row, or the run, has a value at all, where it is not the same as that it is not NULL."""
     also: tuple[Column, ...] = ()
@@ -131,19 +129,13 @@ class Field:
         if self.table is None:
             return and_(self.present, test)
         rows = sql.select(self.table.c.run_id).where(self.where, test).correlate(None)
-        if self.link is None:
-            return RUNS.c.key.in_(rows)
-        mine, theirs = self.link
-        rows = rows.add_columns(mine).where(mine.in_(sql.select(theirs).distinct().correlate(None)))
-        return func.coalesce(sql.tuple_(RUNS.c.key, theirs).in_(rows), sql.false())
+        return RUNS.c.key.in_(rows)
 
     def beside(self, statement: sql.Select[Any], *, outer: bool = True) -> sql.Select[Any]:
         """Join the rows of the field to a statement that selects of runs."""
         if self.table is None:
             return statement
-        linked = _ALL if self.link is None else self.link[0] == self.link[1]
-        its = and_(self.table.c.run_id == RUNS.c.key, linked, self.where)
-        return statement.join(self.table, its, isouter=outer)
+        return statement.join(self.table, and_(self.table.c.run_id == RUNS.c.key, self.where), isouter=outer)
 
 
 @lru_cache
@@ -198,6 +190,7 @@ _model, _data, _named = tables.MODELS.alias(), tables.RUN_DATASETS.alias(), tabl
 _data_name = sql.select(_named.c.name).where(_named.c.fingerprint == _data.c.fingerprint).correlate(_data)
 _label = _model.c.name + "@" + sql.cast(_model.c.version, sql.String)
 _ranking = key_of_name(sql.literal(f"{METRIC_SPLITS[0]}.") + RUNS.c.metric)
+_is_score = and_(_score.c.run_id == RUNS.c.key, _score.c.name == _ranking)
 _commit = func.substr(func.ltrim(RUNS.c.code_version, _OF_VERSIONS), 1 + len(_COMMIT_MARK), COMMIT_DIGITS)
 FIELDS: Mapping[str, Field] = {
     **{name: Field("text", RUNS.c[name]) for name in ("id", "name", "task", "metric", "host", "error")},
@@ -210,7 +203,7 @@ FIELDS: Mapping[str, Field] = {
     **{name: Field("whole number", RUNS.c[name]) for name in ("seed", "number", "attempt")},
     "seconds": Field("seconds", RUNS.c.seconds),
     **{name: Field("time", RUNS.c[name]) for name in ("created_at", "started_at", "finished_at")},
-    "score": Field("number", _score.c.value, _score, link=(_score.c.name, _ranking)),
+    "score": Field("number", _score.c.value, _score, _is_score),
     "commit": Field("commit", sql.case((RUNS.c.code_version.contains(_COMMIT_MARK, autoescape=True), _commit))),
     "tag": Field("text", _tag.c.word, _tag, of_several=True),
     "model": Field("text", _model.c.name, _model, _model.c.run_id.is_not(None), also=(_label,), of_several=True),
@@ -237,9 +230,7 @@ def of_two(left: Field, operator: str, right: Field) -> Test:
 
     tests = (ORDER[operator](comparable(mine[kind], kind), comparable(theirs[kind], kind)) for kind in common)
     test = func.coalesce(or_(*tests), sql.false())
-    if left.table is None and right.table is None:
-        return test
-    both = left.beside(sql.select(RUNS.c.key), outer=False)
+    both = left.beside(sql.select(RUNS.c.key).select_from(RUNS), outer=False)
     if right.table is not left.table:
         both = right.beside(both, outer=False)
     return RUNS.c.key.in_(both.where(test).correlate(None))

@@ -48,11 +48,6 @@ class RunLifecycle(RegistryPart):
     ) -> str:
         """Create a run, with its spec as parameters, and return its id. A `run_id` that is there changes nothing.
 
-        Args:
-            name: of the run and of its experiment.
-            fingerprint: digest of the spec.
-            metric: score that ranks the runs of the task.
-
         Raises: InputError for a run that was removed.
         """
         parameters, run_id = _parameters_of(spec), run_id or new_run_id()
@@ -145,12 +140,11 @@ class RunLifecycle(RegistryPart):
     def record_workers(self, run_id: str, number: int, events: Iterable[WorkersEvent]) -> None:
         """Record groups of training workers of an attempt. A group that begins earlier than others replaces these.
 
-        A group has the machine of its rank 0 where that is not the driver's own. Raises: NotFoundError.
+        A group has the machine of its rank 0 where that is not the driver's own.
         """
         with self._database.connection(writing=True) as connection:
             attempt = find_row(connection, ATTEMPTS, run_id=run_id, number=number)
-            if attempt is None:
-                raise NotFoundError(f"Run {run_id} has no attempt {number}.")
+            assert attempt is not None, (run_id, number)
             driver = (attempt.environment or {}).get("hostname", attempt.host)
             groups: list[dict[str, Any]] = attempt.workers or []
             for event in events:

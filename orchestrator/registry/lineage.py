@@ -307,16 +307,13 @@ def _staleness(connection: Connection, edges: Sequence[Edge]) -> dict[str, str |
     def newer(kind: str, digest: str) -> str | None:
         return (_newer_data if kind in _MAKING_KINDS else _newer_model)(connection, digest)
 
-    def changed(edge: Edge) -> str | None:
-        is_file = edge.parent_kind == "file"
-        return _file_reason(connection, edge) if is_file else newer(edge.parent_kind, edge.parent)
-
     def why(digest: str) -> str | None:
         if digest not in reasons:
             reasons[digest] = None  # for a ring to end
-            own = filter(None, map(changed, parents[digest]))
+            files = (_file_reason(connection, edge) for edge in parents[digest] if edge.parent_kind == "file")
+            others = (newer(edge.parent_kind, edge.parent) for edge in parents[digest] if edge.parent_kind != "file")
             made = (f"made of {edge.parent_name}, which is stale" for edge in parents[digest] if why(edge.parent))
-            reasons[digest] = next(chain(own, made), None)
+            reasons[digest] = next(filter(None, chain(files, others, made)), None)
         return reasons[digest]
 
     for edge in edges:  # the oldest first, so that each finds its parents' reasons there

@@ -11,57 +11,38 @@
 
 Names, data and changes of code come first, as runs rest on them. Each run is one transaction, and those that are the
 same in both take none. So a merge that breaks off is done again, and one that is done again changes nothing. What is in
-the other's trash stays there. Which tables belong to runs follows from the tables themselves.
+the other's trash stays there. The ranking's own tables follow from runs (`roll_up`), and are not merged.
 """
 
 import os
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Connection, Executable, Select, Table, bindparam, func, insert, select, union_all, update
+from sqlalchemy import Connection, Select, Table, bindparam, func, insert, select, union_all
 
 from orchestrator.errors import InputError, RegistryError
+from orchestrator.registry import tables
 from orchestrator.registry.connections import WriteTransaction
 from orchestrator.registry.database import Database
-from orchestrator.registry.dialects import (
-    NAME_KEY,
-    RUN_KEY,
-    find_row,
-    lock_until_commit,
-    select_list,
-    upsert,
-    upsert_rows,
-)
+from orchestrator.registry.dialects import change_row, find_row, lock_until_commit, select_list, upsert_rows
 from orchestrator.registry.parameters import name_keys
 from orchestrator.registry.registered_models import free_version
 from orchestrator.registry.roll_up import roll_up, roll_up_tests
-from orchestrator.registry.tables import (
-    ALIASES,
-    ALL_MODELS,
-    ALL_RUNS,
-    LINEAGE,
-    METADATA,
-    MODELS,
-    NAMES,
-    OPEN_RUNS,
-    OWN_MARKS,
-    POINTS,
-    RUNS,
-    SERIES,
-)
+from orchestrator.registry.tables import ALIASES, ALL_MODELS, ALL_RUNS, LINEAGE, MODELS, OWN_MARKS, POINTS, RUNS, SERIES
 
 _ROWS_AT_ONCE = 5_000
 _RUNS_AT_ONCE = 500
-_WITH_RULES = (OWN_MARKS, ALL_MODELS, ALIASES, NAMES)
+RUN_TABLES = (ALL_RUNS, tables.ATTEMPTS, tables.CHECKPOINTS, tables.OWN_DATASETS, tables.PARAMETERS, SERIES, POINTS)
+"""Tables whose rows belong to one run, without marks; each after those that its rows refer to."""
+DIGEST_TABLES = (tables.CODE_DIFFS, tables.DATASETS)
+"""Tables whose rows runs refer to by digests."""
 _WHOLE = func.coalesce(ALL_RUNS.c.parent_id, ALL_RUNS.c.key)
-_IS_ITS_SERIES = (
-    SERIES.c.run_id == bindparam("run_id", type_=RUN_KEY),
-    SERIES.c.name == bindparam("name", type_=NAME_KEY),
-)
-_INSERT_POINTS = insert(POINTS).values(series=select(SERIES.c.key).where(*_IS_ITS_SERIES).scalar_subquery())
+_ITS_SERIES = SERIES.c.run_id == bindparam("run_id"), SERIES.c.name == bindparam("name")
+_INSERT_POINTS = insert(POINTS).values(series=select(SERIES.c.key).where(*_ITS_SERIES).scalar_subquery())
 
 
 @dataclass(frozen=True)
@@ -77,36 +58,29 @@ class Merged:
     remark: str = ""
 
 
-def open_other(target: Database, location: str) -> Database:
-    """Open another registry, by what `Registry` takes, for reading alone.
-
-    Raises: RegistryError where there is none; InputError where it is the target itself.
-    """
-    other = Database(location, read_only=True)
-    is_same_file = target.dialect == "sqlite" and os.path.realpath(str(target)) == os.path.realpath(str(other))
-    if is_same_file or other.url == target.url:
-        raise InputError(f"{target} is the registry itself; name another one")
-    if other.current_revision() is None:
-        raise RegistryError(f"There is no registry at {other}; check the path.")
-    other.open()  # which refuses another revision
-    return other
-
-
 def merge_registry(
-    target: Database, source: Database, *, unfinished: bool = False, dry_run: bool = False
+    target: Database, location: str, *, unfinished: bool = False, dry_run: bool = False
 ) -> Iterator[Merged]:
-    """Join what `source` has to `target`; yields what became of each thing as soon as it is there.
+    """Join what another registry has to `target`; yields what became of each thing as soon as it is there.
 
     Args:
+        location: of the other registry, by what `Registry` takes; it is only read.
         unfinished: whether runs come along that have not ended there; they would differ from what becomes of them.
         dry_run: only tell what would become of each.
+
+    Raises: RegistryError where there is no other registry; InputError where it is the target itself.
     """
+    source = Database(location, read_only=True)
+    if os.path.realpath(str(target)) == os.path.realpath(str(source)):  # which leaves a server's address as it is
+        raise InputError(f"{target} is the registry itself; name another one")
+    if source.current_revision() is None:
+        raise RegistryError(f"There is no registry at {source}; check the path.")
     are_here: set[str] = set()
-    with source.connection(writing=False) as there:
+    with closing(source), source.connection(writing=False) as there:
         with target.connection(writing=not dry_run) as here:
             if not dry_run:
-                name_keys(WriteTransaction.within(here), there.scalars(select(NAMES.c.text)))
-                for table in other_tables(needed=True):
+                name_keys(WriteTransaction.within(here), there.scalars(select(tables.NAMES.c.text)))
+                for table in DIGEST_TABLES:
                     _copy_rows(there, here, table)
         oldest_first = select(RUNS.c.id, RUNS.c.name, RUNS.c.state).order_by(RUNS.c.created_at, RUNS.c.id)
         runs = there.execute(oldest_first.where(RUNS.c.parent_id.is_(None))).all()
@@ -126,50 +100,30 @@ def merge_registry(
         with target.connection(writing=not dry_run) as here:
             models = list(_merge_models(there, here, are_here))
             if not dry_run:
-                for table in other_tables(needed=False):
-                    _copy_rows(there, here, table)
+                own = LINEAGE.c.run_id
+                _copy_rows(there, here, LINEAGE, also=lambda new: {"run_id": func.coalesce(own, new.run_id)})
                 roll_up_tests(here)
         yield from models
 
 
-def _write(here: Connection, statement: Executable, rows: Any = None) -> None:
-    """Run a statement that writes, unless the connection is that of a dry run."""
-    if here.get_execution_options()["writing"]:
-        here.execute(statement, rows)
-
-
-def other_tables(*, needed: bool) -> list[Table]:
-    """Tables without a rule of their own: those whose rows runs may need, or else those whose rows name runs."""
-    known = {*_WITH_RULES, *_tables_of_runs()}
-    tables = [table for table in METADATA.sorted_tables if table not in known]
-    return [table for table in tables if not table.info.get("is_derived") and ("run_id" not in table.c) == needed]
-
-
-@cache
-def _tables_of_runs() -> list[Table]:
-    """Runs and the tables whose rows belong to one run, without marks; a table follows those it needs."""
-    owned = [t for t in METADATA.sorted_tables if t is POINTS or ("run_id" in t.c and not t.c.run_id.nullable)]
-    return [ALL_RUNS, *(table for table in owned if table is not OWN_MARKS and not table.info.get("is_derived"))]
-
-
 def _merge_run(there: Connection, here: Connection, run: Any, *, unfinished: bool) -> tuple[str, str]:
     """Bring a run that is not the same here; returns what has changed, and a remark."""
-    known = find_row(here, ALL_RUNS, id=run.id)
+    known, is_writing = find_row(here, ALL_RUNS, id=run.id), here.get_execution_options()["writing"]
     if known is not None and known.removed_at is not None:
         return "removed", f"it is in the trash here; to bring it back: orchestrator runs restore {run.id}"
     if known is not None:
         ours, theirs = (_digests(connection, [run.id])[run.id] for connection in (here, there))
-        names = [table.name for table in _tables_of_runs() if ours[table.name] != theirs[table.name]]
+        names = [table.name for table in RUN_TABLES if ours[table.name] != theirs[table.name]]
         if names:
             differing = ", ".join(names).replace(ALL_RUNS.name, RUNS.name)
             return "conflict", f"both have a run of this id, and differ in {differing}"
     elif not run.state.is_final and not unfinished:
         return "unfinished", f"it is {run.state} there; merge again when it has ended"
-    elif here.get_execution_options()["writing"]:
-        for table in _tables_of_runs():
+    elif is_writing:
+        for table in RUN_TABLES:
             for rows in _rows(there, table, run.id):
                 here.execute(_INSERT_POINTS if table is POINTS else insert(table), rows)
-        here.execute(insert(OPEN_RUNS), [{"run_id": run.id}])
+        here.execute(insert(tables.OPEN_RUNS), [{"run_id": run.id}])
         roll_up(here)
     keys = tuple(column.name for column in OWN_MARKS.primary_key)
     marks, others = (
@@ -177,8 +131,8 @@ def _merge_run(there: Connection, here: Connection, run: Any, *, unfinished: boo
         for connection in (here, there)
     )
     missing = [row for key, row in others.items() if key not in marks or row["at"] < marks[key]["at"]]
-    if missing:
-        _write(here, upsert(here.dialect.name, OWN_MARKS, keys, ("text", "author", "at")), missing)
+    if is_writing:
+        upsert_rows(here, OWN_MARKS, keys, ("text", "author", "at"), missing)
     return "new" if known is None else "joined" if missing else "unchanged", ""
 
 
@@ -191,11 +145,11 @@ def _digests(connection: Connection, run_ids: Iterable[str]) -> defaultdict[str,
     found: defaultdict[str, Counter[str]] = defaultdict(Counter)
     dialect = connection.dialect.name
     given = {"runs": [*run_ids]}
-    for table in (*_tables_of_runs(), OWN_MARKS):
-        statement: Any = _select_rows(table, dialect)
+    for table in (*RUN_TABLES, OWN_MARKS):
+        statement: Any = _select_rows(table, dialect).add_columns(_WHOLE)
         if table is POINTS:
-            statement = statement.with_only_columns(_WHOLE, func.count()).group_by(ALL_RUNS.c.key)
-        for run_id, *row in connection.execute(statement.execution_options(yield_per=_ROWS_AT_ONCE), given):
+            statement = statement.with_only_columns(func.count(), _WHOLE).group_by(ALL_RUNS.c.key)
+        for *row, run_id in connection.execute(statement.execution_options(yield_per=_ROWS_AT_ONCE), given):
             found[run_id][table.name] += hash(repr(row))
     return found
 
@@ -204,27 +158,25 @@ def _rows(connection: Connection, table: Table, run_id: str) -> Iterator[list[di
     """Rows of a table that belong to a run or its trials, some thousands at a time, a run before its trials."""
     ordered = _select_rows(table, connection.dialect.name).order_by(ALL_RUNS.c.key)
     rows = connection.execute(ordered.execution_options(yield_per=_ROWS_AT_ONCE), {"runs": [run_id]})
-    names = list(rows.keys())[1:]
-    for part in rows.partitions():
-        yield [dict(zip(names, row[1:], strict=True)) for row in part]
+    return ([dict(row) for row in part] for part in rows.mappings().partitions())
 
 
 @cache
 def _select_rows(table: Table, dialect: str) -> Select[Any]:
-    """Statement for the rows of a table that belong to some runs or their trials, after the id of the run itself.
+    """Statement for the rows of a table that belong to some runs or their trials.
 
     Without keys, which each registry counts by itself: points have the run and the name of their series.
     """
     run, trial = ALL_RUNS.alias(), ALL_RUNS.alias()
     wanted = select(run.c.key).where(run.c.id.in_(select_list(dialect, "runs")))
     family = union_all(wanted, select(trial.c.key).where(trial.c.parent_id.in_(wanted)))
-    columns = [column for column in table.columns if column.name not in ("key", "series")]
-    if table is ALL_RUNS:
-        return select(_WHOLE, *columns).where(ALL_RUNS.c.key.in_(family))
-    rows, owner = select(_WHOLE, *columns).select_from(table), table.c.get("run_id", SERIES.c.run_id)
+    columns, owner = [column for column in table.columns if column.name not in ("key", "series")], table
+    rows = select(*columns).select_from(table)
     if table is POINTS:
-        rows = rows.add_columns(owner, SERIES.c.name).join(SERIES)
-    return rows.join(ALL_RUNS, ALL_RUNS.c.key == owner).where(owner.in_(family))
+        rows, owner = rows.add_columns(SERIES.c.run_id, SERIES.c.name).join(SERIES), SERIES
+    if table is not ALL_RUNS:
+        rows = rows.join(ALL_RUNS, ALL_RUNS.c.key == owner.c.run_id)
+    return rows.where(ALL_RUNS.c.key.in_(family))
 
 
 def _merge_models(there: Connection, here: Connection, runs: Collection[str]) -> Iterator[Merged]:
@@ -232,7 +184,8 @@ def _merge_models(there: Connection, here: Connection, runs: Collection[str]) ->
     of_run = select(_WHOLE.label("whole"), ALL_MODELS).outerjoin(ALL_RUNS, ALL_RUNS.c.key == ALL_MODELS.c.run_id)
     by_version = of_run.order_by(ALL_MODELS.c.removed_at.is_not(None), ALL_MODELS.c.name, ALL_MODELS.c.version)
     coming = [dict(row) for row in there.execute(by_version).mappings()]
-    if here.get_execution_options()["writing"]:
+    is_writing = here.get_execution_options()["writing"]
+    if is_writing:
         for name in sorted({model["name"] for model in coming}):
             lock_until_commit(here, f"models/{name}")
     ours = {(model.name, model.digest): model for model in here.execute(select(ALL_MODELS))}
@@ -241,16 +194,19 @@ def _merge_models(there: Connection, here: Connection, runs: Collection[str]) ->
         run, key = model.pop("whole"), (model["name"], model["digest"])
         known = ours.get(key)
         if model["removed_at"] is not None:  # specs that come from there mean those weights by that number
-            _write(here, upsert(here.dialect.name, ALL_MODELS, ()), model | {"run_id": None})
+            if is_writing:
+                upsert_rows(here, ALL_MODELS, (), (), [model | {"run_id": None}])
         elif run is None or run in runs:
             if known is None:
                 versions[key] = free_version(here, model["name"], model["version"])
-                _write(here, insert(ALL_MODELS), model | {"version": versions[key]})
+                if is_writing:
+                    here.execute(insert(ALL_MODELS), model | {"version": versions[key]})
             elif known.removed_at is not None or known.run_id is None:
                 versions[key] = known.version
                 changed = ("run_id",) if known.removed_at is None else ("created_at", "folder", "run_id", "removed_at")
-                is_it = ALL_MODELS.c.name == known.name, ALL_MODELS.c.version == known.version
-                _write(here, update(ALL_MODELS).where(*is_it).values({name: model[name] for name in changed}))
+                if is_writing:
+                    changes = {name: model[name] for name in changed}
+                    change_row(here, ALL_MODELS, changes, name=known.name, version=known.version)
             label, here_called = f"{model['name']}@{model['version']}", f"{model['name']}@{versions[key]}"
             is_new = known is None or known.removed_at is not None
             if is_new and (run is None or label != here_called):  # that of a run comes with it
@@ -269,16 +225,12 @@ def _merge_models(there: Connection, here: Connection, runs: Collection[str]) ->
             yield Merged(*merged, "conflict", f"its model, {alias.name}@{alias.version}, does not come")
         elif own is None:
             row = {"name": alias.name, "alias": alias.alias, "set_at": alias.set_at, "version": version}
-            _write(here, insert(ALIASES), row)
+            if is_writing:
+                here.execute(insert(ALIASES), row)
             yield Merged(*merged, "new", f"it is {alias.name}@{version}")
 
 
-def _copy_rows(there: Connection, here: Connection, table: Table) -> None:
+def _copy_rows(there: Connection, here: Connection, table: Table, **options: Any) -> None:
     """Copy the rows of a table that are not here; a run that is not here is not named."""
     keys = tuple(column.name for column in table.primary_key)
-    named = {"also": _name_their_run} if table is LINEAGE else {}
-    upsert_rows(here, table, keys, (), [dict(row) for row in there.execute(select(table)).mappings()], **named)
-
-
-def _name_their_run(new: Any) -> dict[str, Any]:
-    return {"run_id": func.coalesce(LINEAGE.c.run_id, new.run_id)}
+    upsert_rows(here, table, keys, (), [dict(row) for row in there.execute(select(table)).mappings()], **options)

@@ -12,16 +12,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from orchestrator.nearest import nearest
 from orchestrator.registry.location import reading_address
-from orchestrator.registry.query_language import METRIC_SPLITS, field_text, short_names
+from orchestrator.registry.query_language import METRIC_SPLITS, metric_name, short_names
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
 MAX_NAMES = 200
 """Number of names of one kind that are offered at most, the newest ones."""
-_NUM_LISTED = 8
 _SQLITE = "sqlite:///"
 _BUSY_TIMEOUT_S = 1.0
 _ALIASES = "model_aliases JOIN models USING (name, version)"
@@ -69,11 +67,7 @@ class RecordedNames:
         return cls(lambda statement, values: connection.execute(text(statement), dict(values)).all())
 
     def named(self, what: str, run: str = "") -> Named:
-        """Names of one kind, a key of `_RECORDED`, the newest first or in order, 200 at most.
-
-        Args:
-            run: name of runs, or the beginning of their ids; trials are offered only where it is given.
-        """
+        """Names of one kind, a key of `_RECORDED`: of runs of a name, or whose ids begin so; else without trials."""
         rows = self._read(f"{_RECORDED[what]} LIMIT :most", {"most": MAX_NAMES, **_called(run)})
         return [(str(name), str(about or "")) for name, about in rows]
 
@@ -92,7 +86,7 @@ class RecordedNames:
         """Measurements as queries name them (`f1`, `train.loss`): of all runs, or of those of a name or an id."""
         found = [name.split(".", 1) for name in self._used("series WHERE series.name", run)]
         in_order = sorted(found, key=lambda part: (METRIC_SPLITS.index(part[0]), part))
-        return [name if split == METRIC_SPLITS[0] else f"{split}.{name}" for split, name in in_order]
+        return [metric_name(".".join(part)) for part in in_order]
 
     def has_metric(self, series: str) -> bool:
         """Whether some run has this measurement; true in a registry without any, where no name is wrong."""
@@ -119,30 +113,11 @@ class RecordedNames:
         tags = self._read("SELECT DISTINCT word FROM own_marks WHERE kind = 'tag' ORDER BY word", {})
         return list(dict.fromkeys(tag.partition(":")[0] for (tag,) in tags))
 
-    def nearest_fields(self, name: str, others: Sequence[str]) -> str:
-        """The end of a message about a field that no run has: the nearest ones, else which ones there are.
-
-        Args:
-            others: names of the fields that every run has.
-        """
-        known = [*others, *(f"metrics.{metric}" for metric in self.metrics())]
-        known += [f"params.{parameter}" for parameter, _ in self.parameters()]
-        near, area = nearest(name, known), name.partition(".")[0] + "."
-        there = [field_text(other) for other in known if other.startswith(area)]
-        fields = f"; there are: {', '.join([*others, 'metrics.NAME', 'params.PATH', 'tags.NAME'])}"
-        return offer([*map(field_text, near)], there) or fields
-
     def _used(self, where: str, run: str = "") -> list[str]:
         """Names that rows of a table have, each found by one look-up in an index."""
         of_run = f" AND run_id IN ({_CALLED})" if run else ""
         used = f"SELECT text FROM names WHERE EXISTS (SELECT 1 FROM {where} = names.key{of_run})"
         return [name for (name,) in self._read(used, _called(run))]
-
-
-def offer(near: Sequence[str], known: Sequence[str]) -> str:
-    """The end of a message about a name that is not there: the nearest ones, else the first of those that there are."""
-    some = [*known[:_NUM_LISTED], *(["…"] if len(known) > _NUM_LISTED else [])]
-    return f"; nearest: {', '.join(near)}" if near else f"; there are: {', '.join(some)}" if some else ""
 
 
 def _called(run: str) -> dict[str, str]:

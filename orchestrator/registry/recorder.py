@@ -39,12 +39,7 @@ class RunOutcome:
 
 
 class Recorder:
-    """Writer of one driver's runs. It knows which attempt it speaks for, so that a superseded one changes nothing.
-
-    Args:
-        job_id: id of the job on a cluster whose driver this is.
-        made_with: code, command and machine of this driver.
-    """
+    """Writer of one driver's runs. It knows which attempt it speaks for, so that a superseded one changes nothing."""
 
     def __init__(self, registry: Registry, job_id: str | None = None, made_with: MadeWith | None = None) -> None:
         self.given_up = threading.Event()
@@ -65,12 +60,7 @@ class Recorder:
         storage_path: str | None = None,
         run_id: str | None = None,
     ) -> RunRecord:
-        """Record a new run and its first attempt.
-
-        Args:
-            spec: the whole spec as plain values (`model_dump(mode="json")`).
-            metric: score that ranks; the spec's when left out.
-        """
+        """Record a new run of a spec and its first attempt; the metric that ranks is the spec's when left out."""
         task = spec.get("task") or {}
         run_id = run_id or new_run_id()  # known before the first try, so that a second one makes no second run
         self.registry.lifecycle.create(

@@ -18,7 +18,6 @@ from orchestrator.registry.records import (
     RunRecord,
     check_page,
     record_columns,
-    record_table,
 )
 from orchestrator.registry.tables import ALIASES, ALL_MODELS, MODELS, RUNS
 from orchestrator.results import ModelResult
@@ -122,8 +121,8 @@ class RegisteredModels(RegistryPart):
         columns = [*_COLUMNS, RUNS.c.task]
         page = select(*columns).outerjoin(RUNS, RUNS.c.key == MODELS.c.run_id).limit(limit).offset(offset)
         with self._database.connection(writing=False) as connection:
-            found = connection.execute(page.order_by(*_NEWEST_FIRST)).all()
-            return record_table([column.key for column in columns], found)
+            found = connection.execute(page.order_by(*_NEWEST_FIRST)).mappings()
+            return RecordTable([column.key for column in columns], [dict(row) for row in found])
 
 
 def _find_model(connection: Connection, name: str) -> ModelRecord:

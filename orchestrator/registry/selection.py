@@ -22,27 +22,12 @@ from sqlalchemy import Connection, and_, not_, or_, select
 from orchestrator.errors import InputError
 from orchestrator.nearest import nearest
 from orchestrator.registry import fields
+from orchestrator.registry import query_language as language
 from orchestrator.registry.dialects import folded, replace_unstorable, utc_now
 from orchestrator.registry.fields import COMMIT_DIGITS, FIELD_NAMES, FIELDS, ORDER, Field, Test, WrongValueError, of_two
 from orchestrator.registry.parameters import LARGEST_EXACT, code_digest, decode_parameter
-from orchestrator.registry.query_language import (
-    FUNCTIONS,
-    METRIC_SPLITS,
-    Age,
-    Comparison,
-    Condition,
-    MisplacedError,
-    Operand,
-    Value,
-    comparisons,
-    errors_in,
-    field_text,
-    parse_filter,
-    parse_operand,
-    paths_called,
-    quoted,
-)
-from orchestrator.registry.recorded_names import RecordedNames, offer
+from orchestrator.registry.query_language import Age, Comparison, Condition, MisplacedError, Operand, Value, errors_in
+from orchestrator.registry.recorded_names import RecordedNames
 from orchestrator.registry.records import is_flagged
 from orchestrator.registry.tables import RUNS, is_internal
 from orchestrator.run_states import RunState
@@ -63,7 +48,7 @@ _MAX_AGE_S = 36_500 * 86_400.0
 _DAY = timedelta(days=1)
 _TIME = re.compile(r"(\d{4}-\d{2}-\d{2})(T.+)?")
 _COMMIT, _GROUP = re.compile(r"[0-9a-f]{4,40}"), re.compile(r"([0-9a-f]{4,})(?:\.([0-9a-f]+))?")
-_WORDS_SAMPLE = 20_000
+_WORDS_SAMPLE, _NUM_LISTED = 20_000, 8
 
 
 @dataclass(frozen=True)
@@ -79,18 +64,17 @@ class Selection:
         return RecordedNames.of(self.connection)
 
     def conditions(self, text: str, *, trials: bool = True, archived: bool = True) -> list[Test]:
-        """Conditions for the runs that a query selects. Raises: InputError with a caret.
+        """Conditions for the runs that a query selects, with trials, and with archived runs, or without.
 
-        Args:
-            trials: whether trials are among them, beside runs without a parent.
-            archived: whether archived runs are; they are in any case where the query asks for the field `archived`.
+        Archived ones are among them in any case where the query asks for the field `archived`. Raises: InputError with
+        a caret.
         """
         found, asked = list[Test](), set[Value | Operand]()
         if text.strip():
-            tree = parse_filter(text)
+            tree = language.parse_filter(text)
             with errors_in(text):
                 found.append(self._test(tree))
-            asked = {each for one, _ in comparisons(tree) for each in (one.operand, *one.values)}
+            asked = {each for one, _ in language.comparisons(tree) for each in (one.operand, *one.values)}
         if not trials:
             found.append(RUNS.c.parent_id.is_(None))
         if not archived and Operand("archived") not in asked:
@@ -101,12 +85,12 @@ class Selection:
         """Tell what a query asks for that no run has, such as a task that no run is of: why it finds nothing."""
         told = list[str]()
         with errors_in(text):
-            for each, _ in comparisons(parse_filter(text)) if text.strip() else ():
+            for each, _ in language.comparisons(language.parse_filter(text)) if text.strip() else ():
                 if each.operator in ("=", "in"):
                     told += self._unmatched_words(each)
                 elif each.operator == "like":  # a star, where the language has a percent sign
                     starred = [one for one in each.values if isinstance(one, str) and "*" in one and "%" not in one]
-                    patterns = [f"{each.operand} like {quoted(one.replace('*', '%'))}" for one in starred]
+                    patterns = [f"{each.operand} like {language.quoted(one.replace('*', '%'))}" for one in starred]
                     told += [f"any text is % in a pattern: {pattern}" for pattern in patterns]
         return told
 
@@ -119,23 +103,21 @@ class Selection:
 
     def field(self, text: str) -> Field:
         """Field of a text that is nothing but one: `metrics.f1`, `best(metrics.f1)`. Raises: InputError."""
-        operand = parse_operand(text) if _NEEDS_PARSING.intersection(text) else Operand(text)
+        operand = language.parse_operand(text) if _NEEDS_PARSING.intersection(text) else Operand(text)
         with errors_in(text):
             return self._field(operand)
 
     def _test(self, tree: Condition) -> Test:
         if isinstance(tree, Comparison):
             field = self._field(tree.operand)
-            return self._condition(field, tree, [self._value(value, tree, field) for value in tree.values])
+            values = [self._value(value, tree, field) for value in tree.values]
+            try:
+                return _condition(self.connection, field, tree.operator, values)
+            except WrongValueError as error:
+                raise MisplacedError(tree.operand.start, f"{tree.operand}: {error}:") from None
         if tree.word == "not":
             return not_(self._test(tree.parts[0]))
         return (and_ if tree.word == "and" else or_)(*map(self._test, tree.parts))
-
-    def _condition(self, field: Field, tree: Comparison, values: Sequence[Value | Field]) -> Test:
-        try:
-            return _condition(self.connection, field, tree.operator, values)
-        except WrongValueError as error:
-            raise MisplacedError(tree.operand.start, f"{tree.operand}: {error}:") from None
 
     def _value(self, value: Value | Operand, tree: Comparison, field: Field) -> Value | Field:
         """The value, or the field that is compared with; a word that should stand in quotes is told of."""
@@ -168,9 +150,15 @@ class Selection:
             return fields.state_field(self.state)
         elif name in FIELDS:
             return FIELDS[name]
-        raise MisplacedError(
-            operand.place, f"No run has a field {name!r}{self._names.nearest_fields(name, FIELD_NAMES)}:"
-        )
+        raise MisplacedError(operand.place, f"No run has a field {name!r}{self._nearest_fields(name)}:")
+
+    def _nearest_fields(self, name: str) -> str:
+        """The end of a message about a field that no run has: the nearest ones, else which ones there are."""
+        known = [*FIELD_NAMES, *(f"metrics.{metric}" for metric in self._names.metrics())]
+        known += [f"params.{parameter}" for parameter, _ in self._names.parameters()]
+        there = [language.field_text(other) for other in known if other.startswith(name.partition(".")[0] + ".")]
+        every = f"; there are: {', '.join([*FIELD_NAMES, 'metrics.NAME', 'params.PATH', 'tags.NAME'])}"
+        return _offer([*map(language.field_text, nearest(name, known))], there) or every
 
     def _path(self, name: str, operand: Operand) -> str | None:
         """Path of a parameter, which a name without dots may be the last part of; None where no run has such a one.
@@ -178,20 +166,24 @@ class Selection:
         Raises: MisplacedError for a last part of several.
         """
         paths = self._names.paths
-        ending = paths_called(name, paths)
+        ending = language.paths_called(name, paths)
         if operand.is_quoted or "." in name or not ending:
             return name if name in paths or not paths else None  # in an empty registry no name is wrong
         if len(ending) > 1:  # which is looked into only here: names of removed runs are harmless elsewhere
             ending = [path for path in ending if self._names.is_of_a_run(path)] or ending
         if len(ending) > 1:
-            which = ", ".join(field_text(f"params.{path}") if "." in path else f'params."{path}"' for path in ending)
+            which = ", ".join(
+                language.field_text(f"params.{path}") if "." in path else f'params."{path}"' for path in ending
+            )
             raise MisplacedError(operand.place, f"params.{name} is {' or '.join(ending)}; say which: {which}")
         return ending[0]
 
     def _history(self, operand: Operand) -> Field:
         function, step, measured = operand.function, operand.step, replace(operand, function="", step=None)
-        if function not in FUNCTIONS:
-            raise MisplacedError(operand.start, f"{function} is no function; there are {', '.join(FUNCTIONS)}:")
+        if function not in language.FUNCTIONS:
+            raise MisplacedError(
+                operand.start, f"{function} is no function; there are {', '.join(language.FUNCTIONS)}:"
+            )
         if self._field(measured).kind != "number" or not operand.name.startswith("metrics"):
             message = f"{measured} has no history; {function} takes a measurement, such as metrics.f1:"
             raise MisplacedError(operand.place, message)
@@ -209,11 +201,11 @@ class Selection:
             if _occurs(self.connection, select(field.value).where(field.where)):
                 return []
             key, keys = tree.operand.name.partition(".")[2], self._names.tag_keys()
-            near, known = ([field_text(f"tags.{key}") for key in some] for some in (nearest(key, keys), keys))
-            return [f"no run has the tag {_shortened(key)}{offer(near, known)}"]
+            near, known = ([language.field_text(f"tags.{key}") for key in some] for some in (nearest(key, keys), keys))
+            return [f"no run has the tag {_shortened(key)}{_offer(near, known)}"]
         for value in tree.values if field.kind in ("text", "kind", "group") else ():
             if isinstance(value, str):
-                is_so = self._condition(field, replace(tree, operator="="), [value])
+                is_so = self._test(replace(tree, operator="=", values=(value,)))
                 if not _occurs(self.connection, select(RUNS.c.id).where(is_so)):
                     those = _nearest_words(self.connection, field, value) if name in _OFFERED else ""
                     told.append(f"no run has {name} = {_shortened(value)}{those}")
@@ -223,8 +215,8 @@ class Selection:
 def _measurement(operand: Operand) -> str:
     """Name of a measurement's series: `validation.f1` for `metrics.f1`."""
     parts = operand.name.split(".")[1:]
-    has_split = len(parts) > 1 and parts[0] in METRIC_SPLITS
-    return replace_unstorable(".".join(parts if has_split else [METRIC_SPLITS[0], *parts]))
+    has_split = len(parts) > 1 and parts[0] in language.METRIC_SPLITS
+    return replace_unstorable(".".join(parts if has_split else [language.METRIC_SPLITS[0], *parts]))
 
 
 def _condition(connection: Connection, field: Field, operator: str, values: Sequence[Value | Field]) -> Test:
@@ -325,7 +317,11 @@ def _of_number(connection: Connection, field: Field, operator: str, value: int |
     order, row = ORDER[operator], field.table
     number = _age_s(value) if isinstance(value, Age) else value
     if field.kind == "whole number":
-        return _of_whole(field.value, operator, number)
+        if not abs(number) < 2**63 or (operator == "=" and number != int(number)):
+            raise WrongValueError(f"this is a whole number from -2**63 to 2**63 - 1, and never {str(number)[:40]}")
+        if number != int(number):
+            order = ORDER[{"<": "<=", ">=": ">"}.get(operator, operator)]  # than the whole number below
+        return order(field.value, sql.literal(math.floor(number), sql.BigInteger))  # type: ignore[no-any-return]
     try:
         double = float(number)
     except OverflowError:
@@ -340,14 +336,6 @@ def _of_number(connection: Connection, field: Field, operator: str, value: int |
         surely = sql.false() if operator == "=" else ORDER[operator[0]](row.c.number, double)
         test = or_(surely, and_(row.c.number == double, row.c.text.in_(exactly)))
     return and_(row.c.kind == "number", test)
-
-
-def _of_whole(column: Any, operator: str, value: int | float) -> Test:
-    if not abs(value) < 2**63 or (operator == "=" and value != int(value)):
-        raise WrongValueError(f"this is a whole number from -2**63 to 2**63 - 1, and never {str(value)[:40]}")
-    if value != int(value):
-        operator = {"<": "<=", ">=": ">"}.get(operator, operator)  # than the whole number below
-    return ORDER[operator](column, sql.literal(math.floor(value), sql.BigInteger))  # type: ignore[no-any-return]
 
 
 def _of_time(column: Any, operator: str, value: Value) -> Test:
@@ -426,7 +414,13 @@ def _nearest_words(connection: Connection, field: Field, text: str) -> str:
     words = connection.scalars(select(first.c.word).where(first.c.word.is_not(None)).distinct())
     known = sorted(word for word in words if not is_internal(word))
     near = nearest(text, known)
-    return offer([*map(_shortened, near)] if len(near) < len(known) else [], [*map(_shortened, known)])
+    return _offer([*map(_shortened, near)] if len(near) < len(known) else [], [*map(_shortened, known)])
+
+
+def _offer(near: Sequence[str], known: Sequence[str]) -> str:
+    """The end of a message about a name that is not there: the nearest ones, else the first of those that there are."""
+    some = [*known[:_NUM_LISTED], *(["…"] if len(known) > _NUM_LISTED else [])]
+    return f"; nearest: {', '.join(near)}" if near else f"; there are: {', '.join(some)}" if some else ""
 
 
 def _shortened(text: str) -> str:

@@ -57,15 +57,15 @@ def _now(name: str) -> Column[Any]:
     return _column(name, UtcTime, default=utc_now())
 
 
-def _view(name: str, selected: str, *columns: Column[Any]) -> Table:
+def _view(name: str, selected: str, /, **columns: Any) -> Table:
     """A view. It keeps the columns that it was made with: a migration that adds one makes it again."""
     event.listen(METADATA, "after_create", DDL(f"CREATE VIEW {name} AS {selected}"))  # type: ignore[no-untyped-call]
-    return Table(name, MetaData(), *columns)
+    return Table(name, MetaData(), *(Column(column, kind) for column, kind in columns.items()))
 
 
 def _not_removed(name: str, table: Table) -> Table:
-    columns = (Column(column.name, column.type) for column in table.columns)
-    return _view(name, f"SELECT * FROM {table.name} WHERE removed_at IS NULL", *columns)
+    columns = {column.name: column.type for column in table.columns}
+    return _view(name, f"SELECT * FROM {table.name} WHERE removed_at IS NULL", **columns)
 
 
 ALL_RUNS = Table(
@@ -85,18 +85,14 @@ ALL_RUNS = Table(
     Column("seed", BigInteger),
     _column("group_key", Text),  # digest of the parameters without the seed
     _column("spec", Json),
-    Column("storage_path", FreeText),
-    Column("model_folder", FreeText),
-    Column("predictions_path", FreeText),
+    *(Column(name, FreeText) for name in ("storage_path", "model_folder", "predictions_path")),
     _column("attempt", Integer, default=0),  # number of the newest; an older one no longer decides the state
     Column("host", FreeText),
     Column("pid", BigInteger),
     Column("error", FreeText),
     Column("seconds", Double),
     _now("created_at"),
-    Column("started_at", UtcTime),
-    Column("finished_at", UtcTime),
-    Column("heartbeat_at", UtcTime),
+    *(Column(name, UtcTime) for name in ("started_at", "finished_at", "heartbeat_at")),
     Column("code_version", Text),  # code of the newest attempt in one word (`provenance.source_code`), where known
     Column("removed_at", UtcTime),  # when a person removed it
     Column("claimed_at", UtcTime),  # when a garbage collection began to delete its files: it cannot be restored
@@ -235,8 +231,8 @@ RUN_DATASETS = _view(
     """SELECT run_id, fingerprint FROM own_datasets
 UNION ALL SELECT trial.key, own.fingerprint FROM own_datasets AS own
     JOIN all_runs AS trial ON trial.parent_id = own.run_id""",
-    Column("run_id", RUN_KEY),
-    Column("fingerprint", Text),
+    run_id=RUN_KEY,
+    fingerprint=Text,
 )
 """Data that runs, or their sweeps, made or used."""
 ALL_MODELS = Table(
@@ -303,8 +299,8 @@ STAGES = _view(
     JOIN runs AS pipeline ON place.word = '{PIPELINE}' || pipeline.id
         AND pipeline.id = substr(place.word, {len(PIPELINE) + 1})
     WHERE place.kind = 'place'""",
-    Column("run_id", RUN_KEY),
-    Column("pipeline", RUN_KEY),
+    run_id=RUN_KEY,
+    pipeline=RUN_KEY,
 )
 """Runs that are stages of pipelines which were not removed."""
 _view(
@@ -329,9 +325,9 @@ UNION ALL SELECT stage.run_id, mark.kind, mark.word {_OF_PIPELINES} WHERE {_OF_A
 UNION ALL SELECT trial.key, mark.kind, mark.word {_OF_PIPELINES} {_OF_SWEEPS} stage.run_id WHERE {_OF_ANY}
 UNION ALL SELECT stage.run_id, {_ARCHIVED}
 UNION ALL SELECT trial.key, {_ARCHIVED} {_OF_SWEEPS} stage.run_id""",
-    Column("run_id", RUN_KEY),
-    Column("kind", Text),  # as in `own_marks`; a place stands here a second time, as a tag
-    Column("word", FreeText),
+    run_id=RUN_KEY,
+    kind=Text,  # as in `own_marks`; a place stands here a second time, as a tag
+    word=FreeText,
 )
 """Marks that reach runs: their own, of a trial those of its sweep, of a stage and its trials the pipelines'.
 
@@ -340,8 +336,8 @@ when one of them is, and archived when all are: it is put away when nothing that
 reaches a run by several ways stands as often.
 """
 
-_DERIVED = {"is_derived": True}  # rows follow from those of runs (`roll_up.py`): a merge brings none
-OPEN_RUNS = Table("open_runs", METADATA, _run(primary_key=True), info=_DERIVED, sqlite_with_rowid=False)
+
+OPEN_RUNS = Table("open_runs", METADATA, _run(primary_key=True), sqlite_with_rowid=False)
 """Runs whose groups are read from the runs themselves: each has not ended, or has changed since.
 
 With a row's number of its own SQLite would take NULL for a new key.
@@ -355,6 +351,5 @@ RANKED_GROUPS = Table(
     Column("data", Text, primary_key=True),  # digest of the data that were scored; empty where it was not recorded
     Column("beginning", Text, primary_key=True, index=True),  # first digits of the groups' keys
     _column("numbers", LargeBinary),  # an array of `NUMBERS`, a record for each group, in the order of their keys
-    info=_DERIVED,
 )
 """Groups of rankings whose keys begin alike."""

@@ -91,7 +91,7 @@ def test_a_name_from_another_registry_means_the_weights_that_it_meant_there(
         runs = list(there.runs("kind = 'sweep'").id)[::-1]  # the oldest first
         for run in runs:
             there.lineage.record_run(run)
-        assert [*merge_registry(registry._database, there._database)]
+        assert [*merge_registry(registry._database, there.place)]
     assert sorted(row.version for row in registry.models.table().frame().itertuples() if row.name == "start") == [1, 2]
     run = evaluation_of(registry, "tuned", "t")
     assert registry.test_refusals([run]) == ({run: REFUSED} if tainted == "there" else {})

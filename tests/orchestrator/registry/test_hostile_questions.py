@@ -81,7 +81,7 @@ def test_long_questions_are_answered_up_to_a_limit_that_quoted_text_does_not_cou
     assert answer(hostile, f"{'(' * 60}task = 'sst2'{')' * 60}") == "p"
     assert answer(hostile, " or ".join(["task = 'sst2'"] * 199)) == "p"
     assert answer(hostile, f"metrics.loss < 1{'0' * 400}") == "Hp"  # no double is so large
-    for question in ("not " * 60 + "task = 'sst2'", " or ".join(["task = 'x'"] * 250)):
+    for question in ("not " * 60 + "task = 'sst2'", " or ".join(["task = 'x'"] * 250), "x" * 20_000):
         assert "too long" in answer(hostile, question)
 
 

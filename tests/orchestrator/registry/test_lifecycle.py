@@ -25,13 +25,6 @@ def test_a_new_run_is_pending_and_has_its_spec_as_parameters(registry: Registry)
     assert run.created_at.utcoffset() is not None
 
 
-def test_a_run_announced_twice_is_one_run(registry: Registry) -> None:
-    new_run(registry, run_id="abc", spec={"a": 1})
-    before = everything(registry)
-    assert new_run(registry, run_id="abc", spec={"a": 1}) == "abc"
-    assert everything(registry) == before
-
-
 @pytest.mark.parametrize("state", [RunState.COMPLETED, RunState.FAILED, RunState.STOPPED])
 def test_an_attempt_runs_and_ends_the_run(registry: Registry, state: RunState) -> None:
     run_id = new_run(registry)
@@ -92,15 +85,6 @@ def test_an_older_attempt_ends_itself_only(registry: Registry) -> None:
     assert not registry.lifecycle.finish(run_id, RunState.FAILED, attempt=old)
     assert registry.run(run_id).state == "COMPLETED"
     assert [attempt.state for attempt in registry.attempts(run_id)] == ["LOST", "COMPLETED"]
-
-
-def test_success_that_comes_late_stands(registry: Registry) -> None:
-    run_id = new_run(registry)
-    attempt = registry.lifecycle.start_attempt(run_id)
-    registry.lifecycle.finish(run_id, RunState.STOPPED)
-    assert registry.lifecycle.finish(run_id, RunState.COMPLETED, attempt=attempt)
-    assert not registry.lifecycle.finish(run_id, RunState.FAILED, attempt=attempt)
-    assert registry.run(run_id).state == "COMPLETED"
 
 
 RUN_STATES = [state for state in RunState if not state.is_derived and state is not RunState.PRUNED]

@@ -31,6 +31,7 @@ def ids(table: RecordTable) -> list[object]:
 def test_pages_follow_one_another_without_a_gap(filled: Registry, sort: str, query: str) -> None:
     whole = ids(filled.run_table(query, sort=sort))
     pages = [ids(filled.run_table(query, sort=sort, limit=30, offset=start)) for start in range(0, len(whole), 30)]
+    assert ids(filled.run_table(query, sort=sort, limit=0)) == []
     assert [run_id for page in pages for run_id in page] == whole
     assert filled.run_table(query, sort=sort, limit=30, offset=len(whole)).records == []
     assert filled.num_runs(query) == len(whole) > 0

@@ -59,16 +59,6 @@ def test_a_wrong_query_names_what_is_wrong_with_a_caret_under_the_place(
     assert (line, caret.index("^") - 2) == (f"  {query}", column)
 
 
-@pytest.mark.parametrize(
-    "query",
-    ["(" * 5000 + "seed = 1" + ")" * 5000, "not " * 400 + "seed = 1", " or ".join(["seed = 1"] * 500), "x" * 20_000],
-    ids=["parentheses", "not", "or", "letters"],
-)
-def test_a_monstrous_query_is_refused(filled: Registry, query: str) -> None:
-    with pytest.raises(InputError, match="too long"):
-        filled.runs(query)
-
-
 def test_tags_that_serve_the_laboratory_alone_are_not_offered(registry: Registry) -> None:
     registry.tag(new_run(registry), f"inputs:{'a' * 64}", f"pipeline:{'b' * 12}", "night")
     assert registry.unmatched("tag = 'zzz'") == ["no run has tag = 'zzz'; there are: 'night'"]
@@ -80,12 +70,6 @@ def test_a_wrong_sort_is_refused(filled: Registry) -> None:
         filled.runs(sort="-metrics.ff")
     with pytest.raises(InputError, match="asc or desc"):
         filled.runs(sort="name upwards")
-
-
-def test_an_ambiguous_last_part_lists_the_paths(registry: Registry) -> None:
-    new_run(registry, spec={"a": {"size": 1}, "b": {"size": 2}})
-    with pytest.raises(InputError, match=r"say which: params\.a\.size, params\.b\.size"):
-        registry.runs("params.size = 1")
 
 
 def test_a_value_that_some_of_the_runs_have_is_no_error(filled: Registry) -> None:

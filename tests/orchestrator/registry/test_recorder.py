@@ -2,8 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -14,7 +13,7 @@ from orchestrator.registry import Registry, database
 from orchestrator.registry import recorder as recorder_module
 from orchestrator.registry.database import Database, retry_while_unavailable
 from orchestrator.registry.recorder import Recorder, RunOutcome
-from orchestrator.results import CheckpointEvent, DatasetResult, Event, MetricEvent, TrialStart, WorkersEvent
+from orchestrator.results import CheckpointEvent, Event, MetricEvent, WorkersEvent
 from tests.orchestrator.postgres_server import find_binaries, running_server
 from tests.orchestrator.registry.samples import made_with
 from tests.waiting import PATIENCE_S
@@ -63,21 +62,6 @@ def test_an_attempt_has_what_it_was_made_with(registry: Registry) -> None:
     assert "diff" not in first.code
     assert (registry.code_diff(run.id, 1), registry.code_diff(run.id, 2)) == ("+x = 1", None)
     assert second.diff_digest is None
-
-
-def test_trials_have_the_tags_and_the_data_of_their_sweep(registry: Registry) -> None:
-    recorder = Recorder(registry)
-    sweep = recorder.start(SWEEP | {"tags": ["paper", "pipeline:x", "inputs:y"]}, "f")
-    recorder.registry.datasets.record(sweep.id, DatasetResult("early", "task", "1" * 64, "p", {}))
-    (trial,) = recorder.registry.trials.record(sweep.id, [TrialStart("k0", 0, {}, 0)])
-    assert registry.tags(trial) == ["paper"]
-    recorder.registry.datasets.record(sweep.id, DatasetResult("late", "task", "2" * 64, "p", {}))
-    registry.tag(sweep.id, "afterwards", "pipeline:z")
-    assert registry.tags(trial) == ["afterwards", "paper"]
-    assert list(registry.runs("tag = 'paper' and kind = 'trial'")["id"]) == [trial]
-    assert [row["name"] for row in registry.datasets.table(trial).records] == ["early", "late"]
-    registry.tag(trial, "mine")
-    assert "mine" not in registry.tags(sweep.id)
 
 
 def test_an_attempt_has_its_workers_by_the_steps_that_they_left(recorder: Recorder) -> None:
@@ -137,30 +121,22 @@ def test_a_driver_that_was_taken_over_stays_silent(location: str) -> None:
         assert registry.run(run.id).state == "RUNNING"
 
 
-@dataclass
-class Heart:
-    """Stands for `Registry.heartbeat`: fails as often as asked, then beats and says so."""
-
-    heartbeat: Callable[..., bool]
-    num_failures: int = 0
-    has_beaten: threading.Event = field(default_factory=threading.Event)
-
-    def __call__(self, run_id: str, attempt: int | None) -> bool:
-        if self.num_failures:
-            self.num_failures -= 1
-            raise RegistryError("away")
-        owned = self.heartbeat(run_id, attempt)
-        self.has_beaten.set()
-        return owned
-
-
 def test_heartbeats_keep_coming_until_the_block_ends(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
     """A registry that is away for a while ends none."""
     recorder = Recorder(registry)
-    run, heart = recorder.start({"kind": "pretrain"}, "f"), Heart(registry.lifecycle.heartbeat, num_failures=3)
-    monkeypatch.setattr(registry.lifecycle, "heartbeat", heart)
+    run, heartbeat = recorder.start({"kind": "pretrain"}, "f"), registry.lifecycle.heartbeat
+    has_beaten, failures = threading.Event(), [RegistryError("away")] * 3
+
+    def fail_then_beat(run_id: str, attempt: int | None) -> bool:
+        if failures:
+            raise failures.pop()
+        is_owned = heartbeat(run_id, attempt)
+        has_beaten.set()
+        return is_owned
+
+    monkeypatch.setattr(registry.lifecycle, "heartbeat", fail_then_beat)
     with recorder.heartbeating(run.id, interval_s=0.01) as superseded:
-        assert heart.has_beaten.wait(PATIENCE_S)
+        assert has_beaten.wait(PATIENCE_S)
         assert recorder.registry.run(run.id).heartbeat_at != run.heartbeat_at
         assert not superseded.is_set()
         Recorder(registry).resume(run.id)

@@ -178,6 +178,6 @@ def test_merged_runs_are_rolled_up(registry: Registry, tmp_path: Any) -> None:
     with Registry(str(tmp_path / "there.sqlite")) as there:
         ended_sweep(there, first=2)
         seeds(there, [0.1])
-        assert {one.change for one in merge_registry(registry._database, there._database, unfinished=True)} == {"new"}
+        assert {one.change for one in merge_registry(registry._database, there.place, unfinished=True)} == {"new"}
     check(registry)
     assert [row["n"] for row in registry.leaderboard().records] == [4, 4, 4, 1]

@@ -75,7 +75,7 @@ def test_a_removed_run_takes_part_in_nothing(registry: Registry, tmp_path: Path)
     fill(registry, "b" * 12)  # which makes the same model of the same data
     assert {edge.run_id for edge in edges(registry)} == {"b" * 12}
     with Registry(str(tmp_path / "there.sqlite")) as there:
-        assert "conflict" not in {one.change for one in merge_registry(there._database, registry._database)}
+        assert "conflict" not in {one.change for one in merge_registry(there._database, registry.place)}
 
 
 def edges(registry: Registry) -> list[Any]:
