@@ -6,15 +6,14 @@ twice changes nothing.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from orchestrator.run_states import RunState
 
 Split = Literal["train", "validation", "test"]
 
 
-@dataclass(frozen=True)
-class MetricEvent:
+class MetricEvent(NamedTuple):  # made for every measurement, four times as fast as a frozen dataclass
     """Measurements at one optimizer step. Natural key: (run, split, name, step)."""
 
     step: int

@@ -7,7 +7,7 @@ nothing else decides what comes next.
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
@@ -83,7 +83,7 @@ class CheckpointedTraining:
         if not self._is_due(snapshot):
             return
         values = {name: getattr(snapshot, name) for name in _SAVED_VALUES}
-        reported = [asdict(event) for event in self._reported]
+        reported = [event._asdict() for event in self._reported]
         extra = {"identity": self._identity, "details": self._details, "snapshot": values, "reported": reported}
         self._checkpoints.save(snapshot.step, _with_best(model, snapshot.best_weights), optimizer, extra)
         self._on_saved(snapshot.step)

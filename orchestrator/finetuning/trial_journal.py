@@ -73,7 +73,7 @@ class TrialJournal:
     def append(self, trial: EndedTrial) -> None:
         """Add a trial; it need not run again once this returns."""
         assert self._identity is not None, "the journal begins with the identity"
-        self._log.append({"result": asdict(trial.result), "events": [asdict(event) for event in trial.events]})
+        self._log.append({"result": asdict(trial.result), "events": [event._asdict() for event in trial.events]})
 
 
 def drop_trials(run_folder: str) -> TrialJournal:

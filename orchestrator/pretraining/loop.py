@@ -296,7 +296,7 @@ class TrainingLoop:
         extra: dict[str, Any] = {
             "identity": self.job.identity(),
             "details": self.job.identity_details(),
-            "metrics": [dataclasses.asdict(event) for event in self.events.unconfirmed()],
+            "metrics": [event._asdict() for event in self.events.unconfirmed()],
             "passed_over": sorted(self.divergences.passed_over),
             **self.micro_batches.state(),
             **self._compilation.state(),

@@ -106,17 +106,15 @@ def metric_curves(measured: Iterable[tuple[str, Iterable[MetricEvent]]]) -> Curv
     curves: Curves = {}
     try:
         for run_id, events in measured:
-            for event in events:
-                step, split = int(event.step), event.split  # plain numbers: a server takes them as text
-                epoch = math.nan if event.epoch is None else float(event.epoch)
-                for name, value in event.values.items():
+            for step, split, measurements, epoch in events:
+                for name, value in measurements.items():
                     key = (run_id, split, name)
                     if key not in curves:
                         curves[key] = ([], [], [])
                     steps, values, epochs = curves[key]
-                    steps.append(step)
+                    steps.append(int(step))  # plain numbers: a server takes them as text
                     values.append(float(value))
-                    epochs.append(epoch)
+                    epochs.append(math.nan if epoch is None else float(epoch))
     except OverflowError:
         raise InputError("A measurement is larger than any number that the registry holds, 1.8e308.") from None
     return curves
