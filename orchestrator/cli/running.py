@@ -263,7 +263,12 @@ def _how_to_follow(run_id: str) -> str:
 @click.argument("run_id", metavar="RUN")
 @click.option("--force", is_flag=True, help="Kill the run without saving a checkpoint.")
 @click.option(
-    "--timeout", "timeout_s", type=click.FloatRange(0), default=600, metavar="SECONDS", help="Maximum wait; 0 returns at once."
+    "--timeout",
+    "timeout_s",
+    type=click.FloatRange(0),
+    default=600,
+    metavar="SECONDS",
+    help="Maximum wait; 0 returns at once.",
 )
 def stop(run_id: str, force: bool, timeout_s: float) -> None:
     """Stop a run on any machine, after saving a checkpoint.

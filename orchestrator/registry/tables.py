@@ -1,20 +1,21 @@
 """Tables of the registry. A trial is a run with a parent; times are in UTC, by the database's clock; NULL in a metric's
 value means NaN.
 
-runs >── parent (a trial's sweep)      runs ─┬─< parameters >─ names      runs ─┬─< series ─< points   series >─ names
-                                            ├─< own_marks                      ├─< own_datasets >─ datasets
-                                            ├─< checkpoints                    ├─< attempts >── code_diffs
-                                            └─< open_runs                      └─< models ──< model_aliases
-lineage: edges between data, models and exports, by digest      ranked_groups: numbers of groups, which follow from runs
+all_runs >─ parent (a trial's sweep)   all_runs ─┬─< parameters >─ names     all_runs ─┬─< series ─< points
+                                                 ├─< own_marks                         │   series >─ names
+                                                 ├─< checkpoints                       ├─< own_datasets >─ datasets
+                                                 ├─< attempts  (>─ code_diffs)         ├─< all_models ─< model_aliases
+                                                 └─< open_runs                         └─< lineage
+lineage: edges between data, models and exports, by their digests
+ranked_groups: numbers of the leaderboard's groups; they and open_runs follow from the other tables
 
-A run that was removed is marked, and can be restored until its files are deleted; so are the models that it registered.
-The tables `all_runs` and `all_models` have them, the views `runs` and `models`, which everything reads, have not.
+Views: `runs` and `models`, which everything reads, have the rows of `all_runs` and `all_models` that were not removed;
+a removed run can be restored until its files are deleted. Trials inherit from their sweep, and stages from their
+pipelines: `marks` and `run_datasets` have what a run has of its own and what it inherits; `stages` and
+`archived_stages` are parts of `marks`.
 
-What is written of one run and is true of others as well is found when it is read: in the view `marks` a run has what
-people said of it, of its sweep and of its pipelines, in the view `run_datasets` its data and those of its sweep.
-
-Rows refer to a run and to a name by an integer key; who writes and reads them gives and gets the run's id and the name
-itself (`dialects`).
+Columns that refer to a run or a name (`run_id`, `parent_id`, `path`, `name` of a series) hold an integer key. Who
+writes and reads them gives and gets the run's id and the name itself: their types translate (`dialects`).
 """
 
 from typing import Any
@@ -58,7 +59,10 @@ def _now(name: str) -> Column[Any]:
 
 
 def _view(name: str, selected: str, /, **columns: Any) -> Table:
-    """A view. It keeps the columns that it was made with: a migration that adds one makes it again."""
+    """A view, created after the tables in the order of this file; it is no table of `METADATA`, which would create one.
+
+    A migration that adds a column to a table creates the views of that table again.
+    """
     event.listen(METADATA, "after_create", DDL(f"CREATE VIEW {name} AS {selected}"))  # type: ignore[no-untyped-call]
     return Table(name, MetaData(), *(Column(column, kind) for column, kind in columns.items()))
 
@@ -83,10 +87,10 @@ ALL_RUNS = Table(
     Column("task", FreeText),
     Column("metric", FreeText),  # score that ranks the runs of the task
     Column("seed", BigInteger),
-    _column("group_key", Text),  # digest of the parameters without the seed
+    _column("group_key", Text),  # digest of the parameters without the seed: runs that have the same are a group
     _column("spec", Json),
     *(Column(name, FreeText) for name in ("storage_path", "model_folder", "predictions_path")),
-    _column("attempt", Integer, default=0),  # number of the newest; an older one no longer decides the state
+    _column("attempt", Integer, default=0),  # number of the newest, which alone may set the state
     Column("host", FreeText),
     Column("pid", BigInteger),
     Column("error", FreeText),
@@ -116,7 +120,7 @@ _WHOLE = RUNS.alias("whole_runs")
 
 
 def of_whole_run(column: str) -> ColumnElement[Any]:
-    """Value that a run has in a column, of a trial that of its sweep."""
+    """Value of a column in a run; in a trial, the value of its sweep."""
     of_sweep = select(_WHOLE.c[column]).where(_WHOLE.c.key == RUNS.c.parent_id).scalar_subquery()
     return func.coalesce(of_sweep, RUNS.c[column])
 
@@ -147,12 +151,12 @@ SERIES = Table(
     _column("name", NAME_KEY, ForeignKey("names.key")),  # its split and name: `validation.f1`
     _column("step", BigInteger),
     Column("value", Double),
-    _column("final", Integer),  # 1 where the value belongs to the run's result, the score of the model that was kept
+    _column("final", Integer),  # 1 for a result: the score of the model that was kept
     UniqueConstraint("run_id", "name"),
     Index("ix_series_name_value", "name", "value", "run_id"),
     sqlite_autoincrement=True,  # so that a key never means another series
 )
-"""Measurements of runs, each with its latest value. That of a result is never replaced by one on the way."""
+"""Measurements of runs, each with its latest value; an intermediate value never replaces a result."""
 POINTS = Table(
     "points",
     METADATA,
@@ -177,7 +181,7 @@ ATTEMPTS = Table(
     Column("job_id", FreeText),  # job on a cluster that carries the attempt out
     Column("workers", Json),  # groups of training workers, in order: number of steps before each, its hosts by rank
     Column("code", Json),  # version, commit and changes of the driver's code, without the changes themselves
-    Column("diff_digest", Text),  # digest of the changes that are in no commit, where `code_diffs` keeps them
+    Column("diff_digest", Text),  # of `code_diffs`; no foreign key: a diff too long to keep has a digest alone
     Column("command", FreeText),  # command line as it was typed, secrets masked
     Column("overrides", Json),
     Column("environment", Json),  # versions and machine of the driver
@@ -201,7 +205,7 @@ CHECKPOINTS = Table(
     _run(primary_key=True),
     _column("step", BigInteger, primary_key=True),
     _column("path", FreeText),
-    _column("digest", Text),
+    _column("digest", Text),  # of its manifest
     _column("num_bytes", BigInteger),
     _now("recorded_at"),
 )
@@ -243,10 +247,10 @@ ALL_MODELS = Table(
     Column("run_id", RUN_KEY, ForeignKey("all_runs.key", ondelete="SET NULL")),
     _column("folder", FreeText),
     _column("digest", Text),
-    _column("head", Text),
+    _column("head", Text),  # `classification`, `ner`, `qa`, …: what the model predicts
     _column("num_parameters", BigInteger),
     _now("created_at"),
-    Column("removed_at", UtcTime),  # when it was removed; the row keeps its number from other weights
+    Column("removed_at", UtcTime),  # when it was removed; the row stays, so that no other weights get its version
     UniqueConstraint("name", "digest", name="uq_models_name_digest"),
     Index("ix_models_run_id", "run_id"),
     Index("ix_models_folder", "folder"),
@@ -268,7 +272,7 @@ ALIASES = Table(
 LINEAGE = Table(
     "lineage",
     METADATA,
-    Column("child", Text, primary_key=True),
+    Column("child", Text, primary_key=True),  # digest of what was made, as below of what it was made of
     Column("parent", Text, primary_key=True, index=True),
     Column("role", Text, primary_key=True),  # what the parent was: `text`, `tokenizer`, `weights`, `teacher`, …
     _column("child_kind", Text),
@@ -294,7 +298,7 @@ OWN_MARKS = Table(
 """Tags, flags and notes that were added to runs, and the places that runs have (`PIPELINE`, `INPUTS`)."""
 STAGES = _view(
     "stages",
-    # The pipeline is found by the tag, and the tag by the pipeline: an index answers either question.
+    # Written from both sides, so that an index finds the pipeline of a tag as well as the tags of a pipeline.
     f"""SELECT place.run_id AS run_id, pipeline.key AS pipeline FROM own_marks AS place
     JOIN runs AS pipeline ON place.word = '{PIPELINE}' || pipeline.id
         AND pipeline.id = substr(place.word, {len(PIPELINE) + 1})
@@ -302,29 +306,29 @@ STAGES = _view(
     run_id=RUN_KEY,
     pipeline=RUN_KEY,
 )
-"""Runs that are stages of pipelines which were not removed."""
-_view(
+"""Runs that are stages, each with a pipeline of its that was not removed."""
+_view(  # stages all of whose pipelines are archived
     "archived_stages",
     """SELECT stage.run_id AS run_id FROM stages AS stage LEFT JOIN own_marks AS mark
     ON mark.run_id = stage.pipeline AND mark.kind = 'flag' AND mark.word = 'archived'
     GROUP BY stage.run_id HAVING count(*) = count(mark.run_id)""",
 )
-_OF_SWEEPS = "JOIN all_runs AS trial ON trial.parent_id ="
-_OF_PIPELINES = "FROM own_marks AS mark JOIN stages AS stage ON stage.pipeline = mark.run_id"
-_OF_ANY = "mark.kind = 'tag' OR (mark.kind = 'flag' AND mark.word <> 'archived')"
+_JOIN_TRIALS = "JOIN all_runs AS trial ON trial.parent_id ="
+_FROM_PIPELINES = "FROM own_marks AS mark JOIN stages AS stage ON stage.pipeline = mark.run_id"
+_FROM_ANY = "mark.kind = 'tag' OR (mark.kind = 'flag' AND mark.word <> 'archived')"
 _ARCHIVED = "CAST('flag' AS TEXT), CAST('archived' AS TEXT) FROM archived_stages AS stage"
 MARKS = _view(
     "marks",
-    # SQLite asks each part for the runs or the words alone that are wanted, since their union leaves nothing out and
-    # their columns have the same types. To leave out what stands twice, a server would plan longer than it reads.
+    # SQLite applies a filter within each part (UNION ALL, equal types), so that indexes are used. Rows may repeat: with
+    # DISTINCT a server would plan longer than it reads.
     f"""SELECT run_id, kind, word FROM own_marks
 UNION ALL SELECT run_id, CAST('tag' AS TEXT), word FROM own_marks WHERE kind = 'place'
 UNION ALL SELECT trial.key, mark.kind, mark.word FROM own_marks AS mark
-    {_OF_SWEEPS} mark.run_id WHERE mark.kind IN ('tag', 'flag')
-UNION ALL SELECT stage.run_id, mark.kind, mark.word {_OF_PIPELINES} WHERE {_OF_ANY}
-UNION ALL SELECT trial.key, mark.kind, mark.word {_OF_PIPELINES} {_OF_SWEEPS} stage.run_id WHERE {_OF_ANY}
+    {_JOIN_TRIALS} mark.run_id WHERE mark.kind IN ('tag', 'flag')
+UNION ALL SELECT stage.run_id, mark.kind, mark.word {_FROM_PIPELINES} WHERE {_FROM_ANY}
+UNION ALL SELECT trial.key, mark.kind, mark.word {_FROM_PIPELINES} {_JOIN_TRIALS} stage.run_id WHERE {_FROM_ANY}
 UNION ALL SELECT stage.run_id, {_ARCHIVED}
-UNION ALL SELECT trial.key, {_ARCHIVED} {_OF_SWEEPS} stage.run_id""",
+UNION ALL SELECT trial.key, {_ARCHIVED} {_JOIN_TRIALS} stage.run_id""",
     run_id=RUN_KEY,
     kind=Text,  # as in `own_marks`; a place stands here a second time, as a tag
     word=FreeText,
@@ -333,14 +337,14 @@ UNION ALL SELECT trial.key, {_ARCHIVED} {_OF_SWEEPS} stage.run_id""",
 
 Tags and flags reach others, notes and places do not. A stage of several pipelines has the tags of all; it is pinned
 when one of them is, and archived when all are: it is put away when nothing that is shown uses it any more. A mark that
-reaches a run by several ways stands as often.
+reaches a run in several ways has as many rows.
 """
 
 
 OPEN_RUNS = Table("open_runs", METADATA, _run(primary_key=True), sqlite_with_rowid=False)
-"""Runs whose groups are read from the runs themselves: each has not ended, or has changed since.
+"""Runs that `ranked_groups` has not counted: each has not ended, or has changed since, and is read itself.
 
-With a row's number of its own SQLite would take NULL for a new key.
+Without a rowid, for which SQLite would take NULL as a new key.
 """
 RANKED_GROUPS = Table(
     "ranked_groups",
@@ -350,6 +354,6 @@ RANKED_GROUPS = Table(
     Column("split", Text, primary_key=True),
     Column("data", Text, primary_key=True),  # digest of the data that were scored; empty where it was not recorded
     Column("beginning", Text, primary_key=True, index=True),  # first digits of the groups' keys
-    _column("numbers", LargeBinary),  # an array of `NUMBERS`, a record for each group, in the order of their keys
+    _column("numbers", LargeBinary),  # a record of `roll_up.NUMBERS` for each group, in the order of their keys
 )
-"""Groups of rankings whose keys begin alike."""
+"""Numbers of the groups of one ranking whose keys begin alike: a row for each group would take ten times as long."""
