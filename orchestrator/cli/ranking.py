@@ -235,7 +235,7 @@ def _note_lines(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
             ranking = " ".join(str(row[name]) for name in telling if row[name] is not None)
             places.setdefault(note, []).append(f"{place} ({ranking})" if ranking else place)
     for note, named in places.items():
-        which = f"all {len(rows)}" if len(named) == len(rows) > 1 else ", ".join(named)
+        which = f"all {len(rows)} groups" if len(named) == len(rows) > 1 else ", ".join(named)
         yield f"{which}: {note}"
     if any(row["collapsed"] for row in rows):
         yield "collapsed: no better than the majority class"
