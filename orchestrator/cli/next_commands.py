@@ -57,7 +57,7 @@ def model_commands(facts: "RunFacts") -> list[str]:
         file = files.get("validation", files.get("train"))
         file = file if file is not None and Path(file).is_file() else "FILE"
         use = f"{own} predict {name} {shlex.quote(file)}"
-    return [use, f"{own} models export {name} {shlex.quote(model.replace('@', '-').replace('/', '-'))}"]
+    return [use, f"{own} models export {name} -o {shlex.quote(model.replace('@', '-').replace('/', '-'))}"]
 
 
 def _mask_token(folder: str) -> str | None:

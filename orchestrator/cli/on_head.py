@@ -90,7 +90,10 @@ def _typed(command: click.Command, values: dict[str, Any]) -> list[str]:
     options, arguments = list[str](), list[str]()
     for parameter in command.params:
         value = values.get(parameter.name or "")
-        if value is None or value is False:
+        if value is None:
+            continue
+        if value is False:  # what turns a flag off, where there is such a word
+            options += parameter.secondary_opts[:1]
             continue
         texts = [str(one) for one in value] if isinstance(value, tuple) else [str(value)]
         if isinstance(parameter, click.Argument):

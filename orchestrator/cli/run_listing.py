@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -24,10 +23,10 @@ _SHOWN_REASON = 50
 
 
 class _States(click.Choice[RunState]):
-    """One state of runs, or several with commas between them."""
+    """One state of runs, or several with commas between them, as they are typed again for a cluster's head."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        return [super(_States, self).convert(word.strip(), param, ctx) for word in str(value).split(",")]
+        return ",".join(super(_States, self).convert(word.strip(), param, ctx) for word in str(value).split(","))
 
 
 _selecting_options = options(
@@ -69,7 +68,7 @@ def list_runs(
     text: str | None,
     trials: bool,
     removed: bool,
-    states: tuple[list[RunState], ...],
+    states: tuple[str, ...],
     task: str | None,
     kind: str | None,
     since: str | None,
@@ -95,7 +94,8 @@ def list_runs(
         return
     from orchestrator.registry.query_language import quoted
 
-    given = (("state", [*chain(*states)]), ("task", [task] if task else []), ("kind", [kind] if kind else []))
+    named = [state for text in states for state in text.split(",")]
+    given = (("state", named), ("task", [task] if task else []), ("kind", [kind] if kind else []))
     own = [f"{field} in ({', '.join(map(quoted, values))})" for field, values in given if values]
     _show_selected(registry, _and_since(text or "", since, own), trials=trials, **asked)
 

@@ -289,6 +289,8 @@ def _log_text(data: bytes) -> str:
 
 
 _ENDINGS = (".csv", ".json", ".parquet")
+_MOST_RUNS = 100
+"""Runs that are named one by one: each is asked for by two comparisons, as a run and as a parent."""
 _TRACKERS = ("tensorboard", "mlflow", "wandb")
 
 
@@ -316,6 +318,8 @@ def export(run_ids: tuple[str, ...], tracker: str | None, output: str, where: st
     """
     if run_ids and where:
         raise click.UsageError("either RUNs or --where")
+    if len(run_ids) > _MOST_RUNS:
+        raise click.UsageError(f"{len(run_ids)} RUNs; give {_MOST_RUNS} at most, or choose them by --where")
     if tracker is None:
         check_output(output)
         if Path(output).suffix not in _ENDINGS:

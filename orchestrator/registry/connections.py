@@ -28,7 +28,6 @@ from sqlalchemy import (
     Executable,
     PoolProxiedConnection,
     QueuePool,
-    StaticPool,
     Table,
     create_engine,
     event,
@@ -76,8 +75,9 @@ def open_engine(url: URL, *, read_only: bool = False) -> Engine:
 
 
 def open_empty() -> Engine:
-    """Make an engine for a database in memory, without tables."""
-    return _sqlite_engine(None, connect_args={"check_same_thread": False}, poolclass=StaticPool)
+    """Make an engine for a database in memory, without tables; threads take turns on its one connection."""
+    options = {"poolclass": QueuePool, "pool_size": 1, "max_overflow": 0}
+    return _sqlite_engine(None, connect_args={"check_same_thread": False}, **options)
 
 
 def _sqlite_engine(written: Path | None, **options: Any) -> Engine:

@@ -117,8 +117,9 @@ class Database:
         """Kind of database: `sqlite` or `postgresql`."""
         self.lost_after_s = lost_after_s
         self._read_only = read_only
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._writers: Writers | None = None
+        self._empty: Writers | None = None
         self._is_checked = False  # whether the tables are known to be of the newest revision
 
     def __str__(self) -> str:
@@ -181,15 +182,15 @@ class Database:
 
     def current_revision(self) -> str | None:
         """Revision of the tables; None where there are no tables yet."""
-        with self._translated_errors(), self._open().engine.connect() as connection:
+        with self._translated_errors(), self._lock, self._open().engine.connect() as connection:
             return _read_revision(connection, str(self))
 
     def close(self) -> None:
         """Close every connection; the next use opens new ones."""
         with self._lock:
-            if self._writers is not None:
-                self._writers.close()
-            self._writers, self._is_checked = None, False
+            for writers in filter(None, (self._writers, self._empty)):
+                writers.close()
+            self._writers, self._empty, self._is_checked = None, None, False
 
     @contextmanager
     def _translated_errors(self) -> Iterator[None]:
@@ -209,26 +210,30 @@ class Database:
         """Engine and writers; the tables are made or checked once, before the first use."""
         if writing:
             self._refuse_to_write()
-        if self._is_checked:
+        with self._lock:
+            if not self._is_checked:
+                revision = self.current_revision()
+                _refuse_unknown(revision, str(self))
+                if revision is None and self._read_only:
+                    return self._empty_database()
+                if revision is None:
+                    self.upgrade()
+                elif revision != NEWEST_REVISION:
+                    raise RegistryError(
+                        f"The registry {self} is at an older revision ({revision}); back it up, then run: orchestrator "
+                        "db upgrade"
+                    )
+                self._is_checked = True
             return self._open()
-        revision = self.current_revision()
-        _refuse_unknown(revision, str(self))
-        if revision is None and self._read_only:
-            empty = open_empty()
-            with empty.execution_options(writing=True).begin() as connection:
-                METADATA.create_all(connection)
-                _VERSION.create(connection)  # without a revision
-            self._open().close()
-            self._writers = Writers(empty)
-        elif revision is None:
-            self.upgrade()
-        elif revision != NEWEST_REVISION:
-            raise RegistryError(
-                f"The registry {self} is at an older revision ({revision}); back it up, then run: orchestrator db "
-                "upgrade"
-            )
-        self._is_checked = True
-        return self._open()
+
+    def _empty_database(self) -> Writers:
+        """An empty database in place of one without tables, which the next use looks at again: a run may make them."""
+        self._open().close()
+        self._writers = None
+        if self._empty is None:
+            self._empty = Writers(open_empty())
+            METADATA.create_all(self._empty.engine.execution_options(writing=True))
+        return self._empty
 
     def _open(self) -> Writers:
         with self._lock:

@@ -140,11 +140,12 @@ class RunLifecycle(RegistryPart):
     def record_workers(self, run_id: str, number: int, events: Iterable[WorkersEvent]) -> None:
         """Record groups of training workers of an attempt. A group that begins earlier than others replaces these.
 
-        A group has the machine of its rank 0 where that is not the driver's own.
+        A group has the machine of its rank 0 where that is not the driver's own. Raises: NotFoundError.
         """
         with self._database.connection(writing=True) as connection:
             attempt = find_row(connection, ATTEMPTS, run_id=run_id, number=number)
-            assert attempt is not None, (run_id, number)
+            if attempt is None:
+                raise NotFoundError(f"Run {run_id} has no attempt {number}.")
             driver = (attempt.environment or {}).get("hostname", attempt.host)
             groups: list[dict[str, Any]] = attempt.workers or []
             for event in events:

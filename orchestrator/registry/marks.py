@@ -108,7 +108,8 @@ class RunAnnotations(RegistryPart):
             family = [one for one in own or () if one is not None]
             of_family = STAGES.c.run_id.in_(select_runs(connection, family))
             pipelines = select(STAGES.c.pipeline).where(of_family).order_by(STAGES.c.pipeline)
-            candidates, bearing = [*family, *connection.scalars(pipelines)], {*connection.scalars(having)}
+            candidates = [*family, *connection.scalars(pipelines)]
+            bearing = {*connection.scalars(having.where(OWN_MARKS.c.run_id.in_(select_runs(connection, candidates))))}
         return [candidate for candidate in candidates if candidate in bearing]
 
 

@@ -14,12 +14,12 @@ same in both take none. So a merge that breaks off is done again, and one that i
 the other's trash stays there. The ranking's own tables follow from runs (`roll_up`), and are not merged.
 """
 
-import os
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Connection, Select, Table, bindparam, func, insert, select, union_all
@@ -70,40 +70,45 @@ def merge_registry(
 
     Raises: RegistryError where there is no other registry; InputError where it is the target itself.
     """
-    source = Database(location, read_only=True)
-    if os.path.realpath(str(target)) == os.path.realpath(str(source)):  # which leaves a server's address as it is
-        raise InputError(f"{target} is the registry itself; name another one")
-    if source.current_revision() is None:
-        raise RegistryError(f"There is no registry at {source}; check the path.")
+    with closing(Database(location, read_only=True)) as source:
+        ours, theirs = Path(str(target)), Path(str(source))  # of servers their addresses, at which no file is
+        if ours == theirs or (ours.exists() and theirs.exists() and ours.samefile(theirs)):
+            raise InputError(f"{target} is the registry itself; name another one")
+        if source.current_revision() is None:
+            raise RegistryError(f"There is no registry at {source}; check the path.")
+        with source.connection(writing=False) as there:
+            yield from _merge(there, target, unfinished, dry_run)
+
+
+def _merge(there: Connection, target: Database, unfinished: bool, dry_run: bool) -> Iterator[Merged]:
     are_here: set[str] = set()
-    with closing(source), source.connection(writing=False) as there:
-        with target.connection(writing=not dry_run) as here:
-            if not dry_run:
-                name_keys(WriteTransaction.within(here), there.scalars(select(tables.NAMES.c.text)))
-                for table in DIGEST_TABLES:
-                    _copy_rows(there, here, table)
-        oldest_first = select(RUNS.c.id, RUNS.c.name, RUNS.c.state).order_by(RUNS.c.created_at, RUNS.c.id)
-        runs = there.execute(oldest_first.where(RUNS.c.parent_id.is_(None))).all()
-        for start in range(0, len(runs), _RUNS_AT_ONCE):
-            some = runs[start : start + _RUNS_AT_ONCE]
-            with target.connection(writing=False) as here:
-                ours = _digests(here, [run.id for run in some])
-            theirs = _digests(there, ours)
-            for run in some:
-                change, remark = "unchanged", ""
-                if run.id not in ours or ours[run.id] != theirs[run.id]:
-                    with target.connection(writing=not dry_run) as here:
-                        change, remark = _merge_run(there, here, run, unfinished=unfinished)
-                yield Merged("run", run.id, run.name, change, remark)  # it is there for good
-                if change in ("new", "joined", "unchanged"):
-                    are_here.add(run.id)
-        with target.connection(writing=not dry_run) as here:
-            models = list(_merge_models(there, here, are_here))
-            if not dry_run:
-                own = LINEAGE.c.run_id
-                _copy_rows(there, here, LINEAGE, also=lambda new: {"run_id": func.coalesce(own, new.run_id)})
-                roll_up_tests(here)
-        yield from models
+    with target.connection(writing=not dry_run) as here:
+        if not dry_run:
+            name_keys(WriteTransaction.within(here), there.scalars(select(tables.NAMES.c.text)))
+            for table in DIGEST_TABLES:
+                _copy_rows(there, here, table)
+    oldest_first = select(RUNS.c.id, RUNS.c.name, RUNS.c.state).order_by(RUNS.c.created_at, RUNS.c.id)
+    runs = there.execute(oldest_first.where(RUNS.c.parent_id.is_(None))).all()
+    for start in range(0, len(runs), _RUNS_AT_ONCE):
+        some = runs[start : start + _RUNS_AT_ONCE]
+        with target.connection(writing=False) as here:
+            ours = _digests(here, [run.id for run in some])
+        theirs = _digests(there, ours)
+        for run in some:
+            change, remark = "unchanged", ""
+            if run.id not in ours or ours[run.id] != theirs[run.id]:
+                with target.connection(writing=not dry_run) as here:
+                    change, remark = _merge_run(there, here, run, unfinished=unfinished)
+            yield Merged("run", run.id, run.name, change, remark)  # it is there for good
+            if change in ("new", "joined", "unchanged"):
+                are_here.add(run.id)
+    with target.connection(writing=not dry_run) as here:
+        models = list(_merge_models(there, here, are_here))
+        if not dry_run:
+            own = LINEAGE.c.run_id
+            _copy_rows(there, here, LINEAGE, also=lambda new: {"run_id": func.coalesce(own, new.run_id)})
+            roll_up_tests(here)
+    yield from models
 
 
 def _merge_run(there: Connection, here: Connection, run: Any, *, unfinished: bool) -> tuple[str, str]:

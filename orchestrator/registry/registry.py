@@ -128,6 +128,9 @@ class Registry(SeedGroups):
             self.__dict__[name] = getattr(import_module(f"orchestrator.registry.{module}"), kind)(self._database)
             return self.__dict__[name]
 
+        def __dir__(self) -> list[str]:
+            return [*super().__dir__(), *_PARTS]
+
     def runs(
         self, filter: str = "", *, sort: str = "-created_at", limit: int | None = None, trials: bool = True
     ) -> pandas.DataFrame:

@@ -143,5 +143,8 @@ class SeedGroups:
             on the same data by the same score.
         """
         from orchestrator.registry.group_comparison import compare_groups
+        from orchestrator.registry.group_records import find_group
 
-        return compare_groups(names, [self.group(name) for name in names])
+        with self._database.connection(writing=False) as connection:
+            groups = [find_group(connection, name, self._state()) for name in names]
+        return compare_groups(names, groups)

@@ -53,12 +53,11 @@ addEventListener("afterprint", () => redraw());
 // A table shows its first rows, and more as its reader comes near their end: laying out a thousand takes a fifth of
 // a second.
 const STEP = 100;
-let reach = STEP;
-const showRows = (body) => [...body.rows].forEach((row, place) => { row.hidden = place >= reach; });
+const numShown = (body) => [...body.rows].filter((row) => !row.hidden).length;
+const showRows = (body, number) => [...body.rows].forEach((row, place) => { row.hidden = place >= number; });
 addEventListener("scroll", ({ target: { scrollTop, clientHeight, scrollHeight, firstElementChild: table } }) => {
-  if (!table?.tBodies?.[0].rows[reach] || scrollTop + 2 * clientHeight < scrollHeight) return;
-  reach += STEP;
-  showRows(table.tBodies[0]);
+  const body = table?.tBodies?.[0];
+  if (body && scrollTop + 2 * clientHeight >= scrollHeight) showRows(body, numShown(body) + STEP);
 }, true);
 
 const words = new Intl.Collator(undefined, { numeric: true });
@@ -74,8 +73,9 @@ function sortBy(heading) {
   });
   const order = isNumber ? (a, b) => a.key - b.key : (a, b) => words.compare(a.key, b.key);
   keyed.sort((a, b) => a.isLast - b.isLast || (a.isLast ? 0 : descends ? order(b, a) : order(a, b)));
+  const number = numShown(body);
   body.append(...keyed.map(({ line }) => line));
-  showRows(body);
+  showRows(body, number);
 }
 async function copy(button) {
   const text = button.nextElementSibling;
@@ -113,19 +113,20 @@ function placesOfReader() {
 function replaceForReader(replace) {
   const before = [...placesOfReader()].map(([place, part]) => [place, {
     isOpen: part.open, isChosen: part.checked, order: part.getAttribute("aria-sort"), left: part.scrollLeft, top: part.scrollTop,
+    number: part.matches(".wide") ? numShown(part.querySelector("tbody")) : 0,
     isFocused: part === document.activeElement,
   }]);
   replace();
   const now = placesOfReader();
   let focused = null;
-  for (const [place, { isOpen, isChosen, order, left, top, isFocused }] of before) {
+  for (const [place, { isOpen, isChosen, order, left, top, number, isFocused }] of before) {
     const part = now.get(place);
     if (!part) continue;
     if (isOpen) part.open = true;
     if (isChosen) part.checked = true;
     if (order) sortBy(part);
     if (order === "descending") sortBy(part);
-    if (part.matches(".wide")) part.querySelectorAll("tbody").forEach(showRows);
+    if (number) showRows(part.querySelector("tbody"), Math.max(number, STEP));
     if (left) part.scrollLeft = left;
     if (top) part.scrollTop = top;
     if (isFocused) focused = part;

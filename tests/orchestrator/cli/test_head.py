@@ -58,6 +58,8 @@ def head(monkeypatch: pytest.MonkeyPatch) -> Head:
     "words",
     [
         "runs list --trials -f csv --limit 5",
+        "runs list --state FAILED,LOST",
+        "runs edit --note looked --unpin -- 7f3a",
         "runs logs --worker 1 -- 7f3a",
         "query --sort -name -- \"metrics.f1 > 0.9 and name = 'a b'\"",
         "stop --force --timeout 5.0 -- 7f3a",

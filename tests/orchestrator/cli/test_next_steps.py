@@ -3,13 +3,16 @@
 Alone: .venv/bin/pytest tests/orchestrator/cli/test_next_steps.py
 """
 
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 
+import click
 import pytest
 
 import orchestrator.execution.runner
 import orchestrator.storage
+from orchestrator.cli.tree import cli
 from orchestrator.registry import Registry
 from orchestrator.registry.recorder import Recorder
 from orchestrator.results import ModelResult
@@ -38,6 +41,16 @@ def record_run(home: Path, kind: str, head: str = "", folder: str = "s3://bucket
             registry.models.register("one", ModelResult(folder, "d" * 64, 1, head), RUN)
 
 
+def assert_parses(line: str) -> None:
+    """Parse a command that is offered, behind a pipe or not. Raises: click.UsageError."""
+    words, found = shlex.split(line.rpartition("| ")[2])[1:], cli
+    context = click.Context(cli)
+    while isinstance(found, click.Group):
+        _, found, words = found.resolve_command(context, words)
+    assert found is not None
+    found.make_context("offered", words, parent=context)
+
+
 def following(shown: str) -> list[str]:
     """Commands at the end of what `runs show` prints."""
     return [line.strip() for line in shown.partition("next\n")[2].splitlines()]
@@ -55,9 +68,12 @@ def test_a_completed_run_and_show_offer_the_same_use_of_a_model(
     command: Command, home: Path, head: str, use: str
 ) -> None:
     record_run(home, "sweep", head)
-    export = "orchestrator models export one@1 one-1"
+    export = "orchestrator models export one@1 -o one-1"
     assert command("resume", RUN).err.splitlines()[-2:] == [f"  {use}", f"  {export}"]
-    assert following(command("runs", "show", RUN).out)[:2] == [use, export]
+    offered = following(command("runs", "show", RUN).out)
+    assert offered[:2] == [use, export]
+    for line in offered:
+        assert_parses(line)
 
 
 @pytest.mark.parametrize("files", [{"train": "a.json", "validation": "b.json"}, {"train": "b.json"}])

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import insert, select, update
 
+from orchestrator.errors import InputError
 from orchestrator.registry import Registry
 from orchestrator.registry.merging import DIGEST_TABLES, RUN_TABLES, Merged, merge_registry
 from orchestrator.registry.recorder import Recorder
@@ -79,6 +80,14 @@ def test_a_dry_run_tells_the_same_and_changes_nothing(here: Registry, there: Reg
         foretold = merge(nothing, there, dry_run=True)
     assert not (tmp_path / "not-there.sqlite").exists()
     assert foretold == merge(here, there)
+
+
+def test_a_registry_is_not_merged_with_itself_by_another_path(tmp_path: Path) -> None:
+    with Registry(str(tmp_path / "here.sqlite")) as registry:
+        registry.open()
+        (tmp_path / "linked.sqlite").hardlink_to(tmp_path / "here.sqlite")
+        with pytest.raises(InputError, match="is the registry itself"):
+            list(merge_registry(registry._database, str(tmp_path / "linked.sqlite")))
 
 
 def test_two_runs_of_one_id_are_a_conflict_and_both_stay(here: Registry, there: Registry) -> None:

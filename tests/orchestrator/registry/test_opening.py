@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -140,6 +141,14 @@ def test_reading_where_no_registry_is_finds_nothing_and_leaves_nothing(location:
     with Registry(location, read_only=True) as reader:
         assert reader.current_revision() is None
     assert list(tmp_path.iterdir()) == []
+
+
+def test_threads_read_a_registry_before_its_first_run_and_then_that_run(location: str) -> None:
+    with Registry(location, read_only=True) as reader, ThreadPoolExecutor(8) as threads:
+        assert set(threads.map(lambda _: len(reader.runs()), range(64))) == {0}
+        with Registry(location) as writer:
+            new_run(writer)
+        assert set(threads.map(lambda _: len(reader.runs()), range(64))) == {1}
 
 
 @pytest.mark.parametrize("folder_mode", [0o555, 0o777])
