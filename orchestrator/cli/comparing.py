@@ -263,7 +263,8 @@ def _lines(each: "Difference") -> list[str]:
 def _sentences(runs: "RunComparison") -> list[str]:
     """Sentences on refused test scores, on what is the same in both runs, and on what was not recorded of one."""
     is_of_sweeps = "sweep" in (runs.first.kind, runs.second.kind)
-    words = {"run": "kind, task and state"} | ({"scores": "scores of the best trial"} if is_of_sweeps else {})
+    words = {"run": "kind, task and state" if runs.first.task else "kind and state"}
+    words |= {"scores": "scores of the best trial"} if is_of_sweeps else {}
     sentences = [f"The test score of {run_id} is refused: {why}." for run_id, why in runs.refusals.items()]
     if runs.same_files:
         named = " and ".join(runs.same_files)

@@ -1,6 +1,7 @@
 """`evaluate`: a model's scores on a task; `search`: documents that answer a query, and pairs to learn from."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +27,8 @@ from orchestrator.cli.reading import (
     output_option,
     output_options,
 )
-from orchestrator.errors import InputError
+from orchestrator.cli.registry_reading import open_registry
+from orchestrator.errors import InputError, RegistryError
 from orchestrator.progress import counted
 
 if TYPE_CHECKING:
@@ -111,6 +113,7 @@ def evaluate(
     import torch
 
     from orchestrator.inference.task_scores import Scoring, evaluate_closely
+    from orchestrator.kinds.data_digests import data_digests
 
     own_values = own_task_values(model, folder, task, overrides, split, settings)
     with status_line() as status:
@@ -134,6 +137,9 @@ def evaluate(
     show_record(record)
     if reading.form == "table" and reading.output is None:
         _show_analysis(found, num_errors)
+    with suppress(RegistryError), open_registry() as registry:
+        if (used := registry.earlier_use(folder, data_digests(scoring.task, [split]), split)) is not None:
+            notify(f"{used}; a score on them flatters")
 
 
 def _show_analysis(found: "ErrorAnalysis", num_errors: int) -> None:

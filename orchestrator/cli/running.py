@@ -53,7 +53,7 @@ def demo() -> int:
     return run_demo(settings, lambda spec: _carry_out(partial(run_spec, spec), is_shown=False), given_options())
 
 
-@command(example="run reviews.yaml\nrun experiments/sweep_sst2.yaml recipe.epochs=1 --name first-try")
+@command(example="run reviews.yaml\nrun reviews.yaml stages.finetuning.recipe.epochs=1 --name first-try")
 @spec_argument
 @overrides_argument
 @name_option
@@ -100,7 +100,8 @@ def _tell_earlier(spec: "Spec") -> None:
         score = registry.metrics.latest(earlier.id).get(str(earlier.metric))
         scored = "" if score is None else f" ({earlier.metric} {cell(score)})"
         shown = f"orchestrator{given_options()} runs show {earlier.id}"
-        notify(f"run {earlier.id} completed this spec before{scored}: {shown}\nthis run repeats it; Ctrl-C stops")
+        repeats = "takes over what its stages have done" if earlier.kind == "pipeline" else "repeats it"
+        notify(f"run {earlier.id} completed this spec before{scored}: {shown}\nthis run {repeats}; Ctrl-C stops")
 
 
 @command(example="resume 7f3a execution.num_workers=2\nresume my-sweep trials=40")

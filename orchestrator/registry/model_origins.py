@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Self
 from sqlalchemy import Connection, func, or_, select
 
 from orchestrator.registry.dialects import select_items, select_runs
-from orchestrator.registry.parameters import FILE_DIGEST, RECORDED_DIGITS, TAKEN_DIGEST, WHOLE_DIGEST, trial_id
+from orchestrator.registry.parameters import DATA, FILE_DIGEST, RECORDED_DIGITS, TAKEN_DIGEST, WHOLE_DIGEST, trial_id
 from orchestrator.registry.records import load_kept_trials, load_parameters_of
 from orchestrator.registry.registered_models import split_version
 from orchestrator.registry.tables import DATASETS, LINEAGE, MODELS, NAMES, RUN_DATASETS, RUNS, SERIES
@@ -116,6 +116,14 @@ def use_of(used: Used, data: SplitData) -> Origin | None:
     if any(one[1:] == ("file", data.file) for one in used):
         return _SAME_FILE
     return _APART if any(use == "chosen" for use, _, _ in used) else None
+
+
+def sentence_on_use(connection: Connection, model: str, data: Mapping[str, str], split: Split) -> str | None:
+    """Sentence on the use of data, as `Registry.earlier_use` describes it."""
+    parameters = {_MODEL: model} | {f"{DATA}{name}{TAKEN_DIGEST}": digest for name, digest in data.items()}
+    ((_, used),) = load_origins(connection, {"": parameters}).items()
+    use = use_of(used, SplitData.of(parameters, split))
+    return None if use in (None, _APART) else origin_sentence(use, "the model", "these data")
 
 
 def load_test_refusals(connection: Connection, run_ids: Collection[str]) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 from sqlalchemy import ColumnElement, func, or_, select, union
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from orchestrator.registry.group_comparison import Comparison
     from orchestrator.registry.group_records import GroupRecord
     from orchestrator.registry.leaderboard import Order
+    from orchestrator.results import Split
     from orchestrator.significance.ranking import SeedNoise
 
 
@@ -122,6 +123,18 @@ class SeedGroups:
 
         with self._database.connection(writing=False) as connection:
             return load_test_refusals(connection, run_ids)
+
+    def earlier_use(self, model: str, data: Mapping[str, str], split: Split) -> str | None:
+        """Sentence on the use that a model, or one that it was made of, made of data; None where none is known.
+
+        Args:
+            model: its folder, or another name by which a spec calls it.
+            data: digests of the split, as `SweepTrials.set_data` takes them.
+        """
+        from orchestrator.registry.model_origins import sentence_on_use
+
+        with self._database.connection(writing=False) as connection:
+            return sentence_on_use(connection, model, data, split)
 
     def group(self, name: str) -> GroupRecord:
         """Group whose digest begins with `name` (four characters), or the part of its group that a run or trial is.

@@ -122,6 +122,7 @@ def _sentence(problem: Any, path: KeyPath, values: Mapping[str, Any], top: type[
         fields, name = section.model_fields if section else {}, str(path[-1])
         inner = [dotted((*path[:-1], field, name)) for field in fields if _has_inside(fields[field], name)]
         inner += dict.fromkeys(dotted((*member, name)) for member in _members_with(name, top, path[:-1], values))
+        inner += [f"stages.{name}"] if name in (values.get("stages") or ()) else []
         hint = f"; did you mean {' or '.join(inner[:MAX_SHOWN])}?" if inner else did_you_mean(name, fields)
         return f"is no field of this spec{hint}"
     if kind == "union_tag_not_found":

@@ -54,7 +54,7 @@ def test_two_runs_are_compared_in_sections(command: Command) -> None:
     assert lines[1].startswith(f"second  {SECOND}  pretrain words, COMPLETED, 20")
     titles = [line for line in lines[2:] if line and not line.startswith(" ")]
     assert titles[:5] == ["Spec", "Data", "Code", "Environment", "Scores"]
-    assert titles[-1] == "The same in both: kind, task and state."
+    assert titles[-1] == "The same in both: kind and state."
     assert "  steps: 10 → 20" in lines
     assert "  corpus text: 111111111111 → 222222222222" in lines
     assert "  commit: aaaaaaaaaaaa → bbbbbbbbbbbb" in lines

@@ -67,6 +67,10 @@ def test_an_evaluation_on_data_that_its_model_was_trained_on_is_told_and_as_a_te
     for split in ("train", "validation"):
         assert rows[split]["mean"] == 0.99
         assert rows[split]["notes"].endswith(f"its model was trained on {some}these data")
+    folder = registry.models.get("m").folder
+    told = registry.earlier_use(folder, {"validation": "w", "validation_file": "f"}, "validation")
+    assert told == f"the model was trained on {some}these data"
+    assert registry.earlier_use(folder, {"validation": "other"}, "validation") is None
     reason = f"the model was trained on {some}the test data"
     assert (rows["test"]["mean"], rows["test"]["notes"]) == (None, f"score refused: {reason}")
     assert registry.test_refusals([run]) == {run: reason}
