@@ -53,7 +53,7 @@ def demo() -> int:
     return run_demo(settings, lambda spec: _carry_out(partial(run_spec, spec), is_shown=False), given_options())
 
 
-@command(example="run reviews.yaml\nrun reviews.yaml stages.finetuning.recipe.epochs=1 --name first-try")
+@command(example="run reviews.yaml\nrun reviews.yaml stages.finetuning.recipe.epochs=1 --name short")
 @spec_argument
 @overrides_argument
 @name_option
