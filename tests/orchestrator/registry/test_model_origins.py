@@ -86,7 +86,7 @@ def test_an_evaluation_on_the_same_file_read_otherwise_is_told_and_not_refused(r
 
 
 def test_a_sweep_and_its_trial_are_refused_and_who_has_no_test_score_is_not(registry: Registry) -> None:
-    """Of a sweep that chose on the beginning of its test file, too, where the whole was recorded."""
+    """A sweep that chose on the first examples of its test file is refused, too, where the whole file is recorded."""
     whole = {"validation": "first 50", "validation_whole": "t", "validation_file": "f", "test": "t", "test_file": "f"}
     expected = {}
     for data, some in (({"validation": "v"}, ""), (whole, "at least some of "), ({"validation": "first 50"}, None)):
