@@ -21,6 +21,7 @@ from orchestrator.cli.registry_reading import find_run, open_registry
 from orchestrator.errors import InputError, NotFoundError, SeveralRunsError
 from orchestrator.progress import terminal_width
 from orchestrator.progress.log_lines import folded
+from orchestrator.significance.summary import LEVEL
 
 if TYPE_CHECKING:
     from orchestrator.registry import Registry
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 _WIDTH = 80
 _DECIMALS = 12
 """Decimals of a difference of scores; what comes after them is noise of the processor's arithmetic."""
+_POOLED = "seed noise of the ranking"
 
 
 class _Pair(NamedTuple):
@@ -68,15 +70,15 @@ def compare(names: tuple[str, ...]) -> None:
             scores = registry.compare(*references)
         except InputError as error:
             why_not = str(error)
-        noise = registry.seed_noise(scores[0].first) if scores else None
+        noise = registry.seed_noise(scores[0].first) if scores else None  # of the ranking that all of them are in
         both = zip(combinations(names, 2), combinations(found, 2), scores or repeat(None), strict=False)
         pairs = [_pair(registry, named, *sides, compared) for named, sides, compared in both]
     form, output = current_reading().form, current_reading().output
-    records = [_record(pair, why_not) for pair in pairs]
     if form == "json":
+        records = [_record(pair, noise, why_not) for pair in pairs]
         show_text(json.dumps(records, indent=2, ensure_ascii=False, default=str), output)
     elif form == "csv":
-        rows = [row for record in records for row in _rows(record)]
+        rows = [row for pair in pairs for row in _rows(_record(pair, noise, why_not))]
         show_rows(rows, ["a", "b", "section", "field", "first", "second"])
     else:
         with nullcontext(StringIO()) if output is None else redirect_stdout(StringIO()) as shown:
@@ -135,13 +137,20 @@ def _show_scores(comparison: "Comparison", noise: "SeedNoise | None") -> None:
     sides = [group_record(group, noise) | {"group": group_label(group.key)} for group in both]
     show_table(sides, ["group", "mean", "sd", "low", "high", "n", "best"])
     show_text("\n")
-    show_table(_test_rows(comparison), ["test", "of", "difference", "low", "high", "p"])
+    tests = _test_rows(comparison, noise)
+    show_table(tests, ["test", "of", "difference", "low", "high", "p"])
     for side in sides:
         if side["notes"]:
             notify(f"{side['group']}: {side['notes']}")
+    pooled = next((row["p"] for row in tests if row["test"] == _POOLED), None)
+    if pooled is not None and (pooled * comparison.num_comparisons < 1 - LEVEL) != comparison.is_distinguishable:
+        notify(
+            "the noise of seeds pooled over the whole ranking, by which a sweep ends and `leaderboard` ranks, says "
+            "otherwise: it assumes that a seed matters about as much in every group, the answer above does not"
+        )
 
 
-def _test_rows(comparison: "Comparison") -> list[dict[str, Any]]:
+def _test_rows(comparison: "Comparison", noise: "SeedNoise | None") -> list[dict[str, Any]]:
     """Every test that could be made, a row each, with what it is of; the first one speaks."""
     examples, metric, of_seeds = comparison.examples, comparison.first.metric, comparison.of_seeds
     rows = [_test_row("Welch, all seeds", metric, comparison.welch)]
@@ -150,6 +159,9 @@ def _test_rows(comparison: "Comparison") -> list[dict[str, Any]]:
         rows.insert(0 if of_seeds is comparison.paired else 1, paired)
     if (bootstrap := comparison.bootstrap) is not None:
         rows.append(_test_row("bootstrap over seeds", metric, replace(of_seeds, interval=bootstrap)) | {"p": None})
+    if noise is not None and comparison.first.summary and comparison.second.summary:
+        pooled = noise.compare(comparison.first.summary, comparison.second.summary)
+        rows.append(_test_row(_POOLED, metric, pooled))
     if examples is not None and examples.score is not None:
         rows.append(_test_row(f"paired bootstrap, {examples.num_examples:,} examples", metric, examples.score))
     for answers in examples.answers if examples else ():
@@ -166,7 +178,7 @@ def _test_row(test: str, about: str, result: "DifferenceResult | McNemarResult")
     return {"test": test, "of": about, "difference": difference, "low": low, "high": high, "p": result.p_value}
 
 
-def _comparison_row(comparison: "Comparison") -> dict[str, Any]:
+def _comparison_row(comparison: "Comparison", noise: "SeedNoise | None") -> dict[str, Any]:
     result = comparison.result
     low, high = result.interval or (None, None)
     return {
@@ -185,19 +197,19 @@ def _comparison_row(comparison: "Comparison") -> dict[str, Any]:
         "num_second": len(comparison.second.seeds),
         "num_common": len(comparison.differences),
         "num_seeds_needed": comparison.num_seeds_needed,
-        "tests": _test_rows(comparison),
+        "tests": _test_rows(comparison, noise),
         "differs_in": {path: list(values) for path, values in comparison.differs_in.items()},
     }
 
 
-def _record(pair: _Pair, why_not: str) -> dict[str, Any]:
+def _record(pair: _Pair, noise: "SeedNoise | None", why_not: str) -> dict[str, Any]:
     differences: dict[str, dict[str, Any]] = {}
     for each in pair.differences:
         differences.setdefault(each.section, {})[each.field] = {"first": each.first, "second": each.second}
     record: dict[str, Any] = {
         "a": pair.names[0],
         "b": pair.names[1],
-        "scores": None if pair.scores is None else _comparison_row(pair.scores),
+        "scores": None if pair.scores is None else _comparison_row(pair.scores, noise),
         "scores_not_compared": why_not or None,
     }
     if pair.runs is not None:

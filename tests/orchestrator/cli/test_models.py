@@ -95,6 +95,7 @@ def test_what_a_model_cannot_do_is_said(
         ({"causal_attention": True}, "fill-mask", "reads from left to right"),
         ({"causal_attention": True}, "next-sentence", "reads from left to right"),
         ({"family": "distilbert"}, "next-sentence", "a model of its family (distilbert)"),
+        ({}, "next-sentence", "was never trained"),
     ],
 )
 def test_a_model_that_was_pretrained_otherwise_is_refused(

@@ -106,6 +106,15 @@ def test_a_board_and_a_comparison_are_there_for_a_program(command: Command, thre
     assert rows[1]["differs_in"] == {"recipe.learning_rate": [1e-05, 3e-05]}
 
 
+def test_a_comparison_tells_that_the_noise_of_the_whole_ranking_says_otherwise(command: Command, home: object) -> None:
+    recipes = {1e-5: (0.80, 0.82), 3e-5: (0.86, 0.87), 1e-4: (0.70, 0.71), 3e-4: (0.60, 0.615)}
+    first, second, *_ = (record_group({"learning_rate": rate}, scores) for rate, scores in recipes.items())
+    (pair,) = json.loads(command("compare", first, second, "-f", "json").out)
+    tests = {row["test"]: row["p"] for row in pair["scores"]["tests"]}
+    assert (pair["scores"]["distinguishable"], tests["seed noise of the ranking"] < 0.05) == (False, True)
+    assert "pooled over the whole ranking" in command("compare", first, second).err
+
+
 def test_a_group_that_is_not_there_is_an_error_with_its_own_status(command: Command, three_groups: list[str]) -> None:
     outcome = command("leaderboard", "--group", "nothere")
     assert (outcome.status, outcome.out, "nothere" in outcome.err) == (3, "", True)
