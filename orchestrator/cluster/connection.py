@@ -7,6 +7,7 @@ that starts it, those of a cluster have `MEMORY` from their node, so the files t
 """
 
 import logging
+import math
 import os
 import secrets
 import signal
@@ -30,6 +31,12 @@ _CONNECT_TIMEOUT_S = 5.0
 def names_no_cluster(settings: Settings) -> bool:
     """Whether Ray runs on this machine alone, because the settings name no cluster."""
     return settings.address in (None, "local")
+
+
+def most_cpus(settings: Settings) -> float:
+    """CPUs that compute at once at most: the cores of this machine, of which a local Ray counts more; of a cluster
+    infinitely many."""
+    return float(os.cpu_count() or 1) if names_no_cluster(settings) else math.inf
 
 
 def is_dashboard(address: str) -> bool:
