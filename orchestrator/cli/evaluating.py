@@ -182,6 +182,7 @@ def own_task_values(
     recorded, is_known = read_recorded_task(model, settings), task in KNOWN_TASKS
     is_spec = task.endswith((".yaml", ".yml"))
     if not is_known and not is_spec and (is_named_as_data(task) or "/" in task or Path(task).is_file()):
+        refuse_options(("split",), f"chooses among the files of a task, and {task} is one file, scored whole")
         return _on_file(folder, task, split, recorded)
     if recorded is None or recorded["id"] != task:
         return None

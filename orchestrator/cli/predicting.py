@@ -73,8 +73,9 @@ _lines_and_workers = options(
     "-f",
     "--format",
     "form",
-    type=click.Choice(["csv", "jsonl"]),
-    help="Output format for a table. Default: the ending of --output, else of FILE.",
+    type=click.Choice(["csv", "json", "jsonl"]),
+    help="Output format for a table; json and jsonl: an object per line. Default: the ending of --output, else of "
+    "FILE.",
 )
 @output_option("Write to FILE instead of stdout.")
 def predict(
@@ -143,7 +144,7 @@ def _delimiter(file: str, form: str | None, output: str | None) -> str | None:
     from orchestrator.tasks.text_files import plain_name
 
     ending = Path(plain_name(output or file)).suffix
-    if form == "jsonl" or (form is None and ending in (".json", ".jsonl", ".ndjson")):
+    if form in ("json", "jsonl") or (form is None and ending in (".json", ".jsonl", ".ndjson")):
         return None
     if form is not None:
         return ","

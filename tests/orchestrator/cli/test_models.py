@@ -132,6 +132,7 @@ def test_evaluate_shows_classes_confusions_and_the_worst_mistakes(
     assert [row["support"] for row in record["classes"]] == [2, 1]
     assert all(row["prediction"] != row["gold"] for row in record["mistakes"])
     of_file = json.loads(command("evaluate", classifier, "dev.csv", "-f", "json").out)
+    assert command("evaluate", classifier, "dev.csv", "--split", "test").status == 2
     assert of_file["accuracy"] == record["accuracy"], "a file is read with the columns that `predict` reads"
     assert json.loads((tmp_path / "p.jsonl").read_text().splitlines()[0])["text"] == "cats rest"
 

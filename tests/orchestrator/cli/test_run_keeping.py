@@ -171,7 +171,8 @@ def test_an_alias_means_a_version_wherever_a_model_is_named(command: Command, re
     assert resolve_model(f"{name}@production", settings) == resolve_model(f"{name}@1", settings)
     outcome = command("models", "show", f"{name}@staging")
     assert outcome.status == 3
-    assert f"{name} has the aliases production" in outcome.err
+    assert f"{name}@1, {name}@production" in outcome.err
+    assert f"{name}@1, {name}@production" in command("models", "show", f"{name}@7").err
     for wrong in ("3", "a b", "-x", "a" * 61):
         assert command("models", "alias", "--", name, wrong).status == 2
     assert command("models", "alias", f"{name}@production", "--rm").status == 0
