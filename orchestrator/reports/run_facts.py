@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator.cells import cell, field_cell, setting_cell
 from orchestrator.measurements import COLLAPSED, is_of_the_machine
-from orchestrator.progress import duration
+from orchestrator.progress import counted, duration
 from orchestrator.run_states import RunState
 
 if TYPE_CHECKING:
@@ -197,12 +197,19 @@ class RunFacts:
 
     @property
     def stage_lines(self) -> dict[str, str]:
-        """A line on each stage of a pipeline, by its name."""
+        """A line on each stage of a pipeline, by its name; of one that has not completed with how far it came."""
         lines = {}
         for stage in self.stages:
-            score = self.registry.metrics.latest(stage.id).get(str(stage.metric))
-            scored = "" if score is None else f", {stage.metric} {cell(score)}"
-            lines[f"stage {stage_name(stage)}"] = f"{stage.id} {stage.kind} {stage.state}{scored}"
+            told, registry = [f"{stage.id} {stage.kind} {stage.state}"], self.registry
+            if (score := registry.metrics.latest(stage.id).get(str(stage.metric))) is not None:
+                told.append(f"{stage.metric} {cell(score)}")
+            if stage.state != RunState.COMPLETED:
+                trials = registry.trials.table(stage.id).records
+                num_ended = sum(trial["finished_at"] is not None for trial in trials)
+                step = registry.metrics.last_step(stage.id)
+                told += [f"{num_ended} of {counted(len(trials), 'trial')} ended"] if trials else []
+                told += [f"step {step:,}"] if step else []
+            lines[f"stage {stage_name(stage)}"] = ", ".join(told)
         return lines
 
     @property
