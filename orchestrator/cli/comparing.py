@@ -63,9 +63,12 @@ def compare(names: tuple[str, ...]) -> None:
     scores, why_not = list["Comparison"](), ""
     with open_registry() as registry:
         found = [_find(registry, name) for name in names]
-        references = [getattr(one, "id", name) for name, one in zip(names, found, strict=True)]
-        if len(set(references)) < len(references):
+        if len({getattr(one, "id", name) for name, one in zip(names, found, strict=True)}) < len(names):
             raise InputError("the same is named twice; name different ones")
+        scored = [_scored(registry, one) for one in found]
+        if any(one is stage for one, stage in zip(found, scored, strict=True)):
+            found = scored  # whose settings can be held against those of what is no pipeline
+        references = [getattr(one, "id", name) for name, one in zip(names, scored, strict=True)]
         try:
             scores = registry.compare(*references)
         except InputError as error:
@@ -107,6 +110,15 @@ def _find(registry: "Registry", name: str) -> "RunRecord | GroupRecord":
             if (run_id := registry.models.get(name).run_id) is not None:
                 return registry.run(run_id)
         raise no_run
+
+
+def _scored(registry: "Registry", one: "RunRecord | GroupRecord") -> "RunRecord | GroupRecord":
+    """Of a pipeline its last stage on a task, which has the scores; anything else itself."""
+    for stage in registry.stages(one.id) if getattr(one, "kind", "") == "pipeline" else ():
+        if stage.task is not None:
+            notify(f"of pipeline {one.id} the scores of its last stage: {stage.id} ({stage.name})")
+            return stage
+    return one
 
 
 def _pair(

@@ -115,6 +115,18 @@ def test_a_comparison_tells_that_the_noise_of_the_whole_ranking_says_otherwise(c
     assert "pooled over the whole ranking" in command("compare", first, second).err
 
 
+def test_a_pipeline_is_compared_by_the_scores_of_its_last_stage(command: Command, home: object) -> None:
+    sweeps = [record_group({"learning_rate": rate}, (rate, rate + 0.1)) for rate in (0.2, 0.6)]
+    with Registry(Settings.from_options().registry) as registry:
+        pipelines = [new_run(registry, kind="pipeline", name=f"p{number}") for number in range(2)]
+        for sweep, pipeline in zip(sweeps, pipelines, strict=True):
+            registry.tag(sweep, f"pipeline:{pipeline}")
+    (both,) = json.loads(command("compare", *pipelines, "-f", "json").out)
+    assert (both["scores"]["difference"], both["first"]["id"]) == (pytest.approx(-0.4), pipelines[0])
+    (mixed,) = json.loads(command("compare", pipelines[0], sweeps[1], "-f", "json").out)
+    assert (mixed["scores"]["difference"], mixed["first"]["id"]) == (pytest.approx(-0.4), sweeps[0])
+
+
 def test_a_group_that_is_not_there_is_an_error_with_its_own_status(command: Command, three_groups: list[str]) -> None:
     outcome = command("leaderboard", "--group", "nothere")
     assert (outcome.status, outcome.out, "nothere" in outcome.err) == (3, "", True)

@@ -43,7 +43,8 @@ def test_tags_are_added_and_taken(command: Command, recorded_sweep: RecordedSwee
 
 def test_an_archived_run_is_not_listed_and_that_is_said(command: Command, recorded_sweep: RecordedSweep) -> None:
     run_id = recorded_sweep.run_id
-    assert "archived: sweep" in command("runs", "edit", run_id, "--archive").err
+    assert command("runs", "edit", run_id, "--unarchive").err.startswith("not archived: sweep")
+    assert command("runs", "edit", run_id, "--archive").err.startswith("archived: sweep")
     for arguments in (("runs", "list"), ("query", "task = 'sst2'")):
         hidden = command(*arguments)
         assert run_id not in hidden.out
