@@ -1,12 +1,14 @@
 """Reading the registry in commands."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from orchestrator.cli.frame import command, current_settings
+from orchestrator.cells import cell
+from orchestrator.cli.frame import command, current_settings, given_options
 from orchestrator.cli.messages import notify
 from orchestrator.cli.reading import list_options
 from orchestrator.progress import counted
@@ -15,6 +17,7 @@ from orchestrator.run_ids import is_run_id
 if TYPE_CHECKING:
     from orchestrator.registry import Registry
     from orchestrator.registry.records import RunRecord
+    from orchestrator.specs import Spec
 
 NUM_LISTED = 5
 """Runs of one name that a message lists."""
@@ -101,6 +104,26 @@ def run_id_of(wanted: str) -> str:
             return find_run(registry, wanted).id
 
     return retry_while_unavailable(look_up)
+
+
+def tell_earlier(spec: "Spec", what_follows: str) -> None:
+    """Tell of a completed run of the same spec: it may be all that is wanted.
+
+    Args:
+        what_follows: words on a new run, with `{}` for what it does.
+    """
+    from orchestrator.errors import RegistryError
+    from orchestrator.registry import Registry
+
+    with suppress(RegistryError), Registry(current_settings().registry, read_only=True) as registry:
+        earlier = registry.newest_completed(spec.fingerprint())
+        if earlier is None:
+            return
+        score = registry.metrics.latest(earlier.id).get(str(earlier.metric))
+        scored = "" if score is None else f" ({earlier.metric} {cell(score)})"
+        shown = f"orchestrator{given_options()} runs show {earlier.id}"
+        does = "takes over what its stages have done" if earlier.kind == "pipeline" else "repeats it"
+        notify(f"run {earlier.id} completed this spec before{scored}: {shown}\n{what_follows.format(does)}")
 
 
 def no_runs(registry: "Registry") -> str:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from orchestrator.cells import cell
 from orchestrator.cli.frame import (
     command,
     current_settings,
@@ -26,7 +25,7 @@ from orchestrator.cli.frame import (
 from orchestrator.cli.messages import at_work, notify, say_now, status_line, write_message
 from orchestrator.cli.next_commands import model_commands
 from orchestrator.cli.output import show_text
-from orchestrator.cli.registry_reading import run_id_of
+from orchestrator.cli.registry_reading import run_id_of, tell_earlier
 from orchestrator.cli.tree import HINTS
 from orchestrator.cluster.connection import dashboard_address, give_way
 from orchestrator.errors import ClusterError, HoursReached
@@ -38,7 +37,7 @@ from orchestrator.settings import ASKED_AT_VARIABLE
 if TYPE_CHECKING:
     from orchestrator.execution.jobs import SubmittedJob
     from orchestrator.registry.records import RunRecord
-    from orchestrator.specs import AnySpec, Spec
+    from orchestrator.specs import AnySpec
 
 
 @command(example="demo")
@@ -75,7 +74,7 @@ def run(spec_path: str, overrides: tuple[str, ...], name: str | None, nice: bool
     if nice:
         give_way()
     spec = _load_named(spec_path, overrides, name)
-    _tell_earlier(spec)
+    tell_earlier(spec, "this run {}; Ctrl-C stops")
     from orchestrator.execution.runner import run_spec  # torch among it: a wrong spec is told before
 
     _carry_out(partial(run_spec, spec, settings=current_settings(), run_id=run_id, overrides=overrides))
@@ -86,22 +85,6 @@ def _load_named(spec_path: str, overrides: Sequence[str], name: str | None) -> "
 
     spec = load_spec(spec_path, overrides)
     return spec.model_copy(update={"name": name}) if name else spec
-
-
-def _tell_earlier(spec: "Spec") -> None:
-    """Tell of a completed run of the same spec: it may be all that is wanted."""
-    from orchestrator.errors import RegistryError
-    from orchestrator.registry import Registry
-
-    with suppress(RegistryError), Registry(current_settings().registry, read_only=True) as registry:
-        earlier = registry.newest_completed(spec.fingerprint())
-        if earlier is None:
-            return
-        score = registry.metrics.latest(earlier.id).get(str(earlier.metric))
-        scored = "" if score is None else f" ({earlier.metric} {cell(score)})"
-        shown = f"orchestrator{given_options()} runs show {earlier.id}"
-        repeats = "takes over what its stages have done" if earlier.kind == "pipeline" else "repeats it"
-        notify(f"run {earlier.id} completed this spec before{scored}: {shown}\nthis run {repeats}; Ctrl-C stops")
 
 
 @command(example="resume 7f3a execution.num_workers=2\nresume my-sweep trials=40")
