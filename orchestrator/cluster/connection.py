@@ -242,7 +242,7 @@ def _init(options: dict[str, Any], tries: int) -> None:
 
 
 def _check_token(address: str) -> None:
-    """Check that the cluster takes this process's token: Ray itself asks for 20 s, and then only says that it failed.
+    """Check that a head answers and takes this process's token: Ray itself asks for 20 s, and prints each failure.
 
     Raises: ClusterError.
     """
@@ -258,6 +258,10 @@ def _check_token(address: str) -> None:
     except grpc.RpcError as error:
         if error.code() == grpc.StatusCode.UNAUTHENTICATED:
             raise ClusterError(f"Ray at {address} refuses the token, or there is none; {_TOKEN_REMEDY}") from error
+        if error.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.UNIMPLEMENTED):  # no timeout: it may be slow
+            raise ClusterError(
+                f"what listens at {address} is no head of a Ray cluster; give HOST:PORT of one, usually HOST:6379"
+            ) from error
 
 
 def _use_private_token(home: Path) -> None:
