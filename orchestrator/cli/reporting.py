@@ -164,6 +164,7 @@ def check(registry: "Registry", what: str, with_all: bool) -> None:
     and model size. A sweep is scored by the mean over the seeds of its best recipe, a task by its newest runs. Notes
     below the table say why the two may differ. Sources: published/numbers.yaml in the Python package.
     """
+    say_now(f"comparing {what} with published scores")
     from orchestrator.published.comparison import compare, load_numbers, run_scores
 
     named = _runs_meant(registry, what, "state = 'COMPLETED'")[:_NEWEST_OF_TASK]
