@@ -114,10 +114,13 @@ def _find(registry: "Registry", name: str) -> "RunRecord | GroupRecord":
 
 def _scored(registry: "Registry", one: "RunRecord | GroupRecord") -> "RunRecord | GroupRecord":
     """Of a pipeline its last stage on a task, which has the scores; anything else itself."""
-    for stage in registry.stages(one.id) if getattr(one, "kind", "") == "pipeline" else ():
-        if stage.task is not None:
-            notify(f"of pipeline {one.id} the scores of its last stage: {stage.id} ({stage.name})")
-            return stage
+    from orchestrator.registry.records import RunRecord
+
+    if isinstance(one, RunRecord) and one.kind == "pipeline":
+        for stage in registry.stages(one.id):
+            if stage.task is not None:
+                notify(f"of pipeline {one.id} the scores of its last stage: {stage.id} ({stage.name})")
+                return stage
     return one
 
 

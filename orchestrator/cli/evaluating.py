@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from orchestrator.cli.frame import command, current_settings, overrides_argument, precision_option, refuse_options
-from orchestrator.cli.messages import notify, status_line
+from orchestrator.cli.messages import notify
 from orchestrator.cli.output import show_record, show_rows, show_table, show_text, write_pieces
 from orchestrator.cli.predicting import (
     batch_size_option,
@@ -29,7 +29,7 @@ from orchestrator.cli.reading import (
 )
 from orchestrator.cli.registry_reading import open_registry
 from orchestrator.errors import InputError, RegistryError
-from orchestrator.progress import counted
+from orchestrator.progress import counted, show_progress
 
 if TYPE_CHECKING:
     from orchestrator.inference.task_scores import ErrorAnalysis
@@ -116,7 +116,7 @@ def evaluate(
     from orchestrator.kinds.data_digests import data_digests
 
     own_values = own_task_values(model, folder, task, overrides, split, settings)
-    with status_line() as status:
+    with show_progress() as progress:
         scoring = Scoring(
             folder=folder,
             task=_load_task(task, overrides, own_values),
@@ -128,7 +128,7 @@ def evaluate(
             reranking=_find_reranking(rerank, relevant_label, num_candidates),
         )
         device = "cuda" if torch.cuda.is_available() else "cpu"
-        found = evaluate_closely(scoring, device, status, num_mistakes=num_errors)
+        found = evaluate_closely(scoring, device, progress.status, num_mistakes=num_errors)
     result = found.result
     record = {"model": model, "task": result.task, "split": result.split, "num_examples": result.num_examples}
     record |= {"computed_in": precision} | dict(result.counts) | dict(result.metrics)
@@ -300,9 +300,17 @@ def search(
         raise InputError(f"query {empty[0]} is empty; leave it out")
     kind = "hnsw" if approximate else "exact"
     with (
-        status_line() as status,
+        show_progress() as progress,
         open_searcher(
-            folder, documents, index, reranker, status, kind, device=device, precision=precision, dimensions=dimensions
+            folder,
+            documents,
+            index,
+            reranker,
+            progress.status,
+            kind,
+            device=device,
+            precision=precision,
+            dimensions=dimensions,
         ) as searcher,
     ):
         left_out = searcher.index.counts["num_empty_documents"]
@@ -338,10 +346,9 @@ def _write_pairs(
     from orchestrator.storage import join
 
     loaded, kept = _load_task(task[0], task[1:]), join(current_settings().storage, INDEXES)
-    with status_line() as status:
-        found = mine_pairs(
-            folder, loaded, split, num_negatives, num_candidates, status, kept, for_encoder=learner == "encoder"
-        )
+    with show_progress() as progress:
+        say, for_encoder = progress.status, learner == "encoder"
+        found = mine_pairs(folder, loaded, split, num_negatives, num_candidates, say, kept, for_encoder=for_encoder)
         write_pieces((json_lines([pair]) for pair in found), output)
 
 

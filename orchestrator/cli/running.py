@@ -22,14 +22,14 @@ from orchestrator.cli.frame import (
     resume_command,
     spec_argument,
 )
-from orchestrator.cli.messages import at_work, notify, say_now, status_line, write_message
+from orchestrator.cli.messages import at_work, notify, say_now, write_message
 from orchestrator.cli.next_commands import model_commands
 from orchestrator.cli.output import show_text
 from orchestrator.cli.registry_reading import run_id_of, tell_earlier
 from orchestrator.cli.tree import HINTS
 from orchestrator.cluster.connection import dashboard_address, give_way
 from orchestrator.errors import ClusterError, HoursReached
-from orchestrator.progress import is_terminal, reader_may_leave
+from orchestrator.progress import is_terminal, reader_may_leave, show_progress
 from orchestrator.run_ids import is_run_id, new_run_id
 from orchestrator.run_states import RunState
 from orchestrator.settings import ASKED_AT_VARIABLE
@@ -280,8 +280,8 @@ def wait(run_id: str, timeout_s: float | None) -> int:
     from orchestrator.execution.waiting import outcome_line, wait_for_run
 
     settings, run_id = current_settings(), run_id_of(run_id)
-    with status_line() as show:
-        told = show if is_terminal(sys.stderr) else None
+    with show_progress() as progress:
+        told = progress.status if is_terminal(sys.stderr) else None
         record = wait_for_run(run_id, settings=settings, timeout_s=timeout_s, on_progress=told)
     notify(outcome_line(record))
     return 0 if record.state == RunState.COMPLETED else 1
