@@ -100,16 +100,12 @@ def compare(names: tuple[str, ...]) -> None:
 def _find(registry: "Registry", name: str) -> "RunRecord | GroupRecord":
     """The run or the group that a name means, of a model the run that registered it. Raises: NotFoundError."""
     try:
-        return find_run(registry, name)
-    except SeveralRunsError:
-        raise
+        return find_run(registry, name, or_model=True)
     except NotFoundError as no_run:
-        with suppress(NotFoundError):
-            return registry.group(name)
-        with suppress(NotFoundError):
-            if (run_id := registry.models.get(name).run_id) is not None:
-                return registry.run(run_id)
-        raise no_run
+        if not isinstance(no_run, SeveralRunsError):
+            with suppress(NotFoundError):
+                return registry.group(name)
+        raise
 
 
 def _scored(registry: "Registry", one: "RunRecord | GroupRecord") -> "RunRecord | GroupRecord":
