@@ -35,17 +35,12 @@ if TYPE_CHECKING:
     from orchestrator.inference.task_scores import ErrorAnalysis
     from orchestrator.results import Split
     from orchestrator.retrieval.searching import Reranking
-    from orchestrator.settings import Settings
     from orchestrator.specs.network import Precision
     from orchestrator.tasks import Task
 
 _MAX_MATRIX_CLASSES = 10
 """Classes up to which the matrix of confusions is shown; of more, the commonest ones. As JSON it is always there."""
 _MAX_CONFUSIONS = 10
-_DATA_FIELDS = {"folder", "files", "head"}
-"""Fields of a task whose overrides describe other data than the model's own."""
-_OF_OTHER_FILES = {"folder", "split", "max_train_examples", "max_validation_examples"}
-"""Fields of the task that a model was fine-tuned on which say nothing about another file."""
 _SHOWN_CHARACTERS = 100
 
 _reranking_options = options(
@@ -112,10 +107,17 @@ def evaluate(
     folder, settings = find_model(model), current_settings()
     import torch
 
-    from orchestrator.inference.task_scores import Scoring, evaluate_closely
+    from orchestrator.inference.task_scores import Scoring, evaluate_closely, own_task_values, values_on_file
     from orchestrator.kinds.data_digests import data_digests
+    from orchestrator.models.recorded_task import read_recorded_task
+    from orchestrator.tasks.catalogue import KNOWN_TASKS
 
-    own_values = own_task_values(model, folder, task, overrides, split, settings)
+    recorded, is_named = read_recorded_task(model, settings), task in KNOWN_TASKS or task.endswith((".yaml", ".yml"))
+    if not is_named and (is_named_as_data(task) or "/" in task or Path(task).is_file()):
+        refuse_options(("split",), f"chooses among the files of a task, and {task} is one file, scored whole")
+        own_values: Mapping[str, Any] | None = values_on_file(folder, task, split, recorded)
+    else:
+        own_values = own_task_values(recorded, task, overrides)
     with show_progress() as progress:
         scoring = Scoring(
             folder=folder,
@@ -167,61 +169,6 @@ def _brief_confusions(matrix: "Sequence[Mapping[str, Any]]") -> "tuple[str, Sequ
     ]
     commonest = sorted(confusions, key=lambda each: -each["count"])[:_MAX_CONFUSIONS]
     return f"confusions: the commonest {len(commonest)} of {len(confusions)}", commonest
-
-
-def own_task_values(
-    model: str, folder: str, task: str, overrides: Sequence[str], split: str, settings: "Settings"
-) -> Mapping[str, Any] | None:
-    """Values of the task that TASK means: a file, scored as the model's own task, or the id of that task.
-
-    None where TASK is the id of a known task, or a spec.
-    """
-    from orchestrator.models.recorded_task import read_recorded_task
-    from orchestrator.tasks.catalogue import KNOWN_TASKS
-
-    recorded, is_known = read_recorded_task(model, settings), task in KNOWN_TASKS
-    is_spec = task.endswith((".yaml", ".yml"))
-    if not is_known and not is_spec and (is_named_as_data(task) or "/" in task or Path(task).is_file()):
-        refuse_options(("split",), f"chooses among the files of a task, and {task} is one file, scored whole")
-        return _on_file(folder, task, split, recorded)
-    if recorded is None or recorded["id"] != task:
-        return None
-    overridden = {text.removeprefix("task.").partition("=")[0].partition(".")[0] for text in overrides}
-    if overridden & _DATA_FIELDS:
-        return None if is_known else {name: recorded[name] for name in recorded.keys() - _OF_OTHER_FILES}
-    if not (recorded.get("split") or {}).get("folds"):
-        return recorded
-    files = {split: file for split, file in (recorded.get("files") or {}).items() if split != "train"}
-    if not files:
-        raise InputError(f"task {task} has folds of its training file alone; name a file to score on")
-    return {**recorded, "split": None, "files": files}  # folds are no splits to score on
-
-
-def _on_file(folder: str, file: str, split: str, recorded: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The model's task with a file as its split: as its run says, or as its folder does where no run is recorded."""
-    from orchestrator.finetuning.model_folder import load_task_definition
-    from orchestrator.storage import exists, local_copy
-    from orchestrator.tasks.catalogue import KNOWN_TASKS
-    from orchestrator.tasks.table_files import column_names, table_name
-    from orchestrator.tasks.text_files import BadRecords
-
-    learned = load_task_definition(local_copy(folder, skip=("model.safetensors",)))
-    files = {"files": {split: file}}
-    if learned.id in KNOWN_TASKS:
-        return {"id": learned.id} | files
-    texts: Sequence[str] = learned.text_columns
-    if not texts and table_name(file) and exists(file):  # as `predict` finds them
-        names = column_names(file, BadRecords(file, "skip"), within=False)
-        texts = [key for key in ("text", "text_pair") if key in names and key in learned.type.request_keys]
-    saved = {
-        "head": learned.head,
-        "text_columns": texts,
-        "numerical_columns": [column.name for column in learned.columns.numbers],
-        "categorical_columns": [column.name for column in learned.columns.categories],
-        "objective": learned.objective,
-    }
-    kept = {name: value for name, value in (recorded or saved).items() if name not in _OF_OTHER_FILES}
-    return kept | {"id": Path(file).name, "labels": learned.labels or None} | files
 
 
 @command(

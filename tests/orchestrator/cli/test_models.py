@@ -5,7 +5,6 @@ Alone: .venv/bin/pytest tests/orchestrator/cli/test_models.py
 
 import json
 import shutil
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ import torch
 
 from bert_core import BertConfig, BertForPreTraining
 from bert_core.text.tokenization import Tokenizer
-from orchestrator.cli.evaluating import own_task_values
 from orchestrator.errors import NotFoundError
 from orchestrator.inference.pretraining_heads import fill_mask, next_sentence
 from orchestrator.models.resolve import resolve_model
@@ -203,30 +201,3 @@ def test_a_model_that_is_none_is_not_found(
     (tmp_path / "models").mkdir()
     with pytest.raises(NotFoundError, match=complaint):
         resolve_model(name, Settings.from_options())
-
-
-OWN = {"id": "mine", "head": "ner", "files": {"validation": "dev.conll"}, "max_validation_examples": 5}
-KNOWN = {"id": "sst2", "folder": "data/sst2"}
-
-
-@pytest.mark.parametrize(
-    ("recorded", "task", "overrides", "found"),
-    [
-        (OWN, "mine", (), OWN),
-        (OWN, "mine", ("max_validation_examples=9",), OWN),
-        (OWN, "mine", ("files.validation=new.conll",), {name: OWN[name] for name in ("id", "head", "files")}),
-        (OWN, "other", (), None),
-        (KNOWN, "sst2", ("folder=elsewhere",), None),
-        (None, "mine", (), None),
-    ],
-)
-def test_other_files_are_scored_as_the_recorded_task(
-    recorded: dict[str, Any] | None,
-    task: str,
-    overrides: Sequence[str],
-    found: dict[str, Any] | None,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("orchestrator.models.recorded_task.read_recorded_task", lambda model, settings: recorded)
-    settings = Settings.from_options()
-    assert own_task_values("model", "folder", task, overrides, "validation", settings) == found
