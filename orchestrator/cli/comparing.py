@@ -6,12 +6,11 @@ from collections.abc import Mapping, Sequence
 from contextlib import nullcontext, redirect_stdout, suppress
 from dataclasses import replace
 from io import StringIO
-from itertools import chain, combinations, repeat
+from itertools import combinations, repeat
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from orchestrator.cells import printable
 from orchestrator.cli.frame import command
 from orchestrator.cli.messages import notify
 from orchestrator.cli.output import show_rows, show_table, show_text
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
     from orchestrator.significance.comparison import DifferenceResult, McNemarResult
     from orchestrator.significance.ranking import SeedNoise
 
-_WIDTH = 80
 _DECIMALS = 12
 """Decimals of a difference of scores; what comes after them is noise of the processor's arithmetic."""
 _POOLED = "seed noise of the ranking"
@@ -84,12 +82,14 @@ def compare(names: tuple[str, ...]) -> None:
         rows = [row for pair in pairs for row in _rows(_record(pair, noise, why_not))]
         show_rows(rows, ["a", "b", "section", "field", "first", "second"])
     else:
+        from orchestrator.reports.run_differences import difference_lines
+
         with nullcontext(StringIO()) if output is None else redirect_stdout(StringIO()) as shown:
             for number, pair in enumerate(pairs):
                 show_text("\n" if number else "")
                 if pair.scores is not None:
                     _show_scores(pair.scores, noise)
-                lines = _difference_lines(pair)
+                lines = difference_lines(pair.differences, pair.runs)
                 show_text(("\n" if pair.scores and lines else "") + "\n".join(lines))
         if output is not None:
             show_text(shown.getvalue(), output)
@@ -240,61 +240,3 @@ def _rows(record: Mapping[str, Any]) -> list[dict[str, Any]]:
     for section, fields in record["differences"].items():
         rows += [names | {"section": section, "field": field, **both} for field, both in fields.items()]
     return rows
-
-
-def _difference_lines(pair: _Pair) -> list[str]:
-    """Lines of all that differs, for a person: of 80 characters at most where words allow it."""
-    from orchestrator.reports.run_differences import TITLES, shown_value
-
-    runs, lines = pair.runs, list[str]()
-    for name, run in (("first", runs.first), ("second", runs.second)) if runs else ():
-        told = f"{name:<6}  {run.id}  {run.kind} {run.name}, {run.state}, {run.created_at:%Y-%m-%d %H:%M}"
-        lines.append(printable(told, keep_lines=False))
-    for section, title in TITLES.items():
-        found = [each for each in pair.differences if each.section == section]
-        lines += [*([""] if lines else []), title] if found else []
-        lines += chain.from_iterable(map(_lines, found))
-        for one in found:
-            if one.field == "commit" and one.first and one.second:
-                commits = (shown_value(commit, section) for commit in (one.first, one.second))
-                lines.append(f"  see: git diff {' '.join(commits)}")
-    return lines if runs is None else [*lines, "", *_sentences(runs)]
-
-
-def _lines(each: "Difference") -> list[str]:
-    """Lines of one field: both values in one line where they fit, else one below the other."""
-    from orchestrator.progress.log_lines import wrapped
-    from orchestrator.reports.run_differences import shown_value
-
-    first, second = each.first, each.second
-    one, other = (shown_value(value, each.section) for value in (first, second))
-    if one == other:  # they differ in digits that a table rounds away, or in their types
-        one, other = (printable(json.dumps(value, default=str)) for value in (first, second))
-    name, change = printable(each.field.removesuffix(".digest"), keep_lines=False), ""
-    if each.section in ("scores", "speed") and first is not None and second is not None:
-        change = f" ({second - first:+.4g})"
-    line = f"  {name}: {one} → {other}{change}"
-    if len(line) <= _WIDTH:
-        return [line]
-    rows = [f"  {name}:"]
-    for label, text in (("first", one), ("second", other)):
-        begun, *rest = wrapped(text, _WIDTH - 12) or [""]
-        rows += [f"    {label:<8}{begun}", *(f"{'':12}{row}" for row in rest)]
-    return rows
-
-
-def _sentences(runs: "RunComparison") -> list[str]:
-    """Sentences on refused test scores, on what is the same in both runs, and on what was not recorded of one."""
-    is_of_sweeps = "sweep" in (runs.first.kind, runs.second.kind)
-    words = {"run": "kind, task and state" if runs.first.task else "kind and state"}
-    words |= {"scores": "scores of the best trial"} if is_of_sweeps else {}
-    sentences = [f"The test score of {run_id} is refused: {why}." for run_id, why in runs.refusals.items()]
-    if runs.same_files:
-        named = " and ".join(runs.same_files)
-        sentences.append(f"Other examples of the same file, or the same file read another way: the {named} data.")
-    if runs.same:
-        sentences.append(f"The same in both: {', '.join(words.get(one, one) for one in runs.same)}.")
-    for run in (runs.first, runs.second):
-        if sections := [words.get(one, one) for one, ids in runs.unknown.items() if run.id in ids]:
-            sentences.append(f"Not recorded of {run.id}: {', '.join(sections)}.")
-    return sentences
