@@ -109,7 +109,7 @@ def _find(registry: "Registry", name: str) -> "RunRecord | GroupRecord":
 
 
 def _scored(registry: "Registry", one: "RunRecord | GroupRecord") -> "RunRecord | GroupRecord":
-    """Of a pipeline its last stage on a task, which has the scores; anything else itself."""
+    """The last stage of a pipeline on a task, which has the scores; anything else itself."""
     from orchestrator.registry.records import RunRecord
 
     if isinstance(one, RunRecord) and one.kind == "pipeline":
