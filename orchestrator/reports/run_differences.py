@@ -102,7 +102,7 @@ def run_sections(facts: RunFacts) -> dict[str, dict[str, Any] | None]:
         "data": _data(facts),
         "code": _code(facts.made_by),
         "environment": _environment(facts.made_by),
-        "scores": {name: value for name, value in values.items() if not is_of_the_machine(name)},
+        "scores": {name: value for name, value in values.items() if not is_of_the_machine(name)} | facts.stage_scores,
         "speed": {"seconds": run.seconds, **{name: v for name, v in values.items() if is_of_the_machine(name)}},
         "stages": {stage_name(stage): stage.id for stage in facts.stages},
     }

@@ -195,13 +195,19 @@ class RunFacts:
             for number, one in enumerate(self.registry.annotations.notes(self.run.id), start=1)
         }
 
+    @cached_property
+    def stage_scores(self) -> dict[str, float]:
+        """Scores by which the stages of a pipeline rank, as `finetuning.accuracy`; of no other run."""
+        found = [(stage, self.registry.metrics.latest(stage.id).get(str(stage.metric))) for stage in self.stages]
+        return {f"{stage_name(stage)}.{stage.metric}": score for stage, score in found if score is not None}
+
     @property
     def stage_lines(self) -> dict[str, str]:
         """A line on each stage of a pipeline, by its name; of one that has not completed with how far it came."""
         lines = {}
         for stage in self.stages:
             told, registry = [f"{stage.id} {stage.kind} {stage.state}"], self.registry
-            if (score := registry.metrics.latest(stage.id).get(str(stage.metric))) is not None:
+            if (score := self.stage_scores.get(f"{stage_name(stage)}.{stage.metric}")) is not None:
                 told.append(f"{stage.metric} {cell(score)}")
             if stage.state != RunState.COMPLETED:
                 trials = registry.trials.table(stage.id).records
