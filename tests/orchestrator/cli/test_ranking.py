@@ -16,7 +16,9 @@ from tests.orchestrator.cli.laboratory import Command
 from tests.orchestrator.registry.samples import new_run
 
 
-def record_group(recipe: dict[str, object], scores: Sequence[float], num_failed: int = 0) -> str:
+def record_group(
+    recipe: dict[str, object], scores: Sequence[float], num_failed: int = 0, tags: Sequence[str] = ()
+) -> str:
     """Record a sweep of one group, a seed for each score and for each trial that failed; return its id."""
     spec = {"kind": "sweep", "task": {"id": "mrpc"}, "recipe": recipe}
     trials = [
@@ -25,7 +27,7 @@ def record_group(recipe: dict[str, object], scores: Sequence[float], num_failed:
     ]
     trials += [TrialResult("k9", 9, {}, RunState.FAILED, 9, error="out of memory")] * num_failed
     with Registry(Settings.from_options().registry) as registry:
-        sweep = new_run(registry, kind="sweep", spec=spec, task="mrpc", metric="f1")
+        sweep = new_run(registry, kind="sweep", spec=spec, task="mrpc", metric="f1", tags=tags)
         registry.trials.record(sweep, trials)
     return sweep
 
@@ -116,11 +118,12 @@ def test_a_comparison_tells_that_the_noise_of_the_whole_ranking_says_otherwise(c
 
 
 def test_a_pipeline_is_compared_by_the_scores_of_its_last_stage(command: Command, home: object) -> None:
-    sweeps = [record_group({"learning_rate": rate}, (rate, rate + 0.1)) for rate in (0.2, 0.6)]
     with Registry(Settings.from_options().registry) as registry:
         pipelines = [new_run(registry, kind="pipeline", name=f"p{number}") for number in range(2)]
-        for sweep, pipeline in zip(sweeps, pipelines, strict=True):
-            registry.tag(sweep, f"pipeline:{pipeline}")
+    sweeps = [
+        record_group({"learning_rate": rate}, (rate, rate + 0.1), tags=[f"pipeline:{pipeline}"])
+        for rate, pipeline in zip((0.2, 0.6), pipelines, strict=True)
+    ]
     (both,) = json.loads(command("compare", *pipelines, "-f", "json").out)
     assert (both["scores"]["difference"], both["first"]["id"]) == (pytest.approx(-0.4), pipelines[0])
     (mixed,) = json.loads(command("compare", pipelines[0], sweeps[1], "-f", "json").out)

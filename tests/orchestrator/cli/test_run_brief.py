@@ -46,14 +46,14 @@ def test_a_running_pipeline_is_shown_with_how_far_its_stages_are_and_how_to_foll
 ) -> None:
     with Registry(Settings.from_options().registry) as registry:
         recorder = Recorder(registry)
-        pipeline, words, tuning = (
-            recorder.start({"kind": kind, "name": f"all/{kind}"}, "f").id for kind in ("pipeline", "pretrain", "sweep")
+        pipeline = recorder.start({"kind": "pipeline", "name": "all"}, "f").id
+        stages = (
+            {"kind": kind, "name": f"all/{kind}", "tags": [f"pipeline:{pipeline}"]} for kind in ("pretrain", "sweep")
         )
+        words, tuning = (recorder.start(stage, "f").id for stage in stages)
         recorder.record_events(words, [MetricEvent(40, "train", {"mlm_loss": 5.0})])
         trials = [TrialStart("a", 0, {}, 0), TrialResult("b", 1, {}, RunState.COMPLETED, 1, metrics={"f1": 0.5})]
         registry.trials.record(tuning, trials)
-        for stage in (words, tuning):
-            registry.tag(stage, f"pipeline:{pipeline}")
     shown = command("runs", "show", pipeline).out
     assert f"{words} pretrain RUNNING, step 40" in shown
     assert f"{tuning} sweep RUNNING, 1 of 2 trials ended" in shown

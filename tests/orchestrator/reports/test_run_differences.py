@@ -54,9 +54,8 @@ def test_runs_of_the_same_make_differ_in_nothing(registry: Registry) -> None:
 def test_pipelines_differ_in_their_stages_and_in_the_scores_of_these(registry: Registry) -> None:
     pipelines = [new_run(registry, kind="pipeline", name="all", spec={}) for _ in range(2)]
     for pipeline, loss in zip(pipelines, (2.0, 1.5), strict=True):
-        stage = new_run(registry, name="all/words", metric="mlm_loss", spec=SPEC)
+        stage = new_run(registry, name="all/words", metric="mlm_loss", spec=SPEC, tags=[f"pipeline:{pipeline}"])
         registry.metrics.record(stage, [MetricEvent(10, "validation", {"mlm_loss": loss})])
-        registry.tag(stage, f"pipeline:{pipeline}")
     differences = found(compare_runs(registry, *pipelines))
     assert differences.keys() == {"scores: words.mlm_loss", "stages: words"}
     assert differences["scores: words.mlm_loss"] == (2.0, 1.5)
