@@ -212,7 +212,7 @@ def _of_one_value(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def _tells(column: str, rows: Sequence[Mapping[str, Any]]) -> bool:
     """Whether a column of a wide table tells something of a row: it has values, and of parameters several ones."""
-    values = [value for row in rows if (value := row.get(column)) is not None]
+    values = [value for row in rows if (value := row.get(column)) not in (None, "", [])]
     return bool(values) and (not column.startswith("params.") or len(rows) == 1 or any(v != values[0] for v in values))
 
 
