@@ -207,7 +207,7 @@ def _of_one_value(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """Columns that a narrow terminal can do without: first those that are the same in every one of several rows."""
     spare = ("seconds", "metric", "kind", "created_at", "task", "seed")
     same = [name for name in spare if len(rows) > 1 and len({row.get(name) for row in rows}) == 1]
-    return list(dict.fromkeys(["metric", *same, *spare, "state"]))
+    return list(dict.fromkeys(["metric", *same, *spare]))
 
 
 def _tells(column: str, rows: Sequence[Mapping[str, Any]]) -> bool:
