@@ -18,7 +18,6 @@ from orchestrator.cli.messages import notify, say_now
 from orchestrator.cli.output import write_file
 from orchestrator.cli.reading import READING
 from orchestrator.progress import reader_may_leave
-from orchestrator.run_ids import check_name
 from orchestrator.settings import (
     ADDRESS_VARIABLE,
     API_ADDRESS_VARIABLE,
@@ -299,17 +298,6 @@ class GlobalOptionsGroup(click.Group):
         return super().get_command(ctx, cmd_name)
 
 
-def _checked_name(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
-    try:
-        return None if value is None else check_name(value)
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from None
-
-
-name_option = click.option(
-    "--name", callback=_checked_name, metavar="NAME", help="Name of the run. Default: that of the spec."
-)
-nice_option = click.option("--nice", is_flag=True, help="Low CPU priority (local runs only).")
 spec_argument = click.argument("spec_path", metavar="SPEC.yaml")
 overrides_argument = click.argument("overrides", metavar="[KEY=VALUE ...]", nargs=-1)
 precision_option = click.option(

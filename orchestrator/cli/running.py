@@ -16,8 +16,6 @@ from orchestrator.cli.frame import (
     command,
     current_settings,
     given_options,
-    name_option,
-    nice_option,
     overrides_argument,
     resume_command,
     spec_argument,
@@ -30,7 +28,7 @@ from orchestrator.cli.tree import HINTS
 from orchestrator.cluster.connection import dashboard_address, give_way
 from orchestrator.errors import ClusterError, HoursReached
 from orchestrator.progress import is_terminal, reader_may_leave, show_progress
-from orchestrator.run_ids import is_run_id, new_run_id
+from orchestrator.run_ids import check_name, is_run_id, new_run_id
 from orchestrator.run_states import RunState
 from orchestrator.settings import ASKED_AT_VARIABLE
 
@@ -38,6 +36,19 @@ if TYPE_CHECKING:
     from orchestrator.execution.jobs import SubmittedJob
     from orchestrator.registry.records import RunRecord
     from orchestrator.specs import AnySpec
+
+
+def _checked_name(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    try:
+        return None if value is None else check_name(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+_name_option = click.option(
+    "--name", callback=_checked_name, metavar="NAME", help="Name of the run. Default: that of the spec."
+)
+_nice_option = click.option("--nice", is_flag=True, help="Low CPU priority (local runs only).")
 
 
 @command(example="demo")
@@ -55,8 +66,8 @@ def demo() -> int:
 @command(example="run reviews.yaml\nrun reviews.yaml stages.finetuning.recipe.epochs=1 --name short")
 @spec_argument
 @overrides_argument
-@name_option
-@nice_option
+@_name_option
+@_nice_option
 @click.option("--run-id", hidden=True, help="Id of the run, which was drawn where it was submitted.")
 def run(spec_path: str, overrides: tuple[str, ...], name: str | None, nice: bool, run_id: str | None) -> None:
     """Run a spec, on this machine or a Ray cluster.
@@ -91,7 +102,7 @@ def _load_named(spec_path: str, overrides: Sequence[str], name: str | None) -> "
 @click.argument("run_id", metavar="RUN")
 @overrides_argument
 @click.option("--allow-drift", is_flag=True, help="Ignore changed data, models or versions (tag drift).")
-@nice_option
+@_nice_option
 @click.option("--check", is_flag=True, hidden=True, help="Only check that it can go on here; the run goes to stdout.")
 def resume(run_id: str, overrides: tuple[str, ...], allow_drift: bool, nice: bool, check: bool) -> None:
     """Resume an interrupted run, with the same id.
@@ -165,7 +176,7 @@ def _carry_out(work: Callable[..., "RunRecord"], *again: str, is_shown: bool = T
 @overrides_argument
 @click.option("--resume", "resumed", metavar="RUN", help="Resume this run instead of starting a spec.")
 @click.option("--allow-drift", is_flag=True, help="With --resume: ignore changed data, models or versions.")
-@name_option
+@_name_option
 @click.option("--no-wait", is_flag=True, help="Return when the job is accepted; do not follow its log.")
 def submit(
     spec_path: str | None,
