@@ -179,7 +179,7 @@ class PackedSequences:
     def unpack(self, values: Tensor, width: int | None = None) -> Tensor:
         """Lay the tokens' values out as padded rows, zero where there is no token: (T, …) → (B, width or S, …)."""
         rows = values.new_zeros(self.num_sequences * self.max_seqlen, *values.shape[1:])  # (B·S, …)
-        rows = rows.index_copy(0, self.indices, values).view(self.num_sequences, self.max_seqlen, *values.shape[1:])
+        rows = rows.index_copy_(0, self.indices, values).view(self.num_sequences, self.max_seqlen, *values.shape[1:])
         if width is None or width == self.max_seqlen:
             return rows
         missing = rows.new_zeros(self.num_sequences, width - self.max_seqlen, *values.shape[1:])

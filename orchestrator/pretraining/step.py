@@ -21,6 +21,7 @@ from torch.optim import Optimizer
 from bert_core.counter_random import derive_key
 from bert_core.examples.packing import PackedBatch
 from bert_core.heads import BertForPreTraining
+from bert_core.kernels.dropout import seed_dropout
 from bert_core.layers.layer_norm import set_residual_dtype
 from bert_core.learning_rates import learning_rate_factor
 from bert_core.micro_batches import compute_in_parts
@@ -130,7 +131,7 @@ def _forward_and_backward(
     worker, spec = context.worker, context.spec
     totals = empty_totals(context.objectives, worker.device)
     for number, micro in enumerate(batch.cut(parts)):
-        torch.manual_seed(derive_key(spec.seed, "dropout", step, worker.rank, number) >> 1)
+        seed_dropout(derive_key(spec.seed, "dropout", step, worker.rank, number) >> 1, worker.device)
         sums, loss = context.loss(context.model, micro, spec, counts)
         context.gradients.backward(loss, is_last=number == len(parts) - 1)
         add_sums(totals, sums, micro.sequences.num_tokens)
