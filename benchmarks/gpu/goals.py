@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from benchmarks.gpu.results import Report, Row
 from benchmarks.gpu.setting import Budget, Setting
-from benchmarks.gpu.sides import HERE, HERE_COMPILED, PEER, PEER_COMPILED
+from benchmarks.gpu.sides import LEVERS, PEER, PEER_COMPILED
 
 _MFU = "MFU of measured rate"
 _TIMES = "× the best here"
@@ -49,7 +49,7 @@ def goals(report: Report) -> Iterator[Goal]:
 
 def best_here(report: Report, size: str, width: int, fill: float, column: str) -> float | None:
     """Best figure of a step here without attention dropout."""
-    found = [figure(report, size, width, fill, side, column) for side in (HERE, HERE_COMPILED)]
+    found = [figure(report, size, width, fill, side, column) for side in LEVERS]
     return max((value for value in found if value is not None), default=None)
 
 

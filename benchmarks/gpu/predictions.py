@@ -5,7 +5,7 @@ Transformers' model computes all slots of padded rows, real or not, and the logi
 
 from collections.abc import Iterator
 
-from benchmarks.gpu.launches import host_ms, num_launches, num_peer_launches
+from benchmarks.gpu.launches import OF_REPLAY, host_ms, num_launches, num_peer_launches
 from benchmarks.gpu.roofline import BatchShape, Ceilings, Levers, Operation, step_ms, step_operations
 from bert_core.config import BertConfig
 
@@ -15,10 +15,13 @@ _COMPILED_LOGIT_BYTES = 3 * 2 + 2 + 2
 """The same fused: maximum, sum and gradient read the logit, the gradient is written, and summed for the bias."""
 
 
-def predict_ms(config: BertConfig, shape: BatchShape, levers: Levers, ceilings: Ceilings | None = None) -> float:
+def predict_ms(
+    config: BertConfig, shape: BatchShape, levers: Levers, ceilings: Ceilings | None = None, is_graphed: bool = False
+) -> float:
     """Predict the milliseconds of a step here."""
     ceilings = ceilings or Ceilings()
-    return max(step_ms(config, shape, levers, ceilings), host_ms(num_launches(config, levers), ceilings))
+    number = OF_REPLAY if is_graphed else num_launches(config, levers)
+    return max(step_ms(config, shape, levers, ceilings), host_ms(number, ceilings))
 
 
 def predict_peer_ms(

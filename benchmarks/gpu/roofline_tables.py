@@ -32,7 +32,7 @@ SIZES = ("base", "large")
 """Sizes whose step is taken apart."""
 _LEVER_NAMES = {
     "fused_adamw": "fused AdamW: **as it was**",
-    "varlen": "no attention dropout, varlen attention",
+    "varlen": "varlen attention",
     "compiled_layers": "compiled layers",
     "bf16_residual": "bf16 between the layers",
     "fused_cross_entropy": "fused cross entropy",

@@ -27,8 +27,7 @@ from benchmarks.gpu.results import NOT_REACHED, Report, Row, Value, is_reached
 from benchmarks.gpu.roofline import BatchShape, useful_flops
 from benchmarks.gpu.setting import Budget, Setting
 from benchmarks.gpu.sides import (
-    HERE,
-    HERE_COMPILED,
+    HERE_DROPOUT,
     LEVERS,
     Batch,
     Side,
@@ -210,7 +209,7 @@ def computes_the_same(side: Side, other: Side) -> bool:
 
 def times_best_here(side: Side, sides: Sequence[Side]) -> float | None:
     """Time of a side as a multiple of the best one here without attention dropout: the median of paired ratios."""
-    own = [other for other in sides if other.name in (HERE, HERE_COMPILED)]
+    own = [other for other in sides if other.name in LEVERS and other.name != HERE_DROPOUT]
     if not own:
         return None
     best = min(own, key=lambda other: statistics.median(other.times_ms))

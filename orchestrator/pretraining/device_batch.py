@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bert_core.examples.packing import PackedBatch
+from bert_core.examples.size_buckets import SizeBucket
 from bert_core.heads.pretraining import BertForPreTraining, LossSums, PretrainingLabels
 from bert_core.packed_sequences import PackedSequences
 
@@ -27,6 +28,13 @@ if TYPE_CHECKING:  # this file also runs where a GPU machine has torch and no py
 
 _ARRAYS = ("input_ids", "token_type_ids", "cu_seqlens", "masked_positions", "masked_labels", "sentence_labels")
 """Fields of a PackedBatch in the order in which they are laid end to end."""
+Fill = Callable[[PackedBatch], PackedBatch]
+"""Function that may fill a batch up: its own sequences and predictions stay in front."""
+
+
+def as_it_is(batch: PackedBatch) -> PackedBatch:
+    """Fill nothing up: a `Fill`."""
+    return batch
 
 
 @dataclass(frozen=True)
@@ -42,19 +50,21 @@ class DeviceBatch:
     """A worker's part of a step, on the host and on the device."""
 
     host: PackedBatch
+    filled: PackedBatch
+    """The batch as it was copied: `host`, filled up where the run's steps are CUDA graphs."""
     values: Tensor
-    """The arrays of the batch end to end on the device, int32: half the bytes of the int64 that the model reads."""
+    """The arrays of `filled` end to end on the device, int32: half the bytes of the int64 that the model reads."""
 
     @classmethod
-    def copied(cls, batch: PackedBatch, device: torch.device) -> Self:
+    def copied(cls, batch: PackedBatch, device: torch.device, fill: Fill = as_it_is) -> Self:
         """Copy a batch to a device from ordinary memory."""
-        values = torch.from_numpy(lay_end_to_end(batch, np.empty(num_values(batch), np.int32)))
-        return cls(batch, values.to(device, non_blocking=True))
+        filled = fill(batch)
+        values = torch.from_numpy(lay_end_to_end(filled, np.empty(num_values(filled), np.int32)))
+        return cls(batch, filled, values.to(device, non_blocking=True))
 
     def cut(self, parts: Iterable[PackedBatch]) -> Iterator[MicroBatch]:
         """Yield micro-batches with the same sequences as `parts`, which are consecutive cuts of `host`, in order."""
-        sizes = [len(getattr(self.host, name)) for name in _ARRAYS]
-        arrays = dict(zip(_ARRAYS, torch.split(self.values, sizes), strict=True))
+        arrays = _split(self.values, [len(getattr(self.filled, name)) for name in _ARRAYS])
         starts = dict.fromkeys(_ARRAYS, 0)
         for part in parts:
             first_token = starts["input_ids"]
@@ -64,6 +74,18 @@ class DeviceBatch:
                 starts[name] += len(own[name])
             starts["cu_seqlens"] -= 1  # where a part ends, the next one begins
             yield _micro_batch(own, first_token, max_seqlen=int(np.diff(part.cu_seqlens).max()))
+
+
+def filled_micro_batch(values: Tensor, bucket: SizeBucket) -> MicroBatch:
+    """Make one micro-batch of a batch that was filled up, from its arrays end to end; the bucket alone says where."""
+    num_predictions = bucket.num_predictions
+    sizes = [bucket.num_tokens, bucket.num_tokens, bucket.num_sequences + 1, num_predictions, num_predictions]
+    return _micro_batch(_split(values, [*sizes, bucket.num_sentence_labels]), 0, bucket.max_seqlen)
+
+
+def _split(values: Tensor, sizes: list[int]) -> dict[str, Tensor]:
+    """Views of the arrays that lie end to end, by their names."""
+    return dict(zip(_ARRAYS, torch.split(values, sizes), strict=True))
 
 
 def _micro_batch(arrays: Mapping[str, Tensor], first_token: int, max_seqlen: int) -> MicroBatch:
@@ -128,39 +150,43 @@ class CopyStream:
 
 
 def device_batches(
-    batches: Iterator[tuple[int, PackedBatch]], device: torch.device
+    batches: Iterator[tuple[int, PackedBatch]], device: torch.device, fill: Fill = as_it_is
 ) -> Generator[tuple[int, DeviceBatch], None, None]:
     """Yield numbered batches on a device; on a GPU one is on its way while the one before it is worked on.
+
+    Args:
+        fill: may fill a batch up before it is copied.
 
     Raises: what `batches` raises, in the place of the batch that it did not give.
     """
     if device.type == "cuda":
-        yield from one_step_ahead(batches, CopyStream(device))
+        yield from one_step_ahead(batches, CopyStream(device), fill)
     else:
         for step, batch in batches:
-            yield step, DeviceBatch.copied(batch, device)
+            yield step, DeviceBatch.copied(batch, device, fill)
 
 
 def one_step_ahead(
-    batches: Iterator[tuple[int, PackedBatch]], copies: Copies[Sent]
+    batches: Iterator[tuple[int, PackedBatch]], copies: Copies[Sent], fill: Fill = as_it_is
 ) -> Generator[tuple[int, DeviceBatch], None, None]:
     """Yield numbered batches; a thread takes and sends the next one while the caller has the one before it.
 
     The thread ends with the iterator, after the batch that it is at.
     """
 
-    def send_next() -> tuple[int, PackedBatch, Sent] | None:
+    def send_next() -> tuple[int, PackedBatch, PackedBatch, Sent] | None:
         for step, batch in batches:
-            return step, batch, copies.send(batch)
+            filled = fill(batch)
+            return step, batch, filled, copies.send(filled)
         return None
 
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix="device-feed") as thread:
         coming = thread.submit(send_next)
         while (sent := coming.result()) is not None:
-            step, batch, copy = sent
+            step, batch, filled, copy = sent
             values = copies.receive(copy)
             coming = thread.submit(send_next)
-            yield step, DeviceBatch(batch, values)
+            yield step, DeviceBatch(batch, filled, values)
 
 
 @dataclass(frozen=True)
