@@ -45,13 +45,14 @@ def capture_on(device: torch.device) -> Capture:
     return capture
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Pass:
     """Capture of a size: the tensors that a replay reads and fills."""
 
     inputs: Sequence[Tensor]
-    result: Tensor | None = None
-    replay: Work | None = None
+    results: list[Tensor]
+    """The result of the last pass, alone."""
+    replay: Work
 
 
 class ReplayedPasses:
@@ -87,12 +88,10 @@ class ReplayedPasses:
         for own, given in zip(found.inputs, inputs, strict=True):
             own.copy_(given)
         seed_dropout(seed, self._device)
-        assert found.replay is not None
         found.replay()
         for parameter, gradient in self._gradients.items():
             parameter.grad = gradient
-        assert found.result is not None
-        return found.result.clone()
+        return found.results[0].clone()
 
     def clear(self) -> None:
         """Give back the memory of all passes; what comes next is captured anew."""
@@ -102,17 +101,17 @@ class ReplayedPasses:
     def _captured(
         self, inputs: Sequence[Tensor], compute: Callable[[Sequence[Tensor]], tuple[Tensor, Tensor]]
     ) -> _Pass:
-        made = _Pass([tensor.clone() for tensor in inputs])
+        own, results = [tensor.clone() for tensor in inputs], list[Tensor]()
 
         def forward_and_backward() -> None:
             if self._gradients:
                 torch._foreach_zero_(list(self._gradients.values()))
             for parameter in self._parameters:
                 parameter.grad = self._gradients.get(parameter)
-            loss, made.result = compute(made.inputs)
+            loss, result = compute(own)
+            results[:] = [result]
             loss.backward()  # type: ignore[no-untyped-call]
             if not self._gradients:
                 self._gradients = {each: each.grad for each in self._parameters if each.grad is not None}
 
-        made.replay = self._capture(forward_and_backward)
-        return made
+        return _Pass(own, results, self._capture(forward_and_backward))

@@ -93,7 +93,7 @@ class GraphedSteps:
         seqs, labels = inputs
         fields = (seqs.input_ids, seqs.token_type_ids, seqs.cu_seqlens, *vars(labels).values())
         packed = PackedBatch(*(tensor.numpy().astype(np.int32) for tensor in fields))
-        batch = DeviceBatch.copied(packed, self._learner.device, self.graphs.fill)
+        batch = DeviceBatch.copied(packed, self._learner.device, self.graphs.find_bucket(packed))
         numbers = torch.tensor([len(packed.masked_positions), packed.num_sequences, len(packed.input_ids)])
         *predictions, num_tokens = numbers.float().to(self._learner.device).unbind()
         counts = GlobalCounts(dict(zip(OBJECTIVES, predictions, strict=True)), num_tokens)

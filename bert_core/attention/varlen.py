@@ -14,6 +14,8 @@ from bert_core.packed_sequences import PackedSequences
 
 _OLDEST = (8, 0)  # compute capability of the first cards that flash attention 2 runs on: Ampere
 _LARGEST_HEAD = 256
+_LARGEST_HEAD_EVERYWHERE = 192  # wider ones go backward where a multiprocessor has the memory of an A100's or H100's
+_LARGE_CARDS = ((8, 0), (9, 0))
 _HEAD_STEP = 8
 
 
@@ -38,8 +40,9 @@ class VarlenAttention(AttentionBackend):
             return f"needs compute capability 8.0 or newer; this card has {major}.{minor}"
         if call.dtype not in (torch.bfloat16, torch.float16):
             return "computes in 16 bits only"
-        if call.head_size % _HEAD_STEP or call.head_size > _LARGEST_HEAD:
-            return f"needs heads whose width is a multiple of {_HEAD_STEP} and at most {_LARGEST_HEAD}"
+        largest = _LARGEST_HEAD if (major, minor) in _LARGE_CARDS else _LARGEST_HEAD_EVERYWHERE
+        if call.head_size % _HEAD_STEP or call.head_size > largest:
+            return f"needs heads whose width is a multiple of {_HEAD_STEP} and at most {largest}"
         if call.has_slopes:
             return "has no linear biases"
         if call.includes_padding:
@@ -83,11 +86,14 @@ def _flash_attention_runs() -> bool:
     """Whether the operator computes a token's context and gradient here; no random number is used up."""
     if not torch.cuda.is_available():
         return True  # asked what a card would take
-    with torch.random.fork_rng([torch.cuda.current_device()]), torch.enable_grad():
+    device = torch.cuda.current_device()
+    with torch.random.fork_rng([device]), torch.inference_mode(False), torch.enable_grad():
         token = torch.ones(1, 1, _HEAD_STEP, dtype=torch.bfloat16, device="cuda", requires_grad=True)
         borders = torch.tensor([0, 1], dtype=torch.int32, device="cuda")
         try:
             _flash_attention(token, token, token, borders, 1, 0.5, is_causal=False).sum().backward()  # type: ignore[no-untyped-call]
+        except torch.OutOfMemoryError:
+            raise
         except (AttributeError, TypeError, RuntimeError) as error:
             warnings.warn(
                 f"attention without padding has no dropout in PyTorch {torch.__version__} ({error}); models with "

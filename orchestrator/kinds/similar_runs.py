@@ -73,7 +73,8 @@ def _step_values(parameters: Mapping[str, Any]) -> dict[str, Any]:
     return {
         path: value
         for path, value in parameters.items()
-        if value not in (None, False) and any(path == field or path.startswith(f"{field}.") for field in _STEP_FIELDS)
+        if value not in (None, False, "never")
+        and any(path == field or path.startswith(f"{field}.") for field in _STEP_FIELDS)
     }
 
 

@@ -24,7 +24,7 @@ from orchestrator.corpus.stream import ExampleStream
 from orchestrator.errors import RunFailedError
 from orchestrator.pretraining import step_graphs
 from orchestrator.pretraining.collectives import StopVote, Worker, all_reduce_sum
-from orchestrator.pretraining.device_batch import DeviceBatch, as_it_is, device_batches, pretraining_sums
+from orchestrator.pretraining.device_batch import DeviceBatch, device_batches, pretraining_sums
 from orchestrator.pretraining.divergence import REMEDY, DivergedStepError, Divergences, StepWatch, max_loss
 from orchestrator.pretraining.job import Emit, PretrainJob, build_model
 from orchestrator.pretraining.layer_compilation import LayerCompilation
@@ -185,8 +185,8 @@ class TrainingLoop:
             while True:
                 first_step = self._begin()
                 try:
-                    fill = as_it_is if self.context.graphs is None else self.context.graphs.fill
-                    with closing(device_batches(batches(first_step), self.worker.device, fill)) as coming:
+                    find_bucket = None if self.context.graphs is None else self.context.graphs.find_bucket
+                    with closing(device_batches(batches(first_step), self.worker.device, find_bucket)) as coming:
                         is_complete = self._train_on(coming, first_step)
                     self._tell_saved(wait=True)
                     return is_complete
@@ -289,7 +289,7 @@ class TrainingLoop:
         """Choose once how the run's steps are computed; those of a checkpoint are computed as they were."""
         if not self._has_form:
             self._compilation.begin(self.model, checkpoint)
-            graphs = StepGraphs.chosen(self.context, checkpoint, self.events.warn)
+            graphs = StepGraphs.chosen(self.context, checkpoint, self.events.tell, self.events.warn)
             self.context = dataclasses.replace(self.context, graphs=graphs)
         self._has_form = True
 

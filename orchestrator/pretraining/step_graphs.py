@@ -1,9 +1,11 @@
 """CUDA graphs of a run's steps: forward and backward are captured once for each bucket of sizes, and replayed.
 
-Everything else of a step stays as it is: counts and votes before, the exchange of gradients, clipping and the optimizer
-after it. A worker's whole part of a batch goes through at a time; where memory runs out, its smaller micro-batches are
-computed without graphs. Filler draws no other dropout for the tokens before it, but a replay draws other numbers than
-single kernels do, so checkpoints carry the choice and a run that is resumed goes on as it began.
+Everything else of a step stays as it is: counts and votes before, clipping and the optimizer after it. Gradients of
+several workers leave after backward, and not during it. A worker's whole part of a batch goes through at a time; where
+memory runs out, its smaller micro-batches are computed without graphs, which keep memory of their own.
+
+A replay draws what single kernels draw on the same filled batch; filler changes that and the last bits. So checkpoints
+carry the choice, and a run that is resumed goes on as it began.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -24,6 +26,7 @@ from orchestrator.pretraining.meter import add_sums, empty_totals
 if TYPE_CHECKING:
     from orchestrator.pretraining.step import StepContext
 
+Tell = Callable[[str], None]
 _FIELD = "execution.cuda_graphs"
 _KEY = "steps_are_graphs"
 
@@ -37,34 +40,38 @@ class StepGraphs:
 
     @classmethod
     def chosen(
-        cls, context: "StepContext", checkpoint: Mapping[str, Any] | None, warn: Callable[[str], None]
+        cls, context: "StepContext", checkpoint: Mapping[str, Any] | None, tell: Tell, warn: Tell
     ) -> Self | None:
         """Make the graphs of a run; None where its steps are single kernels.
 
         Args:
             checkpoint: JSON of the checkpoint that the run goes on from; None where there is none.
+            tell: told in a line what was chosen, where the spec does not decide it.
             warn: told where the run does not go on as it began.
         """
-        reason = _reason_against(context)
         began = None if checkpoint is None else bool(checkpoint.get(_KEY, False))
-        is_chosen = reason is None and began is not False
+        reason = "they were so up to the checkpoint" if began is False else _reason_against(context)
+        is_chosen = reason is None
+        if context.spec.execution.cuda_graphs == "auto":
+            tell("steps are CUDA graphs" if is_chosen else f"steps are single kernels: {reason}")
         if began and not is_chosen:
             warn(
-                f"steps were CUDA graphs up to the checkpoint and are single kernels from here on, as {reason}: last "
+                f"steps were CUDA graphs up to the checkpoint and are single kernels from here on ({reason}): last "
                 "bits and dropout are others than in a run without this interruption"
             )
         return cls(context, capture_on(context.worker.device)) if is_chosen else None
 
-    def fill(self, batch: PackedBatch) -> PackedBatch:
-        """Fill up a batch to the sizes of its bucket."""
-        return self._bucket(batch).fill(batch)
+    def find_bucket(self, batch: PackedBatch) -> SizeBucket:
+        """Name the sizes that a batch is filled up to."""
+        return SizeBucket.of(batch, self._model.config.max_seq_length)
 
     def run(self, batch: DeviceBatch, counts: GlobalCounts, seed: int) -> Tensor:
         """Compute the gradients of a worker's part of a step, which was filled up; returns its totals.
 
         Raises: RunFailedError where the device cannot capture the step.
         """
-        bucket = self._bucket(batch.host)
+        bucket = batch.bucket
+        assert bucket is not None, "a step with graphs needs a batch that was filled up"
         inputs = [batch.values, torch.stack([*counts.num_predictions.values(), counts.num_tokens])]
         try:
             totals = self._passes.run(bucket, inputs, partial(self._compute, bucket), seed)
@@ -79,9 +86,6 @@ class StepGraphs:
     def forget(self) -> None:
         """Give back the memory of what was captured, for parts of a batch, which are computed without graphs."""
         self._passes.clear()
-
-    def _bucket(self, batch: PackedBatch) -> SizeBucket:
-        return SizeBucket.of(batch, self._model.config.max_seq_length)
 
     def _compute(self, bucket: SizeBucket, inputs: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
         """Loss and totals of a filled batch, without its number of tokens."""

@@ -70,7 +70,8 @@ class ExecutionSpec(ExecutionSection):
         "never",
         "`auto`: on GPUs a step's forward and backward are launched once for each of a few sizes of batches, which are "
         "filled up to it, and repeated from there, wherever the batch is not cut into parts. Small models are held up "
-        "by launches. Other last bits and dropout than without; a resumed run goes on as it began.",
+        "by launches. Takes up to twice the memory. Other last bits and dropout than without; a resumed run goes on as "
+        "it began.",
     )
     deterministic: bool = execution(
         False,

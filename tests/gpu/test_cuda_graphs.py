@@ -74,7 +74,7 @@ def test_a_replay_has_the_loss_and_gradients_of_its_kernels(residual_and_attenti
     graphs = StepGraphs(context, capture_on(setting.device))
     batches = first_batches(text, 6, 16, 32, seed=1)
     for seed, packed in enumerate([*batches, *batches]):
-        batch = DeviceBatch.copied(packed, setting.device, graphs.fill)
+        batch = DeviceBatch.copied(packed, setting.device, graphs.find_bucket(packed))
         numbers = [len(packed.masked_positions), packed.num_sequences, len(packed.input_ids)]
         *predictions, num_tokens = torch.tensor(numbers, dtype=torch.float32, device="cuda").unbind()
         counts = GlobalCounts(dict(zip(OBJECTIVES, predictions, strict=True)), num_tokens)

@@ -66,7 +66,7 @@ def test_filler_changes_no_loss_no_gradient_and_no_count(tmp_path: Path, name: s
     job = without_dropout(tmp_path, **RUNS[name])
     ((_, batch),) = job.stream.batches(range(1))
     bucket = SizeBucket.of(batch, 48)
-    plain, filled = DeviceBatch.copied(batch, CPU), DeviceBatch.copied(batch, CPU, bucket.fill)
+    plain, filled = DeviceBatch.copied(batch, CPU), DeviceBatch.copied(batch, CPU, bucket)
     (micro,) = plain.cut([batch])
     large = filled_micro_batch(filled.values, bucket)
     assert large.sequences.num_tokens > micro.sequences.num_tokens
@@ -83,7 +83,7 @@ def test_filler_changes_no_loss_no_gradient_and_no_count(tmp_path: Path, name: s
 def test_a_filled_batch_is_cut_into_the_micro_batches_of_its_own_sequences(tmp_path: Path) -> None:
     """A step whose memory ran out is computed again in smaller micro-batches, without filler."""
     ((_, batch),) = make_job(tmp_path).stream.batches(range(1))
-    filled = DeviceBatch.copied(batch, CPU, SizeBucket.of(batch, 48).fill)
+    filled = DeviceBatch.copied(batch, CPU, SizeBucket.of(batch, 48))
     parts = batch.split(3)
     for micro, part in zip(filled.cut(parts), parts, strict=True):
         back = on_host(micro)
@@ -93,9 +93,9 @@ def test_a_filled_batch_is_cut_into_the_micro_batches_of_its_own_sequences(tmp_p
 def test_a_filled_micro_batch_is_what_the_bucket_filled(tmp_path: Path) -> None:
     ((_, batch),) = make_job(tmp_path).stream.batches(range(1))
     bucket = SizeBucket.of(batch, 48)
-    filled = DeviceBatch.copied(batch, CPU, bucket.fill)
+    filled = DeviceBatch.copied(batch, CPU, bucket)
     micro = filled_micro_batch(filled.values, bucket)
     back = on_host(micro)
-    assert all((getattr(back, name) == value).all() for name, value in vars(filled.filled).items())
+    assert all((getattr(back, name) == value).all() for name, value in vars(bucket.fill(batch)).items())
     assert bucket.num_fillers > 0
     assert micro.sequences.max_seqlen == bucket.max_seqlen
