@@ -12,7 +12,7 @@ from sqlalchemy import ColumnElement, Connection, Dialect, Insert, Row, Select, 
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.expression import FunctionElement
-from sqlalchemy.types import JSON, DateTime, Double, Integer, Text, TypeDecorator
+from sqlalchemy.types import JSON, Boolean, DateTime, Double, Integer, Text, TypeDecorator
 
 from orchestrator.run_states import RunState
 
@@ -82,11 +82,15 @@ def _compile_function(element: _Function, compiler: SQLCompiler, **options: Any)
     return template.format(*(compiler.process(clause, **options) for clause in element.clauses))
 
 
-class folded(_Function):  # noqa: N801  (an SQL function)
-    """SQL function: a text in small letters, those of any alphabet; SQLite's own knows ASCII, PostgreSQL's a locale."""
+class is_like(_Function):  # noqa: N801  (an SQL function)
+    """SQL function: whether a text is like a pattern, with `\\` before signs, in letters of any size and alphabet.
 
-    type, inherit_cache = Text(), True
-    sqlite, postgresql = "folded({})", 'lower(({}) COLLATE "und-x-icu")'
+    SQLite's own comparison knows ASCII, and PostgreSQL's a locale.
+    """
+
+    type, inherit_cache = Boolean(), True
+    sqlite = "(iif(length({0}) = length(CAST({0} AS BLOB)), {0}, folded({0})) LIKE folded({1}) ESCAPE '\\')"
+    postgresql = """(lower(({0}) COLLATE "und-x-icu") LIKE lower(({1}) COLLATE "und-x-icu") ESCAPE '\\')"""
 
 
 class median(_Function):  # noqa: N801  (an SQL function)

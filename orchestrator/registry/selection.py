@@ -23,7 +23,7 @@ from orchestrator.errors import InputError
 from orchestrator.nearest import nearest
 from orchestrator.registry import fields
 from orchestrator.registry import query_language as language
-from orchestrator.registry.dialects import folded, replace_unstorable, utc_now
+from orchestrator.registry.dialects import is_like, replace_unstorable, utc_now
 from orchestrator.registry.fields import COMMIT_DIGITS, FIELD_NAMES, FIELDS, ORDER, Field, Test, WrongValueError, of_two
 from orchestrator.registry.parameters import LARGEST_EXACT, code_digest, decode_parameter
 from orchestrator.registry.query_language import Age, Comparison, Condition, MisplacedError, Operand, Value, errors_in
@@ -309,8 +309,8 @@ def _of_text(connection: Connection, field: Field, operator: str, value: str) ->
     if operator != "like":
         return or_(*(ORDER[operator](each, text) for each in texts))
     # `\%`, `\_` and `\\` are the signs themselves; any other backslash is one, and no database's own escaping shows
-    pattern = folded(re.sub(r"\\([%_\\]?)", lambda found: "\\" + (found[1] or "\\"), text))
-    return or_(*(folded(each).like(pattern, escape="\\") for each in texts))
+    pattern = re.sub(r"\\([%_\\]?)", lambda found: "\\" + (found[1] or "\\"), text)
+    return or_(*(is_like(each, pattern) for each in texts))
 
 
 def _of_number(connection: Connection, field: Field, operator: str, value: int | float | Age) -> Test:
