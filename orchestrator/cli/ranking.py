@@ -104,7 +104,7 @@ def _show_group(registry: "Registry", name: str) -> None:
     except SeveralRunsError:
         raise
     except NotFoundError:
-        registry.find_run(name)  # which tells the nearest name
+        registry.run(name)  # which tells the nearest name
         raise
     record = group_record(found, registry.seed_noise(found))
     num_archived = len(registry.annotations.flagged("archived") & {run.id for run in found.runs})

@@ -72,7 +72,7 @@ def find_run(registry: "Registry", wanted: str, *, only: bool = False, or_task: 
         only: whether a name that several runs have is an error, for a command that takes something away.
         or_task: whether the nearest name may be a task's, for a command that takes tasks, too.
     """
-    run = registry.find_run(wanted, or_task=or_task)
+    run = registry.run(wanted, or_task=or_task)
     called = registry.newest_called(run.name) if run.name == wanted and not run.id.startswith(wanted) else None
     num_called = called[1] if called else 1
     if num_called > 1 and only:
