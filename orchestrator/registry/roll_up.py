@@ -179,7 +179,7 @@ def load_rankings(
     """
     packs = _PACKS if task is None else _PACKS.where(RANKED_GROUPS.c.task == task)
     rankings = {
-        Ranking(*ranking): np.frombuffer(b"".join(row.numbers for row in rows), NUMBERS)
+        Ranking(*ranking): np.frombuffer(b"".join([row[-1] for row in rows]), NUMBERS)
         for ranking, rows in groupby(connection.execute(packs).all(), key=lambda row: row[:4])
     }
     live = set(connection.scalars(_OPEN_KEYS))
