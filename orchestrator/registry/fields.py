@@ -21,7 +21,7 @@ from orchestrator.measurements import is_better_lower
 from orchestrator.registry import tables
 from orchestrator.registry.dialects import id_of_run, key_of_name
 from orchestrator.registry.parameters import LARGEST_EXACT, decode_parameter, group_key
-from orchestrator.registry.query_language import METRIC_SPLITS, metric_name, short_names
+from orchestrator.registry.query_language import METRIC_SPLITS, WrongValueError, metric_name, short_names
 from orchestrator.registry.records import RecordTable, check_page, is_flagged, paused_collection
 from orchestrator.registry.tables import RUNS, of_whole_run
 from orchestrator.run_states import RunState
@@ -38,10 +38,6 @@ _COMMIT_MARK, COMMIT_DIGITS = "+g", 12
 """Mark before the commit in a code version, `0.1.0+g1f2e3d4c5b6a.d0a1b2c3d`, and the commit's number of digits."""
 _OF_VERSIONS = string.ascii_letters + string.digits + "._-!"
 """Characters of a version before its commit."""
-
-
-class WrongValueError(ValueError):
-    """Error for a value or a comparison that does not fit a field; the message says what does."""
 
 
 @dataclass(frozen=True)
