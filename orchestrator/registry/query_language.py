@@ -126,7 +126,7 @@ class Age:
 
     @property
     def seconds(self) -> float:
-        """Raises: WrongValueError for an age that is too long."""
+        """Length in seconds. Raises: WrongValueError for an age that no calendar has."""
         seconds = self.number * UNITS_S[self.unit]
         if seconds > _MOST_DAYS * UNITS_S["d"]:
             raise WrongValueError(f"the longest age is {_MOST_DAYS}d")
