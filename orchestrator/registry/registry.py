@@ -60,9 +60,9 @@ class Registry:
     """SQL record of runs: what was asked, what happened, what came out. On SQLite or PostgreSQL.
 
     Runs, and groups of runs that differ only in the seed, are read with the methods below. Each attribute writes and
-    reads one subject: `lifecycle`, `trials`, `metrics`, `checkpoints`, `datasets`, `costs`,
-    `models`, `lineage` (what was made of what), `annotations` (notes, tags, flags) and `trash`. Methods return frozen
-    records (`records.py`), plain values, or a `RecordTable`, whose `frame()` is a DataFrame.
+    reads one subject: `lifecycle`, `trials`, `metrics`, `checkpoints`, `datasets`, `costs`, `models`, `lineage` (what
+    was made of what), `annotations` (notes, tags, flags) and `trash`. Methods return frozen records (`records.py`),
+    plain values, or a `RecordTable`, whose `frame()` is a DataFrame.
 
     **Opening.** Making a `Registry` opens nothing. The first use connects, gives an empty database its tables, and
     refuses tables of another revision. After `close`, or the end of a `with` block, the next use connects again.
@@ -218,9 +218,6 @@ class Registry:
         Raises: NotFoundError with the run, or the task (`or_task`), that was nearly meant; SeveralRunsError for the
             beginning of several ids, and for a name that another run's id begins with.
         """
-        from orchestrator.registry.registered_models import named_version
-
-        newest = select(RUNS.c.name).where(RUNS.c.parent_id.is_(None)).order_by(RUNS.c.created_at.desc())
         with self._database.connection(writing=False) as connection:
             try:
                 return find_run(connection, wanted, self._state())
@@ -228,6 +225,9 @@ class Registry:
                 raise
             except NotFoundError as error:
                 no_run = str(error).rstrip(".")
+            from orchestrator.registry.registered_models import named_version
+
+            newest = select(RUNS.c.name).where(RUNS.c.parent_id.is_(None)).order_by(RUNS.c.created_at.desc())
             is_model = "@" in wanted and connection.execute(named_version(wanted)).first() is not None
             names = dict.fromkeys(connection.scalars(newest.limit(1000)))
         for removed in (one for one in self.trash.called(wanted) if one.claimed_at is None):
