@@ -218,30 +218,24 @@ def upsert(
     Building such a statement costs far more than running it, so each is built once.
 
     Args:
-        keys: columns of the natural key; none for whatever keeps the row out, where nothing is updated.
-        update: columns to update; a row that is there stays as it is where this is empty.
+        keys: columns of the natural key.
+        update: columns to update; where there are none, a row is left out that has any key of one that is there.
         also: gives, for the row to be inserted, further columns to update, each with an expression.
     """
     insert = import_module(f"sqlalchemy.dialects.{dialect}").insert(table)
     changes = {**{name: insert.excluded[name] for name in update}, **also(insert.excluded)}
     changed: Insert = (
-        insert.on_conflict_do_update(index_elements=keys, set_=changes)
-        if changes
-        else insert.on_conflict_do_nothing(index_elements=keys or None)
+        insert.on_conflict_do_update(index_elements=keys, set_=changes) if changes else insert.on_conflict_do_nothing()
     )
     return changed
 
 
 def upsert_rows(
-    connection: Connection,
-    table: Table,
-    keys: tuple[str, ...],
-    update: tuple[str, ...],
-    rows: Sequence[dict[str, Any]],
-    **options: Any,
+    connection: Connection, table: Table, rows: Sequence[dict[str, Any]], update: tuple[str, ...] = (), **options: Any
 ) -> None:
-    """Insert or update rows, given by column name, as `upsert` describes."""
+    """Insert rows, given by column name, or update those whose primary key is there, as `upsert` describes."""
     if rows:
+        keys = tuple(table.primary_key.columns.keys())
         connection.execute(upsert(connection.dialect.name, table, keys, update, **options), rows)
 
 

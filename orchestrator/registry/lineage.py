@@ -149,7 +149,7 @@ def _write_edges(connection: Connection, edges: Sequence[Made], **recorded: Any)
     names = [column.key for column in _COLUMNS]
     values = ((*child, *parent, role) for child, parent, role in edges if child.digest != parent.digest)
     rows = [dict(zip(names, each, strict=False)) | recorded for each in values]
-    upsert_rows(connection, LINEAGE, ("child", "parent", "role"), ("recorded_at",), rows, also=_newest)
+    upsert_rows(connection, LINEAGE, rows, ("recorded_at",), also=_newest)
 
 
 def _newest(new: Any) -> dict[str, Any]:

@@ -29,7 +29,7 @@ def add_marks(connection: Connection, run_id: str, kind: str, words: Iterable[st
     """Add marks of a kind to a run: `tag`, `flag` or `note`; one that it has already changes nothing."""
     own = {"run_id": run_id, **columns}
     rows = [{**own, "word": word, "kind": "place" if kind == "tag" and is_internal(word) else kind} for word in words]
-    upsert_rows(connection, OWN_MARKS, ("run_id", "kind", "word"), (), rows)
+    upsert_rows(connection, OWN_MARKS, rows)
 
 
 @dataclass(frozen=True)

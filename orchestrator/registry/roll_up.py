@@ -123,7 +123,7 @@ def roll_up_again(connection: Connection, keys: Collection[str]) -> None:
         new = _replace(old, keys, made.get(place, _NO_NUMBERS)).tobytes()
         if new != old.tobytes():
             packs.append(dict(zip(_KEYS, place, strict=True)) | {"numbers": new})
-    upsert_rows(connection, RANKED_GROUPS, _KEYS, ("numbers",), packs)
+    upsert_rows(connection, RANKED_GROUPS, packs, ("numbers",))
     connection.execute(delete(RANKED_GROUPS).where(touched, func.length(RANKED_GROUPS.c.numbers) == 0))
 
 
