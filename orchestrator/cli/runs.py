@@ -101,7 +101,7 @@ def _whole_record(facts: "RunFacts", form: str) -> dict[str, Any]:
     make, best, is_table = facts.made_by, facts.best_trial, form == "table"
     notes = [asdict(one) for one in facts.registry.annotations.notes(facts.run.id)]
     record |= {
-        "tags": facts.registry.tags(facts.run.id),
+        "tags": facts.registry.annotations.tags(facts.run.id),
         "marks": facts.marks,
         **(facts.note_lines if is_table else {"notes": notes}),
         "attempts": len(facts.attempts),

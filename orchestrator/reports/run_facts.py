@@ -154,7 +154,7 @@ class RunFacts:
             "state": run.state,
             "error": run.error,
             "task": run.task,
-            "tags": [tag for tag in self.registry.tags(run.id) if not is_internal(tag)],
+            "tags": [tag for tag in self.registry.annotations.tags(run.id) if not is_internal(tag)],
             "marks": self.marks,
             **self.note_lines,
             "created": run.created_at,
