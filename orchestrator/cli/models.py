@@ -114,7 +114,7 @@ def lineage(model: str, down: bool) -> None:
     or has a newer version.
     """
     with open_registry() as registry:
-        tree = registry.lineage.descendants(model) if down else registry.lineage.ancestors(model)
+        tree = registry.lineage.tree(model, downward=down)
     reading, record = current_reading(), _as_record(tree)
     if reading.form == "json":
         show_record(record)

@@ -27,6 +27,10 @@ _NUM_PLACES = 10
 
 _NO_TRIALS = "no fine-tuned trials yet; run a sweep: `orchestrator run experiments/sweep_sst2.yaml`"
 _MAY_BE_BEST = "≈"
+_GROUP_FIELDS = (
+    *("group", "task", "kind", "metric", "split", "data", "code", "n", "mean", "sd", "low", "high", "median"),
+    *("best", "best_run", "test", "notes"),
+)
 _RANKING = itemgetter("task", "metric", "split", "data")
 """Identity of the ranking that a group's row stands in."""
 _BY = {
@@ -104,7 +108,7 @@ def _show_group(registry: "Registry", name: str) -> None:
     except SeveralRunsError:
         raise
     except NotFoundError:
-        registry.find_run(name)  # which tells the nearest name
+        registry.run(name)  # which tells the nearest name
         raise
     record = group_record(found, registry.seed_noise(found))
     num_archived = len(registry.annotations.flagged("archived") & {run.id for run in found.runs})
@@ -139,28 +143,19 @@ def _show_group(registry: "Registry", name: str) -> None:
 def group_record(group: "GroupRecord", noise: "SeedNoise | None") -> dict[str, Any]:
     """Numbers and notes of a group."""
     from orchestrator.registry.group_records import group_notes
+    from orchestrator.registry.leaderboard import group_columns
 
-    summary, best = group.summary, group.best
-    interval = noise.interval(summary, score_bounds(group.metric)) if noise and summary else None
-    return {
-        "group": group.key,
-        "task": group.task,
-        "kind": group.kind,
-        "metric": group.metric + (" (smaller is better)" if is_better_lower(group.metric) else ""),
-        "split": group.split,
+    told = group_columns(group) | {
         "data": group.data,
         "code": group.code_version,
-        "n": summary.n if summary else 0,
-        "mean": summary.mean if summary else None,
-        "sd": summary.sd if summary else None,
-        "low": interval.low if interval else None,
-        "high": interval.high if interval else None,
-        "median": summary.median if summary else None,
-        "best": best.score if best else None,
-        "best_run": best.id if best else None,
-        "test": group.tested.test if group.tested else None,
         "notes": "; ".join(group_notes(group)),
     }
+    told |= {"best_run": group.best.id if group.best else None}
+    if noise and group.summary:
+        told |= noise.interval(group.summary, score_bounds(group.metric))._asdict()
+    if is_better_lower(group.metric):
+        told["metric"] += " (smaller is better)"
+    return {name: told[name] for name in _GROUP_FIELDS}
 
 
 def _brief_columns(rows: Sequence[dict[str, Any]], by: str, *, has_tasks: bool) -> list[str]:

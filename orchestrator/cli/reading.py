@@ -24,8 +24,6 @@ _NUM_NAMED = 20
 TABLE_ENDINGS = (".json", ".csv", ".txt", "")
 _MOST_ROWS = 2**31 - 1
 """Rows that a page may begin with or have: the registry refuses more."""
-_LONGEST = timedelta(days=36_500)
-"""Age that a calendar still has; a day much further back is none."""
 READING = "orchestrator.reading"
 """Key in a click context's `meta` of the options that were given."""
 
@@ -224,10 +222,10 @@ def age_s(age: str, option: str, or_else: str = "") -> float:
     found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhdw])", age)
     if found is None:
         raise InputError(f"{option} is {age}; give an age such as 30d, 12h, 90m, 45s or 2w{or_else}")
-    seconds = Age(float(found[1]), found[2]).seconds
-    if seconds > _LONGEST.total_seconds():
-        raise InputError(f"{option} is {age}; give {_LONGEST.days}d at most")
-    return seconds
+    try:
+        return Age(float(found[1]), found[2]).seconds
+    except ValueError as error:
+        raise InputError(f"{option} is {age}; {error}") from None
 
 
 def time_of(since: str | None) -> datetime | None:

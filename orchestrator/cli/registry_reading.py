@@ -79,7 +79,7 @@ def find_run(
         or_model: whether a model's name stands for the run that registered it.
     """
     try:
-        run = registry.find_run(wanted, or_task=or_task)
+        run = registry.run(wanted, or_task=or_task)
     except NotFoundError as no_run:
         if or_model and not isinstance(no_run, SeveralRunsError):
             with suppress(NotFoundError):

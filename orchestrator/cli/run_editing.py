@@ -64,7 +64,7 @@ def edit(
                 others = ", ".join(registry.annotations.bearers(run.id, missing, "tag"))
                 notify(f"run {run.id} has {f'the tag {missing!r} from {others}' if others else f'no tag {missing!r}'}")
             if changes:
-                notify(f"tags of {run.id}: {', '.join(registry.tags(run.id)) or 'none'}")
+                notify(f"tags of {run.id}: {', '.join(registry.annotations.tags(run.id)) or 'none'}")
             if note is not None:
                 with suppress(OSError, KeyError):  # a container's user without a name
                     user = getpass.getuser()
@@ -96,7 +96,9 @@ def _flag(registry: "Registry", runs: "Sequence[RunRecord]", flag: "Flag", *, se
         for one in same:
             bearers = registry.annotations.bearers(one.id, flag)
             if sets:
-                users = [tag.removeprefix(PIPELINE) for tag in registry.tags(one.id) if tag.startswith(PIPELINE)]
+                users = [
+                    tag.removeprefix(PIPELINE) for tag in registry.annotations.tags(one.id) if tag.startswith(PIPELINE)
+                ]
                 shown = sorted(user.id for user in registry.run_records(users) if user.id not in flagged)
                 why = f"stays as it was: pipeline {', '.join(shown)} uses it, too"
             elif bearers:

@@ -359,7 +359,7 @@ def _num_bytes(run: RunRecord) -> int:
 
 def _pipelines_of(registry: Registry, run: RunRecord) -> Iterator[RunRecord]:
     """Yield the pipelines that a run is a stage of and that are there."""
-    for tag in registry.tags(run.id):
+    for tag in registry.annotations.tags(run.id):
         if tag.startswith(PIPELINE):
             with suppress(NotFoundError):
                 yield registry.run(tag.removeprefix(PIPELINE))

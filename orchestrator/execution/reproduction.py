@@ -1,8 +1,7 @@
 """Facts for making a run again: its code, command, versions and spec, and which of its inputs have changed."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import chdir
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from orchestrator.execution.origin import origin_folder
 from orchestrator.models.info import weights_digest
 from orchestrator.models.resolve import content_digest, resolve_name
 from orchestrator.registry import Registry
-from orchestrator.registry.lineage import written_again
+from orchestrator.registry.lineage import file_change
 from orchestrator.registry.parameters import RECORDED_DIGITS
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.tables import is_internal
@@ -105,20 +104,9 @@ def _changed_splits(registry: Registry, run: RunRecord, spec: Spec) -> Iterator[
 def _changed_files(registry: Registry, run: RunRecord) -> Iterator[str]:
     for data in registry.datasets.table(run.id).records:
         for file in data["files"]:
-            if data["kind"] != "task" and "://" not in file["path"] and (change := _change(file, run.created_at)):
+            change = None if "://" in file["path"] else file_change(Path(file["path"]), file, run.created_at)
+            if data["kind"] != "task" and change:
                 yield f"data: {file['path']} {change}"
-
-
-def _change(file: Mapping[str, Any], since: datetime) -> str | None:
-    path = Path(str(file["path"]))
-    try:
-        size = path.stat().st_size
-    except OSError as error:
-        return f"cannot be read: {error.strerror}"
-    if size != file["num_bytes"]:
-        return f"has changed: {file['num_bytes']:,} bytes then, {size:,} now"
-    written_at = written_again(path, file.get("digest"), since)
-    return None if written_at is None else f"was written again since, {written_at:%Y-%m-%d %H:%M}"
 
 
 def _changed_names(registry: Registry, spec: Spec, settings: Settings) -> Iterator[str]:

@@ -176,7 +176,7 @@ def _check_points(record: RunRecord, recorded: Spec, spec: Spec, registry: Regis
     """Check that a sweep can have more points. Raises: InputError for a stage of a pipeline, and a space used up."""
     assert isinstance(recorded, SweepSpec)
     assert isinstance(spec, SweepSpec)
-    if any(tag.startswith(PIPELINE) for tag in registry.tags(record.id)):
+    if any(tag.startswith(PIPELINE) for tag in registry.annotations.tags(record.id)):
         raise InputError(
             f"trials: run {record.id} is a stage of a pipeline, whose later stages use its result; raise trials there, "
             "and run the pipeline"

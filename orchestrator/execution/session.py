@@ -178,7 +178,7 @@ class Session:
             record = self.recorder.registry.run(run_id)
             if exists(record.model_folder or self._output(record)):
                 logger.info(f"{spec.name}: run {run_id} did this already")
-                self.recorder.registry.tag(record.id, tags[0])
+                self.recorder.registry.annotations.tag(record.id, [tags[0]], reserved=True)
                 return record
         for run_id in self._newest(f"tag = '{key}' and tag = '{tags[0]}' and state != '{RunState.COMPLETED}'"):
             return self.resume(self.recorder.registry.run(run_id), spec)

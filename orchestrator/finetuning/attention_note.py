@@ -22,7 +22,6 @@ def attention_note(config: BertConfig, recipe: RecipeSpec, capability: tuple[int
     of which `card_notes` tells.
 
     Args:
-        config: the model's, whose attention dropout may be the recipe's or its own.
         capability: compute capability of the card.
     """
     if recipe.freeze_encoder or capability < OLDEST_CAPABILITY:
@@ -39,18 +38,11 @@ def attention_note(config: BertConfig, recipe: RecipeSpec, capability: tuple[int
     without_padding, chosen = BACKENDS[0], choose_backend(call)
     if chosen is without_padding:
         return None
-    told = f"attention computes padding too ({chosen.name})"
-    reason = without_padding.refusal(replace(call, dtype=torch.bfloat16, dropout_p=0.0))
-    if reason is not None:  # nothing in the recipe would change it
-        return f"{told}: variable-length attention {reason}"
-    causes, changes = [], []
-    if call.dropout_p:
-        causes.append(f"attention dropout {call.dropout_p:g}")
-        changes.append("recipe.attention_dropout 0")
-    if recipe.precision != "bf16":
-        causes.append(f"precision {recipe.precision}")
-        changes.append("recipe.precision bf16")
-    return f"{told}, since the trial has {' and '.join(causes)}; with {' and '.join(changes)} its steps take less time"
+    reason = without_padding.refusal(replace(call, dtype=torch.bfloat16))
+    remedy = "with recipe.precision bf16 its steps take less time"
+    return f"attention computes padding too ({chosen.name}): variable-length attention " + (
+        reason or f"{without_padding.refusal(call)}; {remedy}"
+    )
 
 
 def new_attention_note(config: BertConfig, recipe: RecipeSpec) -> str | None:

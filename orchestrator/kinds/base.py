@@ -133,7 +133,7 @@ class RunContext:
         """Warn that the attempt goes on with something else than before, and tag the run `drift`."""
         for difference in differences:
             logger.warning(f"goes on from step {step:,} although this has changed: {difference}")
-        self.recorder.registry.tag(self.run_id, "drift")
+        self.recorder.registry.annotations.tag(self.run_id, ["drift"])
 
     def refuse_if_superseded(self) -> None:
         """Raise RunStoppedError when this attempt has been superseded."""

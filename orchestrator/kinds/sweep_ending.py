@@ -132,7 +132,7 @@ def sweep_ending(run: RunRecord, registry: Registry) -> Iterator[str]:
 
 def _several_seeds(run: RunRecord, registry: Registry) -> str:
     """Override that has each recipe trained with several seeds, as it is typed for the spec that was run."""
-    for tag in registry.tags(run.id):
+    for tag in registry.annotations.tags(run.id):
         if tag.startswith(PIPELINE):
             pipeline = registry.run(tag.removeprefix(PIPELINE))
             for key, stage in pipeline.spec["stages"].items():

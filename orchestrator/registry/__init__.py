@@ -1,10 +1,9 @@
 """The SQL record of every run: what was asked, what happened, what came out. Exports load on first use (PEP 562).
 
-the way in         registry (`Registry`), seed_groups (its methods about groups of seeds), records (what it returns)
+the way in         registry (`Registry`), records (what it returns)
 a run at work      recorder (what a driver writes), lifecycle, trials, run_results, parameters
 questions          query_language (the parser), fields, selection, run_grouping, recorded_names
-groups of seeds    group_records, roll_up, leaderboard, group_comparison, kept_predictions, model_origins
-                   (which scores are refused)
+groups of seeds    group_records, roll_up, leaderboard, group_comparison, model_origins (which scores are refused)
 models and data    registered_models, lineage (what was made of what)
 people             marks (tags, flags, notes, the trash)
 the whole          backups, merging

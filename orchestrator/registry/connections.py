@@ -90,8 +90,8 @@ def _sqlite_engine(written: Path | None, **options: Any) -> Engine:
 def _set_up(connection: sqlite3.Connection, _record: Any, *, written: Path | None) -> None:
     """Leave the beginning of transactions to `_begin`, and define the functions that PostgreSQL has by itself."""
     connection.isolation_level = None
-    # 32 MB of pages: those of a big registry lie apart, and with SQLite's 2 MB a board reads most of them repeatedly.
-    connection.execute("PRAGMA cache_size = -32768")
+    # 64 MB of pages: those of a big registry lie apart, and with SQLite's 2 MB a board reads most of them repeatedly.
+    connection.execute("PRAGMA cache_size = -65536")
     connection.create_function("folded", 1, lambda text: text and text.lower(), deterministic=True)
     connection.create_aggregate("stddev_samp", 1, _Deviation)
     connection.create_aggregate("median", 1, _Median)

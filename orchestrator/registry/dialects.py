@@ -12,7 +12,7 @@ from sqlalchemy import ColumnElement, Connection, Dialect, Insert, Row, Select, 
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.expression import FunctionElement
-from sqlalchemy.types import JSON, DateTime, Double, Integer, Text, TypeDecorator
+from sqlalchemy.types import JSON, Boolean, DateTime, Double, Integer, Text, TypeDecorator
 
 from orchestrator.run_states import RunState
 
@@ -82,11 +82,15 @@ def _compile_function(element: _Function, compiler: SQLCompiler, **options: Any)
     return template.format(*(compiler.process(clause, **options) for clause in element.clauses))
 
 
-class folded(_Function):  # noqa: N801  (an SQL function)
-    """SQL function: a text in small letters, those of any alphabet; SQLite's own knows ASCII, PostgreSQL's a locale."""
+class is_like(_Function):  # noqa: N801  (an SQL function)
+    """SQL function: whether a text is like a pattern, with `\\` before signs, in letters of any size and alphabet.
 
-    type, inherit_cache = Text(), True
-    sqlite, postgresql = "folded({})", 'lower(({}) COLLATE "und-x-icu")'
+    SQLite's own comparison knows ASCII, and PostgreSQL's a locale.
+    """
+
+    type, inherit_cache = Boolean(), True
+    sqlite = "(iif(length({0}) = length(CAST({0} AS BLOB)), {0}, folded({0})) LIKE folded({1}) ESCAPE '\\')"
+    postgresql = """(lower(({0}) COLLATE "und-x-icu") LIKE lower(({1}) COLLATE "und-x-icu") ESCAPE '\\')"""
 
 
 class median(_Function):  # noqa: N801  (an SQL function)
@@ -214,30 +218,24 @@ def upsert(
     Building such a statement costs far more than running it, so each is built once.
 
     Args:
-        keys: columns of the natural key; none for whatever keeps the row out, where nothing is updated.
-        update: columns to update; a row that is there stays as it is where this is empty.
+        keys: columns of the natural key.
+        update: columns to update; where there are none, a row is left out that has any key of one that is there.
         also: gives, for the row to be inserted, further columns to update, each with an expression.
     """
     insert = import_module(f"sqlalchemy.dialects.{dialect}").insert(table)
     changes = {**{name: insert.excluded[name] for name in update}, **also(insert.excluded)}
     changed: Insert = (
-        insert.on_conflict_do_update(index_elements=keys, set_=changes)
-        if changes
-        else insert.on_conflict_do_nothing(index_elements=keys or None)
+        insert.on_conflict_do_update(index_elements=keys, set_=changes) if changes else insert.on_conflict_do_nothing()
     )
     return changed
 
 
 def upsert_rows(
-    connection: Connection,
-    table: Table,
-    keys: tuple[str, ...],
-    update: tuple[str, ...],
-    rows: Sequence[dict[str, Any]],
-    **options: Any,
+    connection: Connection, table: Table, rows: Sequence[dict[str, Any]], update: tuple[str, ...] = (), **options: Any
 ) -> None:
-    """Insert or update rows, given by column name, as `upsert` describes."""
+    """Insert rows, given by column name, or update those whose primary key is there, as `upsert` describes."""
     if rows:
+        keys = tuple(table.primary_key.columns.keys())
         connection.execute(upsert(connection.dialect.name, table, keys, update, **options), rows)
 
 

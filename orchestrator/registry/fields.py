@@ -15,13 +15,13 @@ from functools import lru_cache
 from typing import Any
 
 import sqlalchemy as sql
-from sqlalchemy import Connection, and_, func, or_
+from sqlalchemy import Connection, and_, func, not_, or_
 
 from orchestrator.measurements import is_better_lower
 from orchestrator.registry import tables
 from orchestrator.registry.dialects import id_of_run, key_of_name
 from orchestrator.registry.parameters import LARGEST_EXACT, decode_parameter, group_key
-from orchestrator.registry.query_language import METRIC_SPLITS, metric_name, short_names
+from orchestrator.registry.query_language import METRIC_SPLITS, WrongValueError, metric_name, short_names
 from orchestrator.registry.records import RecordTable, check_page, is_flagged, paused_collection
 from orchestrator.registry.tables import RUNS, of_whole_run
 from orchestrator.run_states import RunState
@@ -38,10 +38,6 @@ _COMMIT_MARK, COMMIT_DIGITS = "+g", 12
 """Mark before the commit in a code version, `0.1.0+g1f2e3d4c5b6a.d0a1b2c3d`, and the commit's number of digits."""
 _OF_VERSIONS = string.ascii_letters + string.digits + "._-!"
 """Characters of a version before its commit."""
-
-
-class WrongValueError(ValueError):
-    """Error for a value or a comparison that does not fit a field; the message says what does."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +124,7 @@ class Field:
         """Condition for runs that have a value of which a test is true; never NULL, so that it can be negated."""
         if self.table is None:
             return and_(self.present, test)
-        rows = sql.select(self.table.c.run_id).where(self.where, test).correlate(None)
+        rows = sql.select(self.table.c.run_id).where(self.where, test).correlate(RUNS)
         return RUNS.c.key.in_(rows)
 
     def beside(self, statement: sql.Select[Any], *, outer: bool = True) -> sql.Select[Any]:
@@ -257,13 +253,27 @@ def read_in_order(
     """
     check_page(limit, offset)
     key, descends = by[0].lowest(), by[1]
-    keys: Any = (key.table.c.number, key.table.c.text) if key.kind == "parameter" else (key.value,)
-    order: list[Any] = [part for each in keys for part in (each.is_(None), each.desc() if descends else each)]
-    order += [RUNS.c.created_at.desc(), RUNS.c.id.desc()]
+    end, runs = None if limit is None else offset + limit, sql.select(column).where(*conditions)
+    newest = RUNS.c.created_at.desc(), RUNS.c.id.desc()
+
+    def ordered(column: Column) -> Any:
+        return column.desc() if descends else column.asc()
+
     if key is FIELDS["created_at"]:  # as in its index
-        order = [each.desc() if descends else each for each in (RUNS.c.created_at, RUNS.c.id)]
-    page = key.beside(sql.select(column)).where(*conditions).order_by(*order).limit(limit).offset(offset)
-    return list(connection.scalars(page))
+        pages = [runs.order_by(ordered(RUNS.c.created_at), ordered(RUNS.c.id))]
+    elif key.table is None or key is FIELDS["score"]:  # whose name each run has itself
+        pages = [key.beside(runs).order_by(ordered(key.value).nulls_last(), *newest)]
+    else:  # an index of the rows has the order of the runs with a value
+        has_value = key.value.is_not(None)
+        order = [ordered(key.table.c.number).nulls_last()] if key.kind == "parameter" else []
+        having = key.beside(sql.select(column).select_from(RUNS), outer=False).where(has_value, *conditions)
+        having = having.order_by(*order, ordered(key.value), *newest)
+        pages = [having, sql.select(column).where(not_(key.of_runs(has_value)), *conditions).order_by(*newest)]
+    found: list[Any] = []
+    for page in pages:
+        if end is None or len(found) < end:
+            found += connection.scalars(page.limit(None if end is None else end - len(found)))
+    return found[offset:]
 
 
 def list_trials(connection: Connection, state: sql.ColumnElement[RunState], sweep_id: str) -> RecordTable:

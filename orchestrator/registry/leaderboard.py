@@ -145,7 +145,7 @@ def rank_groups(
         num_scored = int(np.count_nonzero(numbers["n"]))
         for rank, key in enumerate(keys[:limit], start=1):
             group = groups[ranking, key]
-            told = _columns_of(group) | {"rank": rank if group.seeds else None, "num_ranked": len(numbers)}
+            told = group_columns(group) | {"rank": rank if group.seeds else None, "num_ranked": len(numbers)}
             if noise is not None and group.summary is not None:
                 told["low"], told["high"] = noise.interval(group.summary, score_bounds(metric))
                 told["may_be_best"] = noise.may_be_best(group.summary, best, num_scored)
@@ -156,7 +156,7 @@ def rank_groups(
     return RecordTable(LEADERBOARD_COLUMNS, records, dict.fromkeys(_NUMBERS, "float64"))
 
 
-def _columns_of(group: GroupRecord) -> dict[str, Any]:
+def group_columns(group: GroupRecord) -> dict[str, Any]:
     """Values of the leaderboard's columns that the group has by itself."""
     summary, best, tested = group.summary, group.best, group.tested
     told: dict[str, Any] = summary._asdict() if summary else {**dict.fromkeys(Summary._fields), "n": 0}

@@ -128,7 +128,7 @@ class RunLifecycle(RegistryPart):
                 diff = attempt["code"].pop("diff")
                 if diff is not None:
                     attempt["diff_digest"] = digest = attempt["code"]["diff_digest"]
-                    upsert_rows(connection, CODE_DIFFS, ("digest",), (), [{"digest": digest, "diff": diff}])
+                    upsert_rows(connection, CODE_DIFFS, [{"digest": digest, "diff": diff}])
             connection.execute(insert(ATTEMPTS).values(attempt))
             changes = {**place, "state": RunState.RUNNING, "attempt": number, "error": None, "finished_at": None}
             changes |= {"started_at": run.started_at or utc_now(), "heartbeat_at": utc_now()}

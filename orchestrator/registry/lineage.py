@@ -103,15 +103,11 @@ class Lineage(RegistryPart):
                 export = _place_node("export", f"{place} {model.digest}")._replace(name=place)
                 _write_edges(connection, [(export, model, "copy")])
 
-    def ancestors(self, name: str) -> LineageTree:
-        """The tree of all that something was made of, with what is stale. Raises: NotFoundError."""
-        return self._tree(name, downward=False)
+    def tree(self, name: str, *, downward: bool = False) -> LineageTree:
+        """The tree of all that something was made of, or downward of all that was made of it, with what is stale.
 
-    def descendants(self, name: str) -> LineageTree:
-        """The tree of all that was made of something, with what is stale. Raises: NotFoundError."""
-        return self._tree(name, downward=True)
-
-    def _tree(self, name: str, *, downward: bool) -> LineageTree:
+        Raises: NotFoundError.
+        """
         with self._database.connection(writing=False) as connection:
             root = _find_node(connection, name, file_first=downward)
             nodes: Select[Any] = select(literal(root.digest).label("digest"))
@@ -153,7 +149,7 @@ def _write_edges(connection: Connection, edges: Sequence[Made], **recorded: Any)
     names = [column.key for column in _COLUMNS]
     values = ((*child, *parent, role) for child, parent, role in edges if child.digest != parent.digest)
     rows = [dict(zip(names, each, strict=False)) | recorded for each in values]
-    upsert_rows(connection, LINEAGE, ("child", "parent", "role"), ("recorded_at",), rows, also=_newest)
+    upsert_rows(connection, LINEAGE, rows, ("recorded_at",), also=_newest)
 
 
 def _newest(new: Any) -> dict[str, Any]:
@@ -329,31 +325,29 @@ def _file_reason(connection: Connection, edge: Edge) -> str | None:
         return None
     data = find_row(connection, DATASETS, fingerprint=edge.child)
     files = {str(file["path"]): file for file in (data.files if data else ())}
-    read = files.get(edge.parent_name, files.get(path.name, {}))
+    change = file_change(path, files.get(edge.parent_name, files.get(path.name, {})), edge.recorded_at)
+    return change and f"{path.name} {change}"
+
+
+def file_change(path: Path, read: Mapping[str, Any], since: datetime) -> str | None:
+    """Tell how a file has changed since it was read, by its size, else by its time and content; None where it has not.
+
+    Args:
+        read: its `num_bytes` and its SHA-256 `digest` then, where these were recorded.
+    """
     try:
         status = path.stat()
-        if read and read["num_bytes"] != status.st_size:
-            return f"{path.name} has {status.st_size:,} bytes now, {read['num_bytes']:,} were read"
-        written_at = written_again(path, read.get("digest"), edge.recorded_at) if path.is_file() else None
-    except FileNotFoundError:
-        return f"{path.name} is gone"
-    except OSError:
-        return None
-    return None if written_at is None else f"{path.name} was written again, {written_at:%Y-%m-%d %H:%M}"
-
-
-def written_again(path: Path, digest: str | None, since: datetime) -> datetime | None:
-    """Time at which a file was written, where that is after `since` and its SHA-256 is another, or was not known.
-
-    Raises: OSError where the file's time cannot be read.
-    """
-    written_at = datetime.fromtimestamp(path.stat().st_mtime, UTC)
-    if written_at <= since:
+    except OSError as error:
+        return "is gone" if isinstance(error, FileNotFoundError) else f"cannot be read: {error.strerror}"
+    if read.get("num_bytes", status.st_size) != status.st_size:
+        return f"has {status.st_size:,} bytes now, {read['num_bytes']:,} were read"
+    written_at, digest = datetime.fromtimestamp(status.st_mtime, UTC), read.get("digest")
+    if written_at <= since or not path.is_file():
         return None
     with suppress(OSError), path.open("rb") as file:
         if digest is not None and hashlib.file_digest(file, "sha256").hexdigest() == digest:
             return None
-    return written_at
+    return f"was written again, {written_at:%Y-%m-%d %H:%M}"
 
 
 def _newer_model(connection: Connection, digest: str) -> str | None:

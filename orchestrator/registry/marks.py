@@ -29,7 +29,7 @@ def add_marks(connection: Connection, run_id: str, kind: str, words: Iterable[st
     """Add marks of a kind to a run: `tag`, `flag` or `note`; one that it has already changes nothing."""
     own = {"run_id": run_id, **columns}
     rows = [{**own, "word": word, "kind": "place" if kind == "tag" and is_internal(word) else kind} for word in words]
-    upsert_rows(connection, OWN_MARKS, ("run_id", "kind", "word"), (), rows)
+    upsert_rows(connection, OWN_MARKS, rows)
 
 
 @dataclass(frozen=True)
@@ -69,9 +69,20 @@ class RunAnnotations(RegistryPart):
             _take(connection, run_id, "note", [word])
             return note
 
-    def tag(self, run_id: str, tags: Sequence[str]) -> None:
-        """Add a person's tags to a run. Raises: InputError for a tag that is empty or says where a run belongs."""
-        _check_tags(tags)
+    def tags(self, run_id: str) -> list[str]:
+        """Tags of a run, with those of its sweep and its pipelines, sorted."""
+        tags = select(MARKS.c.word).where(MARKS.c.run_id == run_id, MARKS.c.kind == "tag")
+        with self._database.connection(writing=False) as connection:
+            return list(connection.scalars(tags.distinct().order_by(MARKS.c.word)))
+
+    def tag(self, run_id: str, tags: Sequence[str], *, reserved: bool = False) -> None:
+        """Add tags to a run; queries find by them its trials as well, and a pipeline's stages.
+
+        Raises: InputError for a tag that is empty, or says where a run belongs and is not from the laboratory
+            (`reserved`).
+        """
+        if not reserved:
+            _check_tags(tags)
         with self._database.connection(writing=True) as connection:
             add_marks(connection, run_id, "tag", tags)
 

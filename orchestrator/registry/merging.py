@@ -137,7 +137,7 @@ def _merge_run(there: Connection, here: Connection, run: Any, *, unfinished: boo
     )
     missing = [row for key, row in others.items() if key not in marks or row["at"] < marks[key]["at"]]
     if is_writing:
-        upsert_rows(here, OWN_MARKS, keys, ("text", "author", "at"), missing)
+        upsert_rows(here, OWN_MARKS, missing, ("text", "author", "at"))
     return "new" if known is None else "joined" if missing else "unchanged", ""
 
 
@@ -200,7 +200,7 @@ def _merge_models(there: Connection, here: Connection, runs: Collection[str]) ->
         known = ours.get(key)
         if model["removed_at"] is not None:  # specs that come from there mean those weights by that number
             if is_writing:
-                upsert_rows(here, ALL_MODELS, (), (), [model | {"run_id": None}])
+                upsert_rows(here, ALL_MODELS, [model | {"run_id": None}])
         elif run is None or run in runs:
             if known is None:
                 versions[key] = free_version(here, model["name"], model["version"])
@@ -237,5 +237,4 @@ def _merge_models(there: Connection, here: Connection, runs: Collection[str]) ->
 
 def _copy_rows(there: Connection, here: Connection, table: Table, **options: Any) -> None:
     """Copy the rows of a table that are not here; a run that is not here is not named."""
-    keys = tuple(column.name for column in table.primary_key)
-    upsert_rows(here, table, keys, (), [dict(row) for row in there.execute(select(table)).mappings()], **options)
+    upsert_rows(here, table, [dict(row) for row in there.execute(select(table)).mappings()], **options)

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, lru_cache
 from math import isfinite, isnan
 from typing import Any
@@ -183,18 +183,13 @@ def varying_paths(recipes: Sequence[Mapping[str, Any]]) -> set[str]:
     ['size']
     """
     paths = {path for recipe in recipes for path in recipe if not is_source_digest(path)}
-    return {path for path in paths if len({_hashable(recipe.get(path)) for recipe in recipes}) > 1}
+    return {path for path in paths if any(recipe.get(path) != recipes[0].get(path) for recipe in recipes)}
 
 
 def varied_parameters(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """The `params.…` columns in which rows differ, sorted, without seed and fold, which tell no recipes apart."""
     recipes = [{name: value for name, value in row.items() if name.startswith("params.")} for row in rows]
     return sorted(name for name in varying_paths(recipes) if name not in ("params.seed", "params.fold"))
-
-
-def _hashable(value: Any) -> Hashable:
-    """Value, or a list's values as a tuple; equal where the values are."""
-    return tuple(map(_hashable, value)) if isinstance(value, list) else str(value) if isinstance(value, dict) else value
 
 
 def write_parameters(transaction: WriteTransaction, parameters: Mapping[int, Mapping[str, Any]]) -> None:

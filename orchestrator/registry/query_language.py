@@ -26,6 +26,8 @@ AGGREGATES = ("count", "n", "mean", "sd", "min", "max", "median", "sum", "best",
 """`count` is the number of runs, `n` of those whose value counts, `best` the highest one, of a loss the lowest."""
 UNITS_S: Mapping[str, float] = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
 """Seconds of the units of an age."""
+_MOST_DAYS = 36_500
+"""Longest age: a calendar has no day that is much further back."""
 MAX_CHARACTERS, MAX_COMPARISONS, MAX_DEPTH = 10_000, 200, 50
 _OF_PARTS = ("space.", "stages.")
 """Beginnings of paths whose values the trials of a sweep, or the stages of a pipeline, have as their own."""
@@ -110,6 +112,10 @@ def paths_called(name: str, paths: Iterable[str]) -> list[str]:
     return [path for path in ending if not path.startswith(_OF_PARTS)] or ending
 
 
+class WrongValueError(ValueError):
+    """Error for a value or a comparison that does not fit a field; the message says what does."""
+
+
 @dataclass(frozen=True)
 class Age:
     """Length of time as a query writes it, `7d`. Compared with a time it stands for the moment so long ago."""
@@ -120,7 +126,11 @@ class Age:
 
     @property
     def seconds(self) -> float:
-        return self.number * UNITS_S[self.unit]
+        """Length in seconds. Raises: WrongValueError for an age that no calendar has."""
+        seconds = self.number * UNITS_S[self.unit]
+        if seconds > _MOST_DAYS * UNITS_S["d"]:
+            raise WrongValueError(f"the longest age is {_MOST_DAYS}d")
+        return seconds
 
     def __str__(self) -> str:
         return f"{self.number:g}{self.unit}"

@@ -108,13 +108,13 @@ class Recorder:
 
     def record_device(self, run_id: str, device: str) -> None:
         """Record the kind of device that this attempt trains on, `cpu` or `gpu`, as a tag; warn of another before."""
-        tag, known = f"device:{device}", self.registry.tags(run_id)
+        tag, known = f"device:{device}", self.registry.annotations.tags(run_id)
         if tag not in known and any(each.startswith("device:") for each in known):
             logger.warning(
                 f"this attempt trains on {device.upper()}s, an earlier one did not: weights will differ in the last "
                 "bits from those of a run on one kind of device"
             )
-        self.registry.tag(run_id, tag)
+        self.registry.annotations.tag(run_id, [tag])
 
     def record_model(self, run_id: str, model: ModelResult) -> None:
         """Register a run's model under the name of its experiment."""

@@ -68,7 +68,7 @@ class RegisteredModels(RegistryPart):
             before = find_row(connection, ALIASES, name=record.name, alias=alias)
             if before is None or before.version != record.version:
                 values = {"name": record.name, "alias": alias, "version": record.version}
-                upsert_rows(connection, ALIASES, ("name", "alias"), ("version", "set_at"), [values])
+                upsert_rows(connection, ALIASES, [values], ("version", "set_at"))
             return record, before and before.version
 
     def remove_alias(self, name: str, alias: str) -> None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
+from functools import cached_property, partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from sqlalchemy import func, select
+from sqlalchemy import ColumnElement, func, or_, select, union
 
 from orchestrator.errors import NotFoundError, SeveralRunsError
 from orchestrator.nearest import nearest
@@ -22,50 +22,47 @@ from orchestrator.registry.records import (
     RecordTable,
     RunRecord,
     find_run,
+    is_flagged,
+    is_ranked,
     load_named,
     load_runs,
     newest_called,
     record_columns,
+    state_as_read,
 )
-from orchestrator.registry.seed_groups import SeedGroups
 from orchestrator.registry.selection import Selection
-from orchestrator.registry.tables import ATTEMPTS, CODE_DIFFS, MARKS, RUNS, STAGES
+from orchestrator.registry.tables import ATTEMPTS, CODE_DIFFS, OPEN_RUNS, RANKED_GROUPS, RUNS, STAGES
 from orchestrator.run_states import RunState
 
 if TYPE_CHECKING:
     import pandas
 
+    from orchestrator.registry.group_comparison import Comparison
+    from orchestrator.registry.group_records import GroupRecord
+    from orchestrator.registry.leaderboard import Order
     from orchestrator.registry.lifecycle import RunLifecycle
     from orchestrator.registry.lineage import Lineage
     from orchestrator.registry.marks import RunAnnotations, Trash
     from orchestrator.registry.registered_models import RegisteredModels
     from orchestrator.registry.run_results import RunCheckpoints, RunCosts, RunDatasets, RunMetrics
     from orchestrator.registry.trials import SweepTrials
-
-_PARTS = {
-    "lifecycle": "lifecycle.RunLifecycle",
-    "trials": "trials.SweepTrials",
-    "metrics": "run_results.RunMetrics",
-    "checkpoints": "run_results.RunCheckpoints",
-    "datasets": "run_results.RunDatasets",
-    "costs": "run_results.RunCosts",
-    "models": "registered_models.RegisteredModels",
-    "lineage": "lineage.Lineage",
-    "annotations": "marks.RunAnnotations",
-    "trash": "marks.Trash",
-}
-"""Module and class of each attribute of a registry that writes and reads one subject."""
-_NUM_COMPARED = 1000
-"""Newest runs whose names are compared with one that is not there."""
+    from orchestrator.results import Split
+    from orchestrator.significance.ranking import SeedNoise
 
 
-class Registry(SeedGroups):
+def _part(module: str, kind: str) -> Any:
+    """Part for one subject, loaded when it is first asked for: who only lists runs needs none."""
+    module = f"orchestrator.registry.{module}"
+    return cached_property(lambda registry: getattr(import_module(module), kind)(registry._database))
+
+
+class Registry:
     """SQL record of runs: what was asked, what happened, what came out. On SQLite or PostgreSQL.
 
-    Runs are read with the methods below, groups of runs that differ in the seed with those of `SeedGroups`. Each
-    attribute writes and reads one subject: `lifecycle`, `trials`, `metrics`, `checkpoints`, `datasets`, `costs`,
-    `models`, `lineage` (what was made of what), `annotations` (notes, tags, flags) and `trash`. Methods return frozen
-    records (`records.py`), plain values, or a `RecordTable`, whose `frame()` is a DataFrame.
+    Runs, and groups of runs that differ only in the seed, are read with the methods below. Each attribute writes and
+    reads one subject: `lifecycle`, `trials`, `metrics`, `checkpoints`, `datasets`, `costs`, `models`, `lineage` (what
+    was made of what), `annotations` (notes, tags, flags) and `trash`. Methods return frozen records (`records.py`),
+    plain values, or a `RecordTable`, whose `frame()` is a DataFrame.
 
     **Opening.** Making a `Registry` opens nothing. The first use connects, gives an empty database its tables, and
     refuses tables of another revision. After `close`, or the end of a `with` block, the next use connects again.
@@ -82,13 +79,11 @@ class Registry(SeedGroups):
     **States.** `orchestrator.run_states` says which state may follow which. A change that it does not allow is ignored
     by `lifecycle.finish` and `trials`, which makes late reports harmless, and refused by `lifecycle.start_attempt`.
 
-    **Attempts.** Attempts of a run are numbered, and the newest one owns the run. An older attempt that wakes up
-    changes neither the state nor the heartbeat of the run: `lifecycle.heartbeat` returns False to it, and
-    `lifecycle.finish` ends its own row alone. Measurements and checkpoints are not fenced: an exact resume computes the
-    same values for the same steps, so an older attempt can only repeat them; it should end at its next heartbeat.
+    **Attempts.** The newest attempt of a run owns it. An older one that wakes up changes neither the state nor the
+    heartbeat of the run: `lifecycle.heartbeat` returns False to it. Measurements and checkpoints are not fenced: an
+    exact resume computes the same values for the same steps.
 
-    **Times.** They are taken from the clock of the database, so that drivers on different machines agree. Times are in
-    UTC and carry the time zone; a query's time without a zone is in UTC.
+    **Times.** They are the database's, so that drivers on different machines agree, in UTC, and carry the time zone.
 
     Raises:
         RegistryError: from every method, where the database cannot be opened, read or written, or a run that a row
@@ -105,31 +100,18 @@ class Registry(SeedGroups):
     """
 
     def __init__(self, location: str, *, read_only: bool = False, lost_after_s: float = 60.0) -> None:
-        super().__init__(Database(location, read_only=read_only, lost_after_s=lost_after_s))
+        self._database = Database(location, read_only=read_only, lost_after_s=lost_after_s)
 
-    if TYPE_CHECKING:
-        lifecycle: RunLifecycle
-        trials: SweepTrials
-        metrics: RunMetrics
-        checkpoints: RunCheckpoints
-        datasets: RunDatasets
-        costs: RunCosts
-        models: RegisteredModels
-        lineage: Lineage
-        annotations: RunAnnotations
-        trash: Trash
-    else:
-
-        def __getattr__(self, name: str) -> Any:
-            """Load the part for one subject when it is first asked for: who only lists runs needs none."""
-            if name not in _PARTS:
-                raise AttributeError(f"a registry has no {name!r}", name=name, obj=self)
-            module, _, kind = _PARTS[name].partition(".")
-            self.__dict__[name] = getattr(import_module(f"orchestrator.registry.{module}"), kind)(self._database)
-            return self.__dict__[name]
-
-        def __dir__(self) -> list[str]:
-            return [*super().__dir__(), *_PARTS]
+    lifecycle: RunLifecycle = _part("lifecycle", "RunLifecycle")
+    trials: SweepTrials = _part("trials", "SweepTrials")
+    metrics: RunMetrics = _part("run_results", "RunMetrics")
+    checkpoints: RunCheckpoints = _part("run_results", "RunCheckpoints")
+    datasets: RunDatasets = _part("run_results", "RunDatasets")
+    costs: RunCosts = _part("run_results", "RunCosts")
+    models: RegisteredModels = _part("registered_models", "RegisteredModels")
+    lineage: Lineage = _part("lineage", "Lineage")
+    annotations: RunAnnotations = _part("marks", "RunAnnotations")
+    trash: Trash = _part("marks", "Trash")
 
     def runs(
         self, filter: str = "", *, sort: str = "-created_at", limit: int | None = None, trials: bool = True
@@ -226,37 +208,35 @@ class Registry(SeedGroups):
             selection = Selection(connection, self._state())
             yield selection, selection.conditions(filter, trials=trials, archived=archived)
 
-    def run(self, wanted: str) -> RunRecord:
+    def _state(self) -> ColumnElement[RunState]:
+        """State of a run as it reads now: one that is silent for long reads as LOST."""
+        return state_as_read(self._database.lost_after_s)
+
+    def run(self, wanted: str, *, or_task: bool = False) -> RunRecord:
         """Run or trial by its whole id, its exact name (the newest), or the beginning of its id, four characters of it.
 
-        Raises: NotFoundError where there is none; SeveralRunsError for the beginning of several ids, and for a name
-            that another run's id begins with.
+        Raises: NotFoundError with the run, or the task (`or_task`), that was nearly meant; SeveralRunsError for the
+            beginning of several ids, and for a name that another run's id begins with.
         """
         with self._database.connection(writing=False) as connection:
-            return find_run(connection, wanted, self._state())
+            try:
+                return find_run(connection, wanted, self._state())
+            except SeveralRunsError:
+                raise
+            except NotFoundError as error:
+                no_run = str(error).rstrip(".")
+            from orchestrator.registry.registered_models import named_version
 
-    def find_run(self, wanted: str, *, or_task: bool = False) -> RunRecord:
-        """Run or trial as `run` finds it. Raises: NotFoundError with the run, or the task, that was nearly meant."""
-        try:
-            return self.run(wanted)
-        except SeveralRunsError:
-            raise
-        except NotFoundError as error:
-            no_run = str(error).rstrip(".")
+            newest = select(RUNS.c.name).where(RUNS.c.parent_id.is_(None)).order_by(RUNS.c.created_at.desc())
+            is_model = "@" in wanted and connection.execute(named_version(wanted)).first() is not None
+            names = dict.fromkeys(connection.scalars(newest.limit(1000)))
         for removed in (one for one in self.trash.called(wanted) if one.claimed_at is None):
             back = f"orchestrator runs restore {removed.run_id}"
             raise NotFoundError(f"Run {removed.run_id} ({removed.name}) is in the trash; to bring it back: {back}")
-        from orchestrator.registry.registered_models import named_version
-
-        newest = select(RUNS.c.name).where(RUNS.c.parent_id.is_(None)).order_by(RUNS.c.created_at.desc())
-        with self._database.connection(writing=False) as connection:
-            if "@" in wanted and connection.execute(named_version(wanted)).first() is not None:
-                raise NotFoundError(f"{wanted} is a model: `orchestrator models show {wanted}`")
-            names = dict.fromkeys(connection.scalars(newest.limit(_NUM_COMPARED)))
-        names |= dict.fromkeys(self.ranked_tasks() if or_task else ())
-        close = nearest(wanted, names, 1) if wanted else []
-        hint = f"; did you mean {close[0]}?" if close else "."
-        raise NotFoundError(f"{no_run}{hint}")
+        if is_model:
+            raise NotFoundError(f"{wanted} is a model: `orchestrator models show {wanted}`")
+        close = nearest(wanted, [*names, *(self.ranked_tasks() if or_task else ())], 1) if wanted else []
+        raise NotFoundError(f"{no_run}{f'; did you mean {close[0]}?' if close else '.'}")
 
     def newest_called(self, name: str) -> tuple[RunRecord, int] | None:
         """Newest run of a name, else the newest trial, and how many are called so; None where nothing is."""
@@ -270,8 +250,8 @@ class Registry(SeedGroups):
 
     def newest_completed(self, fingerprint: str) -> RunRecord | None:
         """Newest completed run of a spec, by its fingerprint; None where there is none."""
+        is_done = RUNS.c.fingerprint == fingerprint, RUNS.c.state == RunState.COMPLETED, RUNS.c.parent_id.is_(None)
         with self._database.connection(writing=False) as connection:
-            is_done = RUNS.c.fingerprint == fingerprint, RUNS.c.state == RunState.COMPLETED, RUNS.c.parent_id.is_(None)
             return next(iter(load_runs(connection, self._state(), *is_done, limit=1)), None)
 
     def stages(self, run_id: str) -> list[RunRecord]:
@@ -302,18 +282,133 @@ class Registry(SeedGroups):
         with self._database.connection(writing=False) as connection:
             return load_parameters(connection, run_id)
 
-    def tags(self, run_id: str) -> list[str]:
-        """Tags of a run, with those of its sweep and its pipelines, sorted."""
+    def leaderboard(
+        self,
+        task: str | None = None,
+        *,
+        by: Order = "lower",
+        limit: int | None = None,
+        archived: bool = False,
+        across_code: bool = False,
+    ) -> RecordTable:
+        """Groups of runs that differ only in their seed, ranked for each task, score, split and data.
+
+        They are trials of sweeps and probes, students, and evaluations of models. Another recipe, other data, another
+        number of threads or other code make another group. The noise of seeds is estimated over all groups of a ranking
+        together (`SeedNoise`), so that a group of one seed has an interval, too; where none has seeds that differ, no
+        group has one.
+
+        Columns: `rank` among `num_ranked` groups, none without a score; `may_be_best`, whether the group with the best
+        mean is not significantly better (the truly best group is among these with a probability of 95 %); `data`, the
+        beginning of their digest; `mean`, `sd`, the 95 % interval of the mean from `low` to `high`, `median`, `worst`
+        and `best` over `n` distinct seeds; numbers of runs that `completed`, `failed`, were `pruned`, `collapsed` to
+        the baseline, gave `nan` for a score, or are `unfinished`; `baseline`, the score of guessing the majority;
+        `test`, the score on the test split of the run `test_run`; `recipe`, the values in which the groups of a task
+        differ; `notes`, all that the mean does not say; `origin`, the earlier use of the data of the score, which
+        flatters it (`model_origins.Origin`); `run`, the best seed's, and `model`, its registered name or its folder.
+
+        Args:
+            by: number that ranks: the worse end of the mean's interval (`lower`), which ranks few seeds and noisy ones
+                lower; the `mean`, which finds the best a little more often where groups do not differ in either, and
+                much less often where they do; the `median`; or the `best` seed, which is the luckiest of n.
+            limit: number of the first places of each ranking that are asked for; None for all.
+            archived: whether archived runs and their trials are ranked, too; `num_ranked_archived` counts them.
+            across_code: whether runs that differ in the version of the code are one group; `notes` name the versions.
+        """
+        from orchestrator.registry.leaderboard import rank_groups
+
         with self._database.connection(writing=False) as connection:
-            tags = select(MARKS.c.word).where(MARKS.c.run_id == run_id, MARKS.c.kind == "tag")
-            return list(connection.scalars(tags.distinct().order_by(MARKS.c.word)))
+            return rank_groups(connection, task, by, archived=archived, across_code=across_code, limit=limit)
 
-    def tag(self, run_id: str, *tags: str) -> None:
-        """Add tags to a run, reserved ones too; queries find by them its trials as well, and a pipeline's stages."""
-        from orchestrator.registry.marks import add_marks
+    def seed_noise(self, group: GroupRecord) -> SeedNoise | None:
+        """Noise of seeds in the ranking that a group belongs to; None where no group of it has seeds that differ."""
+        from orchestrator.registry.leaderboard import load_noise
 
-        with self._database.connection(writing=True) as connection:
-            add_marks(connection, run_id, "tag", tags)
+        with self._database.connection(writing=False) as connection:
+            return load_noise(connection, group)
+
+    def check_groups(self, *, mend: bool = False) -> list[str]:
+        """Keys of the groups whose numbers on the leaderboard are not those that follow from their runs: none, ever.
+
+        Args:
+            mend: whether all of these numbers are made anew.
+        """
+        from orchestrator.registry.roll_up import check_roll_up
+
+        with self._database.connection(writing=mend) as connection:
+            return check_roll_up(connection, mend=mend)
+
+    def ranked_tasks(self) -> list[str]:
+        """Names of the tasks that have groups, of archived runs too, in their order."""
+        opened = select(OPEN_RUNS.c.run_id)
+        of_open = or_(RUNS.c.key.in_(opened), RUNS.c.parent_id.in_(opened))
+        tasks = union(select(RANKED_GROUPS.c.task), select(RUNS.c.task).where(is_ranked(), of_open))
+        with self._database.connection(writing=False) as connection:
+            return sorted(connection.scalars(tasks))
+
+    def num_ranked_archived(self, task: str | None = None) -> int:
+        """Number of the runs that the leaderboard leaves out since they, or their sweeps, are archived."""
+        of_task = [] if task is None else [RUNS.c.task == task]
+        archived = select(func.count()).select_from(RUNS).where(is_ranked(), is_flagged("archived"), *of_task)
+        with self._database.connection(writing=False) as connection:
+            return connection.scalar(archived) or 0
+
+    def groups_of(self, run_ids: Collection[str], *, archived: bool = True) -> list[GroupRecord]:
+        """Groups of some runs, each with all of its runs, or without archived ones."""
+        from orchestrator.registry.group_records import load_groups
+
+        with self._database.connection(writing=False) as connection:
+            are_own = RUNS.c.id.in_(select_items(connection, run_ids)), is_ranked()
+            keys = connection.scalars(select(RUNS.c.group_key).where(*are_own).distinct()).all()
+            return load_groups(connection, RUNS.c.group_key.in_(select_items(connection, keys)), archived=archived)
+
+    def test_refusals(self, run_ids: Collection[str]) -> dict[str, str]:
+        """Reason for each of these runs and trials whose score on the test split is refused, by its id.
+
+        A score on data that a model, or one that it was made of, was trained or chosen on flatters it.
+        """
+        from orchestrator.registry.model_origins import load_test_refusals
+
+        with self._database.connection(writing=False) as connection:
+            return load_test_refusals(connection, run_ids)
+
+    def earlier_use(self, model: str, data: Mapping[str, str], split: Split) -> str | None:
+        """Sentence on the use that a model, or one that it was made of, made of data; None where none is known.
+
+        Args:
+            model: its folder, or another name by which a spec calls it.
+            data: digests of the split, as `SweepTrials.set_data` takes them.
+        """
+        from orchestrator.registry.model_origins import sentence_on_use
+
+        with self._database.connection(writing=False) as connection:
+            return sentence_on_use(connection, model, data, split)
+
+    def group(self, name: str) -> GroupRecord:
+        """Group whose digest begins with `name` (four characters), or the part of its group that a run or trial is.
+
+        Raises: NotFoundError where nothing is called so, or several are; InputError for a run without a score that
+            ranks, or with several groups.
+        """
+        from orchestrator.registry.group_records import find_group
+
+        with self._database.connection(writing=False) as connection:
+            return find_group(connection, name, self._state())
+
+    def compare(self, *names: str) -> list[Comparison]:
+        """Compare groups, runs or trials, each two of them, over their seeds and over kept predictions.
+
+        p-values are corrected for the number of comparisons by Holm's method. `Comparison.words` is the answer.
+
+        Raises: NotFoundError, InputError, as `group` does; InputError for less than two, or where they were not scored
+            on the same data by the same score.
+        """
+        from orchestrator.registry.group_comparison import compare_groups
+        from orchestrator.registry.group_records import find_group
+
+        with self._database.connection(writing=False) as connection:
+            groups = [find_group(connection, name, self._state()) for name in names]
+        return compare_groups(names, groups)
 
     def open(self) -> None:
         """Connect, and create or check the tables, now rather than on first use: for who wants to know at once."""
@@ -327,8 +422,8 @@ class Registry(SeedGroups):
         """
         from orchestrator.registry.backups import back_up_before_migration  # what it needs is long in loading
 
-        back_up = partial(back_up_before_migration, self._database.url, folder=backups)
-        return self._database.upgrade(back_up if with_backup else None)
+        back_up = partial(back_up_before_migration, self._database.url, folder=backups) if with_backup else None
+        return self._database.upgrade(back_up)
 
     def current_revision(self) -> str | None:
         """Revision of the tables; None where there are no tables yet."""

@@ -123,7 +123,7 @@ def roll_up_again(connection: Connection, keys: Collection[str]) -> None:
         new = _replace(old, keys, made.get(place, _NO_NUMBERS)).tobytes()
         if new != old.tobytes():
             packs.append(dict(zip(_KEYS, place, strict=True)) | {"numbers": new})
-    upsert_rows(connection, RANKED_GROUPS, _KEYS, ("numbers",), packs)
+    upsert_rows(connection, RANKED_GROUPS, packs, ("numbers",))
     connection.execute(delete(RANKED_GROUPS).where(touched, func.length(RANKED_GROUPS.c.numbers) == 0))
 
 
@@ -179,7 +179,7 @@ def load_rankings(
     """
     packs = _PACKS if task is None else _PACKS.where(RANKED_GROUPS.c.task == task)
     rankings = {
-        Ranking(*ranking): np.frombuffer(b"".join(row.numbers for row in rows), NUMBERS)
+        Ranking(*ranking): np.frombuffer(b"".join([row[-1] for row in rows]), NUMBERS)
         for ranking, rows in groupby(connection.execute(packs).all(), key=lambda row: row[:4])
     }
     live = set(connection.scalars(_OPEN_KEYS))

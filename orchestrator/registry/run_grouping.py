@@ -116,8 +116,8 @@ def _with_own_scores(
     if num_parents := connection.scalar(num_runs.where(*conditions, RUNS.c.key.in_(parents))):
         notes.append(f"left out: {counted(num_parents, 'run')} whose trials are here, with the score of the best one")
         conditions = [*conditions, RUNS.c.key.not_in(parents)]
-    unfinished = num_runs.where(*conditions, RUNS.c.state != RunState.COMPLETED)
-    if num_unfinished := connection.scalar(unfinished.where(score.of_runs(score.value.is_not(None)))):
+    are_unfinished = *conditions, RUNS.c.state != RunState.COMPLETED, score.value.is_not(None)
+    if num_unfinished := connection.scalar(score.beside(num_runs, outer=False).where(*are_unfinished)):
         notes.append(f"left out: the score of {counted(num_unfinished, 'run')} not completed")
     return conditions
 

@@ -203,8 +203,8 @@ class RunDatasets(RegistryPart):
     def _record(self, run_id: str, row: dict[str, Any]) -> None:
         link, changing = {"run_id": run_id, "fingerprint": row["fingerprint"]}, ("path", "counts", "files")
         with self._database.connection(writing=True) as connection:
-            upsert_rows(connection, DATASETS, ("fingerprint",), (*changing, "tokenizer_digest"), [row])
-            upsert_rows(connection, OWN_DATASETS, tuple(link), (), [link])
+            upsert_rows(connection, DATASETS, [row], (*changing, "tokenizer_digest"))
+            upsert_rows(connection, OWN_DATASETS, [link])
 
     def tokenizer_at(self, path: str) -> str | None:
         """Fingerprint of the tokenizer that was last trained into a folder; None where none was."""
@@ -231,7 +231,7 @@ class RunCheckpoints(RegistryPart):
         rows = [{"run_id": run_id, **asdict(event)} for event in events]
         if rows:
             with self._database.connection(writing=True) as connection:
-                upsert_rows(connection, CHECKPOINTS, ("run_id", "step"), ("path", "digest", "num_bytes"), rows)
+                upsert_rows(connection, CHECKPOINTS, rows, ("path", "digest", "num_bytes"))
 
     def of_run(self, run_id: str) -> list[CheckpointRecord]:
         """Checkpoints of a run, oldest first; some of them may have been deleted since."""

@@ -23,10 +23,10 @@ from orchestrator.errors import InputError
 from orchestrator.nearest import nearest
 from orchestrator.registry import fields
 from orchestrator.registry import query_language as language
-from orchestrator.registry.dialects import folded, replace_unstorable, utc_now
-from orchestrator.registry.fields import COMMIT_DIGITS, FIELD_NAMES, FIELDS, ORDER, Field, Test, WrongValueError, of_two
+from orchestrator.registry.dialects import is_like, replace_unstorable, utc_now
+from orchestrator.registry.fields import COMMIT_DIGITS, FIELD_NAMES, FIELDS, ORDER, Field, Test, of_two
 from orchestrator.registry.parameters import LARGEST_EXACT, code_digest, decode_parameter
-from orchestrator.registry.query_language import Age, Comparison, Condition, MisplacedError, Operand, Value, errors_in
+from orchestrator.registry.query_language import Age, Comparison, MisplacedError, Operand, Value, WrongValueError
 from orchestrator.registry.recorded_names import RecordedNames
 from orchestrator.registry.records import is_flagged
 from orchestrator.registry.tables import RUNS, is_internal
@@ -44,7 +44,6 @@ _IN_WORDS = {
     **{"number": "a number without quotes", "text": "text in quotes", "boolean": "true or false without quotes"},
     **{"time": "a time like 2026-11-20 or 2026-11-20T10:45 (UTC)", "age": "an age like 7d without quotes"},
 }
-_MAX_AGE_S = 36_500 * 86_400.0
 _DAY = timedelta(days=1)
 _TIME = re.compile(r"(\d{4}-\d{2}-\d{2})(T.+)?")
 _COMMIT, _GROUP = re.compile(r"[0-9a-f]{4,40}"), re.compile(r"([0-9a-f]{4,})(?:\.([0-9a-f]+))?")
@@ -72,7 +71,7 @@ class Selection:
         found, asked = list[Test](), set[Value | Operand]()
         if text.strip():
             tree = language.parse_filter(text)
-            with errors_in(text):
+            with language.errors_in(text):
                 found.append(self._test(tree))
             asked = {each for one, _ in language.comparisons(tree) for each in (one.operand, *one.values)}
         if not trials:
@@ -84,7 +83,7 @@ class Selection:
     def unmatched(self, text: str) -> list[str]:
         """Tell what a query asks for that no run has, such as a task that no run is of: why it finds nothing."""
         told = list[str]()
-        with errors_in(text):
+        with language.errors_in(text):
             for each, _ in language.comparisons(language.parse_filter(text)) if text.strip() else ():
                 if each.operator in ("=", "in"):
                     told += self._unmatched_words(each)
@@ -104,10 +103,10 @@ class Selection:
     def field(self, text: str) -> Field:
         """Field of a text that is nothing but one: `metrics.f1`, `best(metrics.f1)`. Raises: InputError."""
         operand = language.parse_operand(text) if _NEEDS_PARSING.intersection(text) else Operand(text)
-        with errors_in(text):
+        with language.errors_in(text):
             return self._field(operand)
 
-    def _test(self, tree: Condition) -> Test:
+    def _test(self, tree: language.Condition) -> Test:
         if isinstance(tree, Comparison):
             field = self._field(tree.operand)
             values = [self._value(value, tree, field) for value in tree.values]
@@ -263,7 +262,7 @@ def _range(field: Field, low: Value | Field, high: Value | Field) -> tuple[Value
         if field.kind != "time":
             return one.seconds if isinstance(one, Age) else one if isinstance(one, int | float) else math.nan
         if isinstance(one, Age):  # by this machine's clock: two times are put in order, no run is held beside
-            return (datetime.now(UTC) - timedelta(seconds=_age_s(one))).timestamp()
+            return (datetime.now(UTC) - timedelta(seconds=one.seconds)).timestamp()
         return as_time(one).timestamp() if isinstance(one, str) else math.nan
 
     end = high
@@ -309,13 +308,13 @@ def _of_text(connection: Connection, field: Field, operator: str, value: str) ->
     if operator != "like":
         return or_(*(ORDER[operator](each, text) for each in texts))
     # `\%`, `\_` and `\\` are the signs themselves; any other backslash is one, and no database's own escaping shows
-    pattern = folded(re.sub(r"\\([%_\\]?)", lambda found: "\\" + (found[1] or "\\"), text))
-    return or_(*(folded(each).like(pattern, escape="\\") for each in texts))
+    pattern = re.sub(r"\\([%_\\]?)", lambda found: "\\" + (found[1] or "\\"), text)
+    return or_(*(is_like(each, pattern) for each in texts))
 
 
 def _of_number(connection: Connection, field: Field, operator: str, value: int | float | Age) -> Test:
     order, row = ORDER[operator], field.table
-    number = _age_s(value) if isinstance(value, Age) else value
+    number = value.seconds if isinstance(value, Age) else value
     if field.kind == "whole number":
         if not abs(number) < 2**63 or (operator == "=" and number != int(number)):
             raise WrongValueError(f"this is a whole number from -2**63 to 2**63 - 1, and never {str(number)[:40]}")
@@ -342,7 +341,7 @@ def _of_time(column: Any, operator: str, value: Value) -> Test:
     if isinstance(value, Age):
         if operator == "=":
             raise WrongValueError("an age can be compared with < <= > >= and between only: created_at > 7d")
-        return ORDER[operator](column, utc_now(_age_s(value)))  # type: ignore[no-any-return]
+        return ORDER[operator](column, utc_now(value.seconds))  # type: ignore[no-any-return]
     time = as_time(value)
     if operator == "=" and "T" not in str(value):
         return and_(column >= time, column < (time + _DAY if time.year < datetime.max.year else time))
@@ -362,12 +361,6 @@ def _of_group(connection: Connection, text: str) -> Test:
     versions = connection.scalars(select(version).where(begins, version.is_not(None)).distinct())
     fitting = [each for each in versions if each and code_digest(each).startswith(found[2])]
     return and_(begins, version.is_not(None), version.in_(fitting))
-
-
-def _age_s(age: Age) -> float:
-    if age.seconds > _MAX_AGE_S:
-        raise WrongValueError("the longest age is 36500d")
-    return age.seconds
 
 
 def _known_word(connection: Connection, field: Field, text: str) -> str:

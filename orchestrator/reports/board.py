@@ -46,7 +46,7 @@ def build_app(registry: "Registry", home: Path | None = None) -> App:
     """
 
     def run(request: Request) -> tuple[Page, Served]:
-        found = registry.find_run(request.path_params["run"])
+        found = registry.run(request.path_params["run"])
         return run_page(registry, found, home), Served(is_live=found.state in _AT_WORK)
 
     def task(request: Request) -> tuple[Page, Served]:
@@ -59,7 +59,7 @@ def build_app(registry: "Registry", home: Path | None = None) -> App:
         names = request.query_params.getlist("run")
         if not 2 <= len(names) <= MAX_RUNS:
             raise InputError(f"choose 2 to {MAX_RUNS} runs; these are {len(names)}")
-        return comparing_page(registry, [registry.find_run(name) for name in names]), Served()
+        return comparing_page(registry, [registry.run(name) for name in names]), Served()
 
     routes = [
         Route("/", _answer(lambda request: (list_page(registry, asked := _asked(request)), asked))),

@@ -11,9 +11,10 @@ from typing import Any
 from bert_core.metrics import class_scores, confusion_matrix, ner_f1_by_type
 from bert_core.metrics.spans import entity_spans
 from orchestrator.errors import InputError
-from orchestrator.registry.kept_predictions import ANSWER, CLASS, TAGS, VALUE, prediction_kind, read_predictions
+from orchestrator.registry.group_comparison import read_predictions
 from orchestrator.reports.blocks import Block, Row, Table, Words
 from orchestrator.reports.charts import count_matrix, predicted_values
+from orchestrator.significance.predictions import ANSWER, CLASS, TAGS, VALUE, prediction_kind
 
 NUM_MISTAKES = 20
 SHOWN_CHARACTERS = 300

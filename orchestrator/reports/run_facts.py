@@ -157,7 +157,7 @@ class RunFacts:
             "state": run.state,
             "error": run.error,
             "task": run.task,
-            "tags": [tag for tag in self.registry.tags(run.id) if not is_internal(tag)],
+            "tags": [tag for tag in self.registry.annotations.tags(run.id) if not is_internal(tag)],
             "marks": self.marks,
             **self.note_lines,
             "created": run.created_at,
@@ -284,7 +284,7 @@ def whole_record(facts: RunFacts, form: str) -> dict[str, Any]:
     make, best, is_table = facts.made_by, facts.best_trial, form == "table"
     notes = [asdict(one) for one in facts.registry.annotations.notes(facts.run.id)]
     record |= {
-        "tags": facts.registry.tags(facts.run.id),
+        "tags": facts.registry.annotations.tags(facts.run.id),
         "marks": facts.marks,
         **(facts.note_lines if is_table else {"notes": notes}),
         "attempts": len(facts.attempts),

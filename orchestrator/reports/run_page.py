@@ -69,7 +69,7 @@ def run_page(registry: "Registry", run: "RunRecord", home: Path | None = None) -
         Section("Where it errs", prediction_blocks(run.predictions_path) if run.predictions_path else []),
         Section(
             "Where its model comes from",
-            [lineage_table(registry.lineage.ancestors(facts.models[0].label))] if facts.models else [],
+            [lineage_table(registry.lineage.tree(facts.models[0].label))] if facts.models else [],
         ),
         Section("Made with", [_told(facts.data_lines | facts.attempt_lines | facts.make_lines)]),
         Section("Make it again", _spec_blocks(run)),

@@ -73,7 +73,7 @@ def _load(registry: Registry, record: RunRecord, refusal: str | None) -> Exporte
     measurements = [Measurement(f"{row['split']}/{row['name']}", row["step"], row["value"]) for row in history]
     notes = [*refused, *(note.text for note in registry.annotations.notes(record.id))]
     parameters, result = registry.parameters(record.id), registry.metrics.latest(record.id)
-    return ExportedRun(record, parameters, registry.tags(record.id), notes, measurements, result)
+    return ExportedRun(record, parameters, registry.annotations.tags(record.id), notes, measurements, result)
 
 
 def _write_events(runs: Iterable[ExportedRun], folder: Path) -> None:

@@ -75,7 +75,7 @@ def test_a_pipeline_is_the_sum_of_its_own_stages(registry: Registry) -> None:
     whole = new_run(registry, kind="pipeline", spec={"kind": "pipeline"})
     stages = [recorded(registry, (10, 10, 0)), recorded(registry, (20, 20, 0))]
     for stage in (before, *stages):
-        registry.tag(stage, f"pipeline:{whole}")
+        registry.annotations.tag(stage, [f"pipeline:{whole}"], reserved=True)
     registry.lifecycle.start_attempt(whole)
     registry.lifecycle.finish(whole, RunState.COMPLETED, seconds=31.0)
     assert [stage.id for stage in own_stages(registry.run(whole), registry)] == stages

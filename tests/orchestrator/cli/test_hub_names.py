@@ -95,4 +95,4 @@ def test_an_experiment_runs_where_nothing_was_before(home: Path, hub: Hub, tmp_p
         assert run.spec["space"]["init_from"] == [start, "random"]
         assert run.spec["recipe"]["tokenizer"] == start
         assert registry.metrics.latest(run.id)["accuracy"] > 0.9
-        assert start in str(registry.lineage.ancestors("sweep_sst2"))
+        assert start in str(registry.lineage.tree("sweep_sst2"))

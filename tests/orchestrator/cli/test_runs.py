@@ -201,7 +201,7 @@ def test_a_pipeline_is_shown_by_its_stages_and_stands_for_the_last_model_of_one(
     settings = Settings.from_options()
     with Registry(settings.registry) as registry:
         whole = new_run(registry, kind="pipeline", name="whole", spec={"kind": "pipeline"})
-        registry.tag(recorded_sweep.run_id, f"pipeline:{whole}")
+        registry.annotations.tag(recorded_sweep.run_id, [f"pipeline:{whole}"], reserved=True)
         model_folder = registry.run(recorded_sweep.run_id).model_folder
     shown = command("runs", "show", whole).out
     assert f"{recorded_sweep.run_id} sweep COMPLETED, accuracy 0.8500" in shown

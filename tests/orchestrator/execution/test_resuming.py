@@ -181,7 +181,7 @@ def test_a_drift_is_refused_until_it_is_allowed_and_then_tagged(laboratory: Labo
     warning = "warning: goes on from step 5 although this has changed: corpus.text.txt: 12 bytes → 13 bytes"
     assert warning in laboratory.log(run_id)
     with Registry(laboratory.settings.registry) as registry:
-        assert registry.tags(run_id) == ["drift"]
+        assert registry.annotations.tags(run_id) == ["drift"]
 
 
 def test_a_run_goes_on_in_the_folder_that_its_paths_are_meant_from(
@@ -270,7 +270,7 @@ def test_a_wish_that_no_attempt_can_follow_is_refused(
 ) -> None:
     run_id, seen = search
     with Registry(laboratory.settings.registry) as registry:
-        registry.tag(run_id, *filter(None, [tag]))
+        registry.annotations.tag(run_id, [*filter(None, [tag])], reserved=True)
     status, said = laboratory.command("resume", run_id, *words)
     assert (status, seen) == (2, [])
     assert named in " ".join(said.split())

@@ -117,7 +117,11 @@ def test_a_pipeline_runs_is_recorded_and_is_not_done_twice(
         recorder, stage = Recorder(registry), pretraining(settings).id
         recorder.start({"kind": "pretrain", "name": "merged"}, "f" * 64, run_id="a-newer-one")
         recorder.complete("a-newer-one", RunOutcome(model_folder="/of/the/cluster"))
-        registry.tag("a-newer-one", next(tag for tag in registry.tags(stage) if tag.startswith("inputs:")))
+        registry.annotations.tag(
+            "a-newer-one",
+            [next(tag for tag in registry.annotations.tags(stage) if tag.startswith("inputs:"))],
+            reserved=True,
+        )
     again = run_spec(spec, settings=settings)
     assert again.id != record.id
     with Registry(settings.registry) as registry:

@@ -23,18 +23,12 @@ BF16 = RecipeSpec(precision="bf16")
 TOLD = "attention computes padding too"
 
 
-def without_dropout(config: BertConfig) -> BertConfig:
-    return config.with_dropout(None, 0.0)
-
-
 @pytest.mark.parametrize(
     ("config", "recipe", "named"),
     [
-        (without_dropout(BASE), BF16, None),
-        (BASE, BF16, ["recipe.attention_dropout 0"]),
-        (without_dropout(BASE), RecipeSpec(), ["recipe.precision bf16"]),
-        (BASE, RecipeSpec(), ["recipe.attention_dropout 0", "recipe.precision bf16"]),
-        (replace(without_dropout(BASE), position_embedding_type="alibi"), BF16, ["linear biases"]),
+        (BASE, BF16, None),
+        (BASE, RecipeSpec(), ["16 bits", "recipe.precision bf16"]),
+        (replace(BASE, position_embedding_type="alibi"), BF16, ["linear biases"]),
         (replace(BASE, hidden_size=36, num_attention_heads=3), BF16, ["width"]),
         (BASE, RecipeSpec(freeze_encoder=True), None),
     ],
@@ -48,24 +42,25 @@ def test_the_note_says_why_padding_is_computed_and_what_would_change_that(
 
 
 def test_an_old_card_is_told_of_elsewhere() -> None:
-    assert attention_note(BASE, BF16, (7, 5)) is None
-    assert attention_note(BASE, BF16, (8, 0)) is not None
+    assert attention_note(BASE, RecipeSpec(), (7, 5)) is None
+    assert attention_note(BASE, RecipeSpec(), (8, 0)) is not None
 
 
 def test_a_process_is_told_each_note_once(monkeypatch: pytest.MonkeyPatch) -> None:
     put_in_place(monkeypatch)
     monkeypatch.setattr(module, "_TOLD", set())
-    assert new_attention_note(BASE, BF16) == attention_note(BASE, BF16, H200)
-    assert new_attention_note(BASE, BF16) is None
-    assert new_attention_note(BASE, RecipeSpec()) is not None, "another recipe, another reason"
+    fp32, biased = RecipeSpec(), replace(BASE, position_embedding_type="alibi")
+    assert new_attention_note(BASE, fp32) == attention_note(BASE, fp32, H200)
+    assert new_attention_note(BASE, fp32) is None
+    assert new_attention_note(biased, fp32) is not None, "another model, another reason"
     monkeypatch.setattr(module.os, "getpid", lambda: -1)
-    assert new_attention_note(BASE, BF16) is not None, "a forked process tells for itself"
+    assert new_attention_note(BASE, fp32) is not None, "a forked process tells for itself"
 
 
 @pytest.mark.training
-@pytest.mark.parametrize(("attention_dropout", "told"), [(0.1, 1), (0.0, 0)])
+@pytest.mark.parametrize(("precision", "told"), [("fp32", 1), ("bf16", 0)])
 def test_a_trial_on_a_card_reports_the_note_with_its_first_evaluation(
-    attention_dropout: float, told: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    precision: str, told: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put_in_place(monkeypatch)
     monkeypatch.setattr(module, "_TOLD", set())
@@ -84,7 +79,7 @@ def test_a_trial_on_a_card_reports_the_note_with_its_first_evaluation(
     to = torch.nn.Module.to
     monkeypatch.setattr("orchestrator.finetuning.trial.choose_device", lambda *values, **options: Moved())
     monkeypatch.setattr(torch.nn.Module, "to", move)
-    assert bench.run(epochs=0.1, precision="bf16", attention_dropout=attention_dropout).state == "COMPLETED"
+    assert bench.run(epochs=0.1, precision=precision).state == "COMPLETED"
     notes = [message.text for message in bench.messages if message.text.startswith(TOLD)]
     assert len(notes) == told
 

@@ -27,7 +27,7 @@ from orchestrator.finetuning.search_space import TrialPlan, plan_trials
 from orchestrator.finetuning.sweep import run_sweep
 from orchestrator.finetuning.sweep_listener import SweepListener
 from orchestrator.finetuning.trial_job import trial_folder
-from orchestrator.registry.kept_predictions import read_predictions
+from orchestrator.registry.group_comparison import read_predictions
 from orchestrator.results import MetricEvent, SweepResult, TrialResult, TrialStart
 from orchestrator.run_states import RunState
 from orchestrator.specs import SweepSpec

@@ -12,7 +12,7 @@ from sqlalchemy import update
 
 from orchestrator.errors import InputError, NotFoundError, SeveralRunsError
 from orchestrator.registry import Registry
-from orchestrator.registry.group_comparison import Comparison, compare_groups
+from orchestrator.registry.group_comparison import Comparison, compare_examples, compare_groups, read_predictions
 from orchestrator.registry.group_records import group_notes
 from orchestrator.registry.tables import ALL_RUNS
 from orchestrator.run_states import RunState
@@ -212,3 +212,38 @@ def test_evaluations_of_two_models_are_compared(registry: Registry, tmp_path: Pa
     assert found.is_distinguishable
     assert found.examples is not None
     assert found.examples.test == "McNemar's exact test over 200 examples"
+
+
+@pytest.mark.parametrize("first_id", [0, 1000])
+def test_the_score_is_compared_where_every_pair_of_runs_has_the_same_examples(tmp_path: Path, first_id: int) -> None:
+    groups = [
+        dataclasses.replace(
+            group, runs=[run._replace(predictions_path=path) for run, path in zip(group.runs, paths, strict=True)]
+        )
+        for group in (group_of("a", [0.5, 0.5]), group_of("b", [0.5, 0.5]))
+        for paths in [[keep_predictions(tmp_path, run.id, 0.5, first_id * seed) for seed, run in enumerate(group.runs)]]
+    ]
+    found = compare_examples(*groups)
+    assert (found is None) == (first_id > 0)
+
+
+A_CLASS = {"id": "1", "prediction": "a", "gold": "b", "correct": False, "probabilities": {"a": 0.7, "b": 0.3}}
+
+
+@pytest.mark.parametrize(
+    ("second", "says"),
+    [
+        ("{", "Expecting property name"),
+        ("[1]", "line 2 is no prediction"),
+        ({"prediction": "a"}, "line 2 is no prediction"),
+        ({**A_CLASS, "id": ["1"]}, "line 2 is no prediction"),
+        ({"prediction": 0.5, "gold": 1, "error": "large"}, "line 2 is no prediction"),
+        ({"words": ["a"], "prediction": ["PER"], "gold": ["O"]}, "line 2 is no prediction"),
+        ({"prediction": 0.5, "gold": 1.0}, "line 2 predicts a value, and those before it a class"),
+    ],
+)
+def test_a_line_that_is_no_prediction_is_named(tmp_path: Path, second: Any, says: str) -> None:
+    path = tmp_path / "predictions.jsonl"
+    path.write_text(f"{json.dumps(A_CLASS)}\n{second if isinstance(second, str) else json.dumps(second)}\n")
+    with pytest.raises(InputError, match=f"The predictions at {path} cannot be read: .*{says}"):
+        read_predictions(str(path))

@@ -21,7 +21,7 @@ def test_a_new_run_is_pending_and_has_its_spec_as_parameters(registry: Registry)
     assert (run.state, run.attempt, run.seed) == ("PENDING", 0, 7)
     assert run.spec == spec
     assert registry.parameters(run.id) == {"optimizer.learning_rate": 1e-4, "phases.0.share": 1.0, "a": None}
-    assert registry.tags(run.id) == ["first", "second"]
+    assert registry.annotations.tags(run.id) == ["first", "second"]
     assert run.created_at.utcoffset() is not None
 
 

@@ -104,7 +104,7 @@ def drawn(tree: LineageTree) -> list[str]:
 
 def parents(registry: Registry, name: str, role: str) -> list[LineageTree]:
     """Branches to the parents of a node that had this role."""
-    return [branch for branch in registry.lineage.ancestors(name).branches if branch.role == role]
+    return [branch for branch in registry.lineage.tree(name).branches if branch.role == role]
 
 
 def stale(tree: LineageTree) -> dict[str, str]:
@@ -116,7 +116,7 @@ def stale(tree: LineageTree) -> dict[str, str]:
 
 
 def test_a_model_leads_back_to_the_files_of_its_text(life: Registry) -> None:
-    assert drawn(life.lineage.ancestors("life/student")) == [
+    assert drawn(life.lineage.tree("life/student")) == [
         "model life/student@1",
         "  examples: task sst2",
         "  teacher: model life/tuned@1",
@@ -131,7 +131,7 @@ def test_a_model_leads_back_to_the_files_of_its_text(life: Registry) -> None:
 
 
 def test_a_file_leads_to_all_that_was_made_of_it_and_to_exports(life: Registry, text: Path) -> None:
-    assert drawn(life.lineage.descendants(str(text))) == [
+    assert drawn(life.lineage.tree(str(text), downward=True)) == [
         "file text.txt",
         "  text: tokenizer words",
         "    tokenizer: model life/encoder@1",
@@ -150,10 +150,10 @@ def test_a_file_leads_to_all_that_was_made_of_it_and_to_exports(life: Registry, 
 )
 @pytest.mark.heavy
 def test_things_are_found_by_name_folder_path_or_digest(life: Registry, name: str) -> None:
-    assert life.lineage.ancestors(name)
+    assert life.lineage.tree(name)
     (run_id,) = life.runs("name = 'life/encoder'").id
-    assert life.lineage.ancestors(run_id[:6]).node.name == "life/encoder@1"
-    assert life.lineage.ancestors("life/words").node.digest == TOKENIZER
+    assert life.lineage.tree(run_id[:6]).node.name == "life/encoder@1"
+    assert life.lineage.tree("life/words").node.digest == TOKENIZER
 
 
 def test_a_trial_leads_to_the_model_that_its_sweep_kept_of_it(registry: Registry, text: Path) -> None:
@@ -161,18 +161,18 @@ def test_a_trial_leads_to_the_model_that_its_sweep_kept_of_it(registry: Registry
     pretrain(recorder, text)
     pretrain(recorder, text, "4" * 64)
     sweep = fine_tune(recorder, ("life/encoder@1", "life/encoder@2"))
-    assert registry.lineage.ancestors(trial_id(sweep, "k1")).node.digest == TUNED
+    assert registry.lineage.tree(trial_id(sweep, "k1")).node.digest == TUNED
     (weights,) = parents(registry, TUNED[:8], "weights")
     assert weights.node.name == "life/encoder@2"
     with pytest.raises(NotFoundError, match=r"trial.* made nothing that stands in the lineage"):
-        registry.lineage.ancestors(trial_id(sweep, "k0"))
+        registry.lineage.tree(trial_id(sweep, "k0"))
 
 
 def test_a_run_that_made_nothing_says_so(registry: Registry) -> None:
     recorder = Recorder(registry)
     run_id = complete(recorder, recorder.start({"kind": "evaluate", "name": "scored"}, "f").id)
     with pytest.raises(NotFoundError, match=rf"run {run_id} \(scored, evaluate\) made nothing .*runs show {run_id}"):
-        registry.lineage.descendants("scored")
+        registry.lineage.tree("scored", downward=True)
 
 
 def test_a_name_that_begins_a_runs_id_as_well_is_the_name(registry: Registry, text: Path) -> None:
@@ -182,17 +182,17 @@ def test_a_name_that_begins_a_runs_id_as_well_is_the_name(registry: Registry, te
         recorder.registry.datasets.record(run.id, DatasetResult("face", "corpus", "e" + digest[1:], "/c", {}, ()))
         recorder.record_model(run.id, model_result(digest))
         complete(recorder, run.id)
-    assert registry.lineage.ancestors("face").node.kind == "corpus"
-    assert registry.lineage.ancestors("face01").node.digest == TUNED
+    assert registry.lineage.tree("face").node.kind == "corpus"
+    assert registry.lineage.tree("face01").node.digest == TUNED
     with pytest.raises(NotFoundError, match="face0"):
-        registry.lineage.ancestors("face0")
+        registry.lineage.tree("face0")
 
 
 @pytest.mark.parametrize("name", ["nothing", "", "%", "zz" * 8, "../x"])
 @pytest.mark.heavy
 def test_what_is_not_there_is_refused_with_the_models_that_are(life: Registry, name: str) -> None:
     with pytest.raises(NotFoundError, match="life/student@1"):
-        life.lineage.ancestors(name)
+        life.lineage.tree(name)
 
 
 @pytest.mark.parametrize(
@@ -205,13 +205,13 @@ def test_what_is_not_there_is_refused_with_the_models_that_are(life: Registry, n
 )
 def test_all_that_was_made_of_a_changed_file_is_stale(life: Registry, text: Path, change: Any, reason: str) -> None:
     change(text)
-    found = stale(life.lineage.descendants(str(text)))
+    found = stale(life.lineage.tree(str(text), downward=True))
     assert found.keys() == {
         "storage/tokenizers/words", "text.txt", "life/encoder@1", "life/tuned@1", "life/student@1", "/exports/student"
     }  # fmt: skip
     assert found["text.txt"].startswith(reason)
     assert found["life/tuned@1"] == "made of life/encoder@1, which is stale"
-    assert stale(life.lineage.ancestors("life/student"))["life/student@1"].startswith("made of life/tuned@1")
+    assert stale(life.lineage.tree("life/student"))["life/student@1"].startswith("made of life/tuned@1")
 
 
 def test_a_file_that_was_only_touched_is_not_stale_where_its_digest_is_known(registry: Registry, text: Path) -> None:
@@ -223,26 +223,26 @@ def test_a_file_that_was_only_touched_is_not_stale_where_its_digest_is_known(reg
     complete(recorder, run.id)
     soon = time.time() + 60
     os.utime(text, (soon, soon))
-    assert stale(registry.lineage.descendants(str(text))) == {}
+    assert stale(registry.lineage.tree(str(text), downward=True)) == {}
     text.write_text("WORDS\n" * 100)
     os.utime(text, (soon - 3600, soon - 3600))
-    assert stale(registry.lineage.descendants(str(text))) == {}, "neither size nor time differ"
+    assert stale(registry.lineage.tree(str(text), downward=True)) == {}, "neither size nor time differ"
     os.utime(text, (soon, soon))
-    assert stale(registry.lineage.descendants(str(text)))["text.txt"].startswith("text.txt was written again, ")
+    assert stale(registry.lineage.tree(str(text), downward=True))["text.txt"].startswith("text.txt was written again, ")
 
 
 def test_a_newer_version_of_a_model_makes_its_children_stale(life: Registry, text: Path) -> None:
     pretrain(Recorder(life), text, "4" * 64)
-    found = stale(life.lineage.descendants("life/encoder@1"))
+    found = stale(life.lineage.tree("life/encoder@1", downward=True))
     assert found["life/tuned@1"] == "life/encoder@2 is newer"
     assert found["life/student@1"] == "made of life/tuned@1, which is stale"
     fine_tune(Recorder(life), ("life/encoder@2",), "5" * 64)
-    assert "life/tuned@2" not in stale(life.lineage.descendants("life/encoder@2"))
+    assert "life/tuned@2" not in stale(life.lineage.tree("life/encoder@2", downward=True))
 
 
 def test_a_tokenizer_that_was_trained_again_makes_its_children_stale(life: Registry, text: Path) -> None:
     again = train_tokenizer(Recorder(life), text, "d" * 64)
-    assert stale(life.lineage.descendants(TOKENIZER[:12]))["life/encoder@1"] in (
+    assert stale(life.lineage.tree(TOKENIZER[:12], downward=True))["life/encoder@1"] in (
         f"run {again} made life/words again, otherwise",
         "made of text.txt, which is stale",
     )
@@ -251,10 +251,10 @@ def test_a_tokenizer_that_was_trained_again_makes_its_children_stale(life: Regis
 def test_files_of_another_machine_are_not_looked_for(registry: Registry, tmp_path: Path) -> None:
     recorder = Recorder(registry)
     run_id = pretrain(recorder, tmp_path / "elsewhere.txt")
-    assert stale(registry.lineage.ancestors("life/encoder")) != {}
+    assert stale(registry.lineage.tree("life/encoder")) != {}
     with registry._database.connection(writing=True) as connection:
         connection.execute(update(ALL_RUNS).where(ALL_RUNS.c.id == run_id).values(host="another"))
-    assert stale(registry.lineage.ancestors("life/encoder")) == {}
+    assert stale(registry.lineage.tree("life/encoder")) == {}
 
 
 def test_a_run_that_did_not_complete_has_no_edges(registry: Registry, text: Path) -> None:
@@ -262,7 +262,7 @@ def test_a_run_that_did_not_complete_has_no_edges(registry: Registry, text: Path
     run = recorder.start({"kind": "pretrain", "init_from": "x@1"}, "f")
     recorder.record_model(run.id, model_result(PRETRAINED))
     registry.lifecycle.finish(run.id, RunState.FAILED)
-    assert registry.lineage.ancestors(f"storage/{PRETRAINED}").branches == ()
+    assert registry.lineage.tree(f"storage/{PRETRAINED}").branches == ()
 
 
 def test_a_token_stores_tokenizer_is_the_one_that_it_was_made_with(registry: Registry, text: Path) -> None:
@@ -285,10 +285,10 @@ def test_a_token_stores_tokenizer_is_the_one_that_it_was_made_with(registry: Reg
 
 
 def test_edges_outlive_their_run(life: Registry) -> None:
-    (run_id,) = {branch.run_id for branch in life.lineage.ancestors(PRETRAINED[:8]).branches}
+    (run_id,) = {branch.run_id for branch in life.lineage.tree(PRETRAINED[:8]).branches}
     assert run_id is not None
     life.lifecycle.remove(run_id)
-    assert {branch.run_id for branch in life.lineage.ancestors(PRETRAINED[:8]).branches} == {None}
+    assert {branch.run_id for branch in life.lineage.tree(PRETRAINED[:8]).branches} == {None}
 
 
 @pytest.mark.parametrize("name", ["two\nlines", "a\0b", "\udc80", "🤖", "'; DROP TABLE lineage; --", "x" * 5000])
@@ -296,7 +296,7 @@ def test_hostile_names_are_names(registry: Registry, text: Path, name: str) -> N
     recorder = Recorder(registry)
     pretrain(recorder, text, init_from=name)
     (weights,) = parents(registry, PRETRAINED[:8], "weights")
-    assert registry.lineage.descendants(weights.node.digest).branches[0].node.digest == PRETRAINED
+    assert registry.lineage.tree(weights.node.digest, downward=True).branches[0].node.digest == PRETRAINED
 
 
 def test_a_long_chain_is_drawn(registry: Registry) -> None:
@@ -307,7 +307,7 @@ def test_a_long_chain_is_drawn(registry: Registry) -> None:
     ]
     with registry._database.connection(writing=True) as connection:
         connection.execute(insert(LINEAGE), edges)
-    tree, depth = registry.lineage.descendants("m@0"), 0
+    tree, depth = registry.lineage.tree("m@0", downward=True), 0
     while tree.branches:
         (tree,), depth = tree.branches, depth + 1
     assert depth == 400

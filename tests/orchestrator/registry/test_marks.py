@@ -33,7 +33,7 @@ def test_tags_come_and_go(registry: Registry) -> None:
     registry.annotations.tag(run_id, ["paper", "paper", "it's"])
     assert registry.runs("tag = 'it''s'")["id"].tolist() == [run_id]
     assert registry.annotations.untag(run_id, ["old", "never"]) == ["old"]
-    assert registry.tags(run_id) == ["it's", "paper"]
+    assert registry.annotations.tags(run_id) == ["it's", "paper"]
 
 
 @pytest.mark.parametrize("tag", ["pipeline:7f3a", "inputs:2b", " "])
@@ -42,7 +42,7 @@ def test_tags_that_say_where_a_run_belongs_are_nobodys(registry: Registry, tag: 
     for change in (registry.annotations.tag, registry.annotations.untag):
         with pytest.raises(InputError, match=r"is set by the laboratory alone|needs some text"):
             change(run_id, [tag])
-    assert registry.tags(run_id) == ["inputs:2b"]
+    assert registry.annotations.tags(run_id) == ["inputs:2b"]
 
 
 def test_stages_have_the_tags_of_their_pipelines(registry: Registry) -> None:
@@ -52,18 +52,20 @@ def test_stages_have_the_tags_of_their_pipelines(registry: Registry) -> None:
     registry.trials.record(stage, [trial_result()])
     (trial,) = registry.run_table(f"parent = '{stage}'").values("id")
     registry.annotations.tag(first, ["paper", "own"])
-    registry.tag(stage, f"pipeline:{second}")
+    registry.annotations.tag(stage, [f"pipeline:{second}"], reserved=True)
     places = ["inputs:2b", *sorted([f"pipeline:{first}", f"pipeline:{second}"])]
-    assert registry.tags(stage) == ["inputs:2b", "own", "paper", *places[1:], "spring", "summer"]
-    assert registry.tags(str(trial)) == ["own", "paper", "spring", "summer"]
+    assert registry.annotations.tags(stage) == ["inputs:2b", "own", "paper", *places[1:], "spring", "summer"]
+    assert registry.annotations.tags(str(trial)) == ["own", "paper", "spring", "summer"]
     assert set(registry.run_table("tag = 'summer' and kind != 'pipeline'").values("id")) == {stage, trial}
     registry.annotations.tag(second, ["paper"])
     counts = registry.grouped("tag", "kind = 'trial'", aggregates="count").records
     assert counts == [{"tag": tag, "count": 1} for tag in ("own", "paper", "spring", "summer")], "each once"
     registry.annotations.untag(first, ["paper", "own", "spring"])
-    assert registry.tags(stage) == ["inputs:2b", "own", "paper", *places[1:], "summer"], "its own, and the second's"
+    assert registry.annotations.tags(stage) == ["inputs:2b", "own", "paper", *places[1:], "summer"], (
+        "its own, and the second's"
+    )
     registry.annotations.untag(second, ["paper"])
-    assert "paper" not in {*registry.tags(stage), *registry.tags(str(trial))}
+    assert "paper" not in {*registry.annotations.tags(stage), *registry.annotations.tags(str(trial))}
 
 
 def test_a_sweeps_tags_come_to_its_trials_and_go_with_it(registry: Registry) -> None:
@@ -71,11 +73,16 @@ def test_a_sweeps_tags_come_to_its_trials_and_go_with_it(registry: Registry) -> 
     trial, other = registry.trials.record(sweep, [trial_result("k0"), trial_result("k1", number=1)])
     registry.annotations.tag(sweep, ["paper", "draft"])
     registry.annotations.tag(trial, ["mine"])
-    assert (registry.tags(trial), registry.tags(other)) == (["draft", "mine", "paper"], ["draft", "paper"])
+    assert (registry.annotations.tags(trial), registry.annotations.tags(other)) == (
+        ["draft", "mine", "paper"],
+        ["draft", "paper"],
+    )
     assert registry.annotations.bearers(trial, "paper", "tag") == [sweep]
     assert registry.annotations.untag(trial, ["paper"]) == [], "it is the sweep's"
     assert registry.annotations.untag(sweep, ["draft", "mine"]) == ["draft"]
-    assert (registry.tags(trial), registry.tags(other)) == (["mine", "paper"], ["paper"]), "its own tag is the trial's"
+    assert (registry.annotations.tags(trial), registry.annotations.tags(other)) == (["mine", "paper"], ["paper"]), (
+        "its own tag is the trial's"
+    )
 
 
 SHOWN = {"task": "sst2", "metric": "accuracy"}

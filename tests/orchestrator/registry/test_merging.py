@@ -147,12 +147,12 @@ def test_a_run_in_the_trash_here_stays_there_and_is_named(here: Registry, there:
 def test_what_people_added_is_joined(here: Registry, there: Registry) -> None:
     fill(there, A_RUN)
     copied(here, there)
-    here.tag(A_RUN, "mine")
-    there.tag(A_RUN, "yours")
+    here.annotations.tag(A_RUN, ["mine"])
+    there.annotations.tag(A_RUN, ["yours"])
     note(here, A_RUN, "later", A_TIME + timedelta(days=1))
     note(there, A_RUN, "later", A_TIME)
     assert [one.change for one in merge(here, there)] == ["joined"]
-    assert here.tags(A_RUN) == ["mine", "tried", "yours"]
+    assert here.annotations.tags(A_RUN) == ["mine", "tried", "yours"]
     assert merge(here, there) == []
     assert [one.change for one in merge(there, here)] == ["joined"]
     assert content(here) == content(there)

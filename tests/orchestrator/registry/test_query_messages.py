@@ -60,7 +60,7 @@ def test_a_wrong_query_names_what_is_wrong_with_a_caret_under_the_place(
 
 
 def test_tags_that_serve_the_laboratory_alone_are_not_offered(registry: Registry) -> None:
-    registry.tag(new_run(registry), f"inputs:{'a' * 64}", f"pipeline:{'b' * 12}", "night")
+    registry.annotations.tag(new_run(registry), [f"inputs:{'a' * 64}", f"pipeline:{'b' * 12}", "night"], reserved=True)
     assert registry.unmatched("tag = 'zzz'") == ["no run has tag = 'zzz'; there are: 'night'"]
     assert registry.unmatched("tags.zzz") == ["no run has the tag 'zzz'; there are: tags.night"]
 

@@ -26,7 +26,7 @@ def test_a_run_is_found_by_its_id_its_name_and_a_beginning_of_its_id(
 ) -> None:
     for run_id, name in runs.items():
         new_run(registry, run_id=run_id, name=name)
-    assert {registry.run(prefix).id for prefix in asked} == {registry.find_run(asked[0]).id} == {found}
+    assert {registry.run(prefix).id for prefix in asked} == {registry.run(asked[0]).id} == {found}
 
 
 @pytest.mark.parametrize("asked", ["abcd", "abc"])

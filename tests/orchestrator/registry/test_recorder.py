@@ -39,7 +39,7 @@ def test_a_started_run_carries_what_its_spec_says(recorder: Recorder) -> None:
     assert (run.state, run.attempt, run.fingerprint, run.storage_path) == ("RUNNING", 1, "f" * 64, "storage/runs/x")
     assert run.pid is not None
     assert run.host
-    assert recorder.registry.tags(run.id) == ["first"]
+    assert recorder.registry.annotations.tags(run.id) == ["first"]
     assert recorder.registry.parameters(run.id)["recipe.learning_rate"] == 1e-4
 
 
@@ -88,9 +88,9 @@ def test_the_device_of_each_attempt_is_a_tag_and_another_one_is_a_warning(
     run = recorder.start({"kind": "pretrain"}, "f")
     recorder.record_device(run.id, "gpu")
     recorder.record_device(run.id, "gpu")
-    assert (recorder.registry.tags(run.id), caplog.messages) == (["device:gpu"], [])
+    assert (recorder.registry.annotations.tags(run.id), caplog.messages) == (["device:gpu"], [])
     recorder.record_device(run.id, "cpu")
-    assert recorder.registry.tags(run.id) == ["device:cpu", "device:gpu"]
+    assert recorder.registry.annotations.tags(run.id) == ["device:cpu", "device:gpu"]
     assert caplog.messages[0].startswith("this attempt trains on CPUs, an earlier one did not")
 
 

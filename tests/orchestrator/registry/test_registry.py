@@ -30,7 +30,7 @@ def test_everything_reported_twice_is_recorded_once(registry: Registry) -> None:
         registry.checkpoints.record(run_id, [CheckpointEvent(1, "path", "d", 10)])
         registry.datasets.record(run_id, dataset)
         registry.models.register("model", model_result(), run_id)
-        registry.tag(run_id, "good", "tiny")
+        registry.annotations.tag(run_id, ["good", "tiny"])
         registry.trials.record(run_id, [TrialStart("k", 0, {"learning_rate": 1e-4}, 0)])
         registry.trials.record(run_id, [trial_result("k", metrics={"accuracy": 0.9})])
         registry.trials.set_metric(run_id, "sst2", "accuracy")
@@ -62,7 +62,7 @@ def test_a_hostile_name_is_kept_as_text(registry: Registry, name: str) -> None:
     registry.lifecycle.finish(run_id, RunState.FAILED, error=name)
     run = registry.run(run_id)
     assert (run.name, run.experiment, run.task, run.error) == (shown, shown, shown, shown)
-    assert registry.tags(run_id) == [shown]
+    assert registry.annotations.tags(run_id) == [shown]
     assert registry.metrics.latest(run_id) == {shown: 0.5}
     assert registry.models.get(name).folder == shown
     assert registry.parameters(run_id)["note"] == shown

@@ -60,7 +60,7 @@ def test_a_run_that_has_not_ended_is_not_thrown_away(registry: Registry) -> None
 def test_a_removed_run_takes_part_in_nothing(registry: Registry, tmp_path: Path) -> None:
     run_id = fill_every_table(registry)
     pipeline = new_run(registry, kind="pipeline", tags=["all"], spec={"optimizer": {"learning_rate": 1.0}})
-    registry.tag(run_id, f"pipeline:{pipeline}")
+    registry.annotations.tag(run_id, [f"pipeline:{pipeline}"], reserved=True)
     alias, trial = f"{registry.models.of_run(run_id)[0].name}@production", registry.trials.table(run_id).values("id")[0]
     assert not registry.trash.put(trial, 0), "a trial is removed with its sweep alone"
     with pytest.raises(InputError, match="say which"):

@@ -103,7 +103,7 @@ def test_the_page_of_a_run_at_work_shows_what_is_new(registry: Registry, url: st
     run_id = new_run(registry)
     registry.lifecycle.start_attempt(run_id)
     browser.open(f"{url}/runs/{run_id}")
-    registry.tag(run_id, "looked-at")
+    registry.annotations.tag(run_id, ["looked-at"])
     registry.lifecycle.finish(run_id, RunState.COMPLETED)
     browser.value("refresh()")
     shown = browser.value("document.body.innerText")

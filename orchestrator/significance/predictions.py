@@ -1,23 +1,16 @@
-"""Predictions that runs kept: read from their files, scored over drawn examples, and compared between two groups."""
+"""Kept predictions of models: their kinds, and scores of the examples that are drawn from them."""
 
-import json
-import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
 from operator import eq
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bert_core.metrics.spans import entity_spans
-from orchestrator.errors import InputError, OrchestratorError
-from orchestrator.registry.group_records import GroupRecord, GroupRun
-from orchestrator.significance.comparison import DifferenceResult, McNemarResult, compare_answers, holm
-from orchestrator.significance.resampling import Numbers, ScoreOfWeights, compare_over_examples, correlation_of
-from orchestrator.storage import read_bytes
+from orchestrator.significance.resampling import Numbers, ScoreOfWeights, correlation_of
 
-logger = logging.getLogger(__name__)
 PredictionRow = Mapping[str, Any]
 Pair = tuple[PredictionRow, PredictionRow]
 """Rows of two models on the same example."""
@@ -25,29 +18,6 @@ CLASS, TAGS, VALUE, ANSWER, OTHER = "class", "list of tags", "value", "answer", 
 """Kinds of predictions, in words."""
 _TAG = re.compile(r"O|[BI]-.+", re.DOTALL)
 _SIDES, _NUMBER = ("prediction", "gold"), int | float
-
-
-def read_predictions(path: str) -> list[PredictionRow]:
-    """Read a file of predictions, which are all of one kind.
-
-    Raises: InputError where the file is not there, or a line of it is no prediction, which is named.
-    """
-    rows: list[PredictionRow] = []
-    first = None
-    try:
-        for number, line in enumerate(read_bytes(path).decode().split("\n"), start=1):
-            if not line.strip():
-                continue
-            rows.append(json.loads(line))
-            kind = prediction_kind(rows[-1])
-            first = first or kind
-            if kind is None:
-                raise ValueError(f"line {number} is no prediction beside what is right, in a form that a task keeps")
-            if kind != first:
-                raise ValueError(f"line {number} predicts a {kind}, and those before it a {first}")
-    except (OSError, ValueError, OrchestratorError) as error:
-        raise InputError(f"The predictions at {path} cannot be read: {error}") from error
-    return rows
 
 
 def prediction_kind(row: Any) -> str | None:
@@ -197,112 +167,3 @@ def same_examples(first: Sequence[PredictionRow], second: Sequence[PredictionRow
         return None
     is_same = all(row["gold"] == other[number]["gold"] for number, row in one.items())
     return {number: (row, other[number]) for number, row in one.items()} if is_same else None
-
-
-class AnswerComparison(NamedTuple):
-    """McNemar's test of two runs' answers."""
-
-    first_run: str
-    second_run: str
-    result: McNemarResult
-    corrected_p_value: float
-    """Exact p-value, corrected by Holm's method for the pairs of runs."""
-
-
-class ExampleComparison(NamedTuple):
-    """Two groups over the same examples, the first one's score minus the second one's.
-
-    Runs are paired by their seed; where the groups have none in common, one run of each is taken, the best one.
-    """
-
-    num_examples: int
-    answers: Sequence[AnswerComparison]
-    """Comparison of right and wrong answers, for each pair of runs; empty where answers are not right or wrong."""
-    answers_about: str
-    """Name of what McNemar's test counts."""
-    score: DifferenceResult | None
-    """Difference of the score, the mean over the pairs of runs; None for a score that the kept rows do not give."""
-    result: McNemarResult | DifferenceResult
-    """Result of the test that speaks: McNemar's of the only pair, where it is about the score, or the bootstrap."""
-    test: str
-    """Test that speaks, in words."""
-
-
-def compare_examples(first: GroupRecord, second: GroupRecord) -> ExampleComparison | None:
-    """Compare two groups by kept predictions; None where there are none of the same examples, or nothing to count."""
-    pairs: dict[tuple[str, str], dict[Any, Pair]] = {}
-    for one, other in _pairs_of_runs(first, second):
-        if side_by_side := same_examples(_rows_of(one), _rows_of(other)):
-            pairs[one[0].id, other[0].id] = side_by_side
-    if not pairs:
-        return None
-    answers, score = _compare_answers(pairs), _compare_scores(first.metric, list(pairs.values()))
-    num_examples, is_of_score = len(next(iter(pairs.values()))), first.metric in OF_RIGHT_ANSWERS
-    about = "right answers" if is_of_score else "wholly right examples"
-    if len(answers) == 1 and (is_of_score or score is None):
-        result: McNemarResult | DifferenceResult | None = answers[0].result
-        test = "McNemar's exact test" if is_of_score else f"McNemar's exact test of {about}"
-    else:
-        result, test = score, "paired bootstrap"
-    if result is None:
-        return None
-    return ExampleComparison(num_examples, answers, about, score, result, f"{test} over {num_examples:,} examples")
-
-
-def _pairs_of_runs(first: GroupRecord, second: GroupRecord) -> list[tuple[list[GroupRun], list[GroupRun]]]:
-    """Runs that kept predictions, paired by seed; the runs of a seed's folds stand together, as one."""
-    sides: list[dict[int, dict[int, GroupRun]]] = [{}, {}]
-    for group, by_seed in zip((first, second), sides, strict=True):
-        for run in group.runs:
-            if run.is_scored and run.predictions_path and run.seed is not None:
-                by_seed.setdefault(run.seed, {})[run.fold or 0] = run
-    if common := sorted(sides[0].keys() & sides[1].keys()):
-        one, other = ([[own[seed][fold] for fold in sorted(own[seed])] for seed in common] for own in sides)
-        return list(zip(one, other, strict=True))
-    best = [[group.best] for group in (first, second) if group.best is not None and group.best.predictions_path]
-    return [(best[0], best[1])] if len(best) == 2 else []
-
-
-def _rows_of(runs: Sequence[GroupRun]) -> list[PredictionRow]:
-    """Rows that runs kept; none of a file that is not there any more, or has no predictions."""
-    rows: list[PredictionRow] = []
-    for run in runs:
-        try:
-            rows += read_predictions(run.predictions_path or "")
-        except InputError as error:
-            logger.warning(str(error))
-    return rows
-
-
-def _compare_answers(pairs: Mapping[tuple[str, str], Mapping[Any, Pair]]) -> list[AnswerComparison]:
-    """Compare the answers of each pair of runs; none where answers are not right or wrong, but near or far."""
-    results = []
-    for rows in pairs.values():
-        keys = set[str].intersection(*({*row} for both in rows.values() for row in both))
-        key = "correct" if "correct" in keys else "exact_match"
-        if key not in keys:
-            return []
-        results.append(
-            compare_answers(*([bool(row[key]) for row in side] for side in zip(*rows.values(), strict=True)))
-        )
-    corrected = holm([result.p_value for result in results])
-    return [
-        AnswerComparison(*ids, *both) for ids, both in zip(pairs, zip(results, corrected, strict=True), strict=True)
-    ]
-
-
-def _compare_scores(metric: str, pairs: Sequence[Mapping[Any, Pair]]) -> DifferenceResult | None:
-    """Compare the mean score over the pairs of runs: the examples that are drawn are the same for every run."""
-    scores: list[tuple[ScoreOfWeights, ScoreOfWeights]] = []
-    for rows in pairs:
-        if rows.keys() != pairs[0].keys():
-            return None
-        found = scores_for(metric, *zip(*(rows[example] for example in pairs[0]), strict=True))
-        if found is None:
-            return None
-        scores.append(found)
-
-    def mean_score(side: int) -> ScoreOfWeights:
-        return lambda weights: np.asarray(np.mean([both[side](weights) for both in scores], axis=0), dtype=float)
-
-    return compare_over_examples(len(pairs[0]), mean_score(0), mean_score(1))

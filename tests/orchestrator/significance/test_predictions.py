@@ -1,11 +1,8 @@
-"""Kept predictions as scores. Alone: pytest tests/orchestrator/registry/test_kept_predictions.py"""
+"""Kept predictions as scores. Alone: pytest tests/orchestrator/significance/test_predictions.py"""
 
-import json
 import random
 import time
 from collections.abc import Sequence
-from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,10 +10,8 @@ import pytest
 from scipy import stats
 
 from bert_core.metrics import classification_metrics, multi_label_metrics, ner_f1
-from orchestrator.errors import InputError
-from orchestrator.registry.kept_predictions import compare_examples, read_predictions, same_examples, scores_for
+from orchestrator.significance.predictions import same_examples, scores_for
 from orchestrator.significance.resampling import compare_over_examples
-from tests.orchestrator.registry.group_samples import group_of
 
 NUM_EXAMPLES = 60
 TAGS = ("O", "B-PER", "I-PER", "B-LOC")
@@ -132,40 +127,3 @@ def test_rows_are_put_side_by_side_by_their_example() -> None:
     other_gold = [{**row, "gold": "other"} for row in second]
     assert same_examples(first, other_gold) is None, "the same number of a row is no same example"
     assert same_examples([], []) is None
-
-
-@pytest.mark.parametrize("first_id", [0, 1000])
-def test_the_score_is_compared_where_every_pair_of_runs_has_the_same_examples(tmp_path: Path, first_id: int) -> None:
-    groups = [group_of("a", [0.5, 0.5]), group_of("b", [0.5, 0.5])]
-    for group in groups:
-        for seed, run in enumerate(group.runs):
-            rows = (row | {"id": int(row["id"]) + first_id * seed} for row in class_rows(seed + 3, ["0", "1"]))
-            (tmp_path / run.id).write_text("\n".join(map(json.dumps, rows)))
-    groups = [
-        replace(group, runs=[run._replace(predictions_path=str(tmp_path / run.id)) for run in group.runs])
-        for group in groups
-    ]
-    found = compare_examples(*groups)
-    assert (found is None) == (first_id > 0)
-
-
-A_CLASS = {"id": "1", "prediction": "a", "gold": "b", "correct": False, "probabilities": {"a": 0.7, "b": 0.3}}
-
-
-@pytest.mark.parametrize(
-    ("second", "says"),
-    [
-        ("{", "Expecting property name"),
-        ("[1]", "line 2 is no prediction"),
-        ({"prediction": "a"}, "line 2 is no prediction"),
-        ({**A_CLASS, "id": ["1"]}, "line 2 is no prediction"),
-        ({"prediction": 0.5, "gold": 1, "error": "large"}, "line 2 is no prediction"),
-        ({"words": ["a"], "prediction": ["PER"], "gold": ["O"]}, "line 2 is no prediction"),
-        ({"prediction": 0.5, "gold": 1.0}, "line 2 predicts a value, and those before it a class"),
-    ],
-)
-def test_a_line_that_is_no_prediction_is_named(tmp_path: Path, second: Any, says: str) -> None:
-    path = tmp_path / "predictions.jsonl"
-    path.write_text(f"{json.dumps(A_CLASS)}\n{second if isinstance(second, str) else json.dumps(second)}\n")
-    with pytest.raises(InputError, match=f"The predictions at {path} cannot be read: .*{says}"):
-        read_predictions(str(path))
