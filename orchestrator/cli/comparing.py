@@ -12,7 +12,6 @@ import click
 from orchestrator.cli.frame import command
 from orchestrator.cli.messages import notify
 from orchestrator.cli.output import show_rows, show_table, show_text
-from orchestrator.cli.ranking import group_record
 from orchestrator.cli.reading import current_reading, output_options
 from orchestrator.cli.registry_reading import find_run, open_registry
 from orchestrator.errors import InputError, NotFoundError, SeveralRunsError
@@ -125,6 +124,7 @@ def _pair(
 
 def _show_scores(comparison: "Comparison", noise: "SeedNoise | None") -> None:
     from orchestrator.registry.parameters import group_label
+    from orchestrator.reports.ranked_groups import group_record
     from orchestrator.reports.run_differences import POOLED, significance_rows
 
     both = (comparison.first, comparison.second)
