@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from orchestrator.registry.group_comparison import Comparison
     from orchestrator.registry.group_records import GroupRecord
     from orchestrator.registry.records import RunRecord
-    from orchestrator.reports.run_differences import Pair
     from orchestrator.significance.ranking import SeedNoise
 
 
@@ -41,6 +40,8 @@ def compare(names: tuple[str, ...]) -> None:
     """
     if len(names) < 2:
         raise InputError("name at least two runs, groups or models to compare")
+    from orchestrator.reports.run_differences import compare_pair, difference_lines, pair_record, pair_rows
+
     scores, why_not = list["Comparison"](), ""
     with open_registry() as registry:
         found = [_find(registry, name) for name in names]
@@ -56,9 +57,7 @@ def compare(names: tuple[str, ...]) -> None:
             why_not = str(error)
         noise = registry.seed_noise(scores[0].first) if scores else None  # of the ranking that all of them are in
         both = zip(combinations(names, 2), combinations(found, 2), scores or repeat(None), strict=False)
-        pairs = [_pair(registry, named, *sides, compared) for named, sides, compared in both]
-    from orchestrator.reports.run_differences import difference_lines, pair_record, pair_rows
-
+        pairs = [compare_pair(registry, named, *sides, compared) for named, sides, compared in both]
     form, output = current_reading().form, current_reading().output
     if form == "json":
         records = [pair_record(pair, noise, why_not) for pair in pairs]
@@ -101,25 +100,6 @@ def _scored(registry: "Registry", one: "RunRecord | GroupRecord") -> "RunRecord 
                 notify(f"of pipeline {one.id} the scores of its last stage: {stage.id} ({stage.name})")
                 return stage
     return one
-
-
-def _pair(
-    registry: "Registry",
-    names: tuple[str, str],
-    one: "RunRecord | GroupRecord",
-    other: "RunRecord | GroupRecord",
-    scores: "Comparison | None",
-) -> "Pair":
-    """Two runs with all that differs, or two groups with the settings that do; a group beside a run is its best run."""
-    from orchestrator.registry.group_records import GroupRecord
-    from orchestrator.reports.run_differences import Difference, Pair, compare_runs
-
-    if isinstance(one, GroupRecord) and isinstance(other, GroupRecord):
-        settings = scores.differs_in if scores else {}
-        return Pair(names, scores, None, [Difference("spec", path, *both) for path, both in settings.items()])
-    ids = [(side.best or side.runs[-1]).id if isinstance(side, GroupRecord) else side.id for side in (one, other)]
-    runs = compare_runs(registry, *ids)
-    return Pair(names, scores, runs, runs.differences)
 
 
 def _show_scores(comparison: "Comparison", noise: "SeedNoise | None") -> None:

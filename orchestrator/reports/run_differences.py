@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from orchestrator.cells import MISSING, cell, printable, setting_cell
 from orchestrator.measurements import is_of_the_machine
 from orchestrator.progress.log_lines import wrapped
+from orchestrator.registry.group_records import GroupRecord
 from orchestrator.registry.model_origins import SplitData
 from orchestrator.registry.parameters import is_source_digest
 from orchestrator.registry.records import AttemptRecord, RunRecord
@@ -102,6 +103,22 @@ def compare_runs(registry: Registry, first: str, second: str) -> RunComparison:
         same += [section] if one and not found else []
     refusals = registry.test_refusals([run.id for run in runs])
     return RunComparison(*runs, differences, same, unknown, refusals, same_files)
+
+
+def compare_pair(
+    registry: Registry,
+    names: tuple[str, str],
+    one: RunRecord | GroupRecord,
+    other: RunRecord | GroupRecord,
+    scores: "Comparison | None",
+) -> Pair:
+    """Two runs with all that differs, or two groups with the settings that do; a group beside a run is its best run."""
+    if isinstance(one, GroupRecord) and isinstance(other, GroupRecord):
+        settings = scores.differs_in if scores else {}
+        return Pair(names, scores, None, [Difference("spec", path, *both) for path, both in settings.items()])
+    ids = [(side.best or side.runs[-1]).id if isinstance(side, GroupRecord) else side.id for side in (one, other)]
+    runs = compare_runs(registry, *ids)
+    return Pair(names, scores, runs, runs.differences)
 
 
 def is_same(one: Any, other: Any) -> bool:
