@@ -15,7 +15,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Self
@@ -90,6 +90,7 @@ def _sqlite_engine(written: Path | None, **options: Any) -> Engine:
 def _set_up(connection: sqlite3.Connection, _record: Any, *, written: Path | None) -> None:
     """Leave the beginning of transactions to `_begin`, and define the functions that PostgreSQL has by itself."""
     connection.isolation_level = None
+    connection.execute("PRAGMA page_size = 2048")  # of a new file: a short commit writes a few pages, whole
     # 32 MB of pages: those of a big registry lie apart, and with SQLite's 2 MB a board reads most of them repeatedly.
     connection.execute("PRAGMA cache_size = -32768")
     connection.create_function("folded", 1, lambda text: text and text.lower(), deterministic=True)
@@ -101,7 +102,7 @@ def _set_up(connection: sqlite3.Connection, _record: Any, *, written: Path | Non
     connection.execute("PRAGMA synchronous = NORMAL")
     # Pages of the log between two copies into the file, 16 MB: four times SQLite's own, so that the pages which every
     # trial changes are copied less often.
-    connection.execute("PRAGMA wal_autocheckpoint = 4000")
+    connection.execute("PRAGMA wal_autocheckpoint = 8000")
     if connection.execute("PRAGMA journal_mode").fetchone() != ("wal",):
         tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite%'")
         refuse_foreign([name for (name,) in tables], str(written))  # before the switch, which is written into the file
@@ -179,17 +180,18 @@ class Prepared:
         left_out = {column.name for column in getattr(compiled, "insert_prefetch", ()) or ()} - set(names)
         assert not left_out, f"no value for {left_out}"  # a default that only SQLAlchemy would fill in
         self.sql = str(compiled)
-        self._convert: dict[str, Callable[[Any], Any]] = compiled._bind_processors
-        constants = {name: value for name, value in compiled.params.items() if name not in names}
-        self._constants = self._stored(constants)
+        convert: dict[str, Callable[[Any], Any]] = compiled._bind_processors
+        self._constants = {name: value for name, value in compiled.params.items() if name not in names}
+        for name in self._constants.keys() & convert.keys():
+            self._constants[name] = convert[name](self._constants[name])
+        self._convert = [(name, convert[name]) for name in names if name in convert]
 
     def values(self, row: Mapping[str, Any]) -> dict[str, Any]:
         """Values of one row, as they are stored."""
-        return self._constants | self._stored(row)
-
-    def _stored(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        convert = self._convert
-        return {name: convert[name](value) if name in convert else value for name, value in row.items()}
+        stored = {**self._constants, **row}
+        for name, convert in self._convert:
+            stored[name] = convert(stored[name])
+        return stored
 
 
 class WriteTransaction:
@@ -307,21 +309,22 @@ class Writers:
         self._keys = {}  # another thread's transaction goes on with those that it began with
 
     @contextmanager
-    def transaction(self) -> Iterator[WriteTransaction]:
+    def transaction(self, translated_errors: AbstractContextManager[None]) -> Iterator[WriteTransaction]:
         """Open a transaction: committed at the end of the block, rolled back when the block raises."""
-        connection, driver = self._connect()
-        try:
-            if self._is_sqlite:
-                driver.execute("BEGIN IMMEDIATE")
-            transaction = WriteTransaction(driver.cursor(), self.engine.dialect.name, self._keys)
-            yield transaction
-            if self._is_sqlite:
-                driver.execute("COMMIT")  # prepared once
-            else:
-                driver.commit()
-        except BaseException:
-            connection.invalidate()  # it is closed, and its transaction and its locks go with it
-            raise
+        with translated_errors:
+            connection, driver = self._connect()
+            try:
+                if self._is_sqlite:
+                    driver.execute("BEGIN IMMEDIATE")
+                transaction = WriteTransaction(driver.cursor(), self.engine.dialect.name, self._keys)
+                yield transaction
+                if self._is_sqlite:
+                    driver.execute("COMMIT")  # prepared once
+                else:
+                    driver.commit()
+            except BaseException:
+                connection.invalidate()  # it is closed, and its transaction and its locks go with it
+                raise
         self._idle.append((connection, driver, time.monotonic()))
         transaction.keys.update(transaction.new_keys)
         if len(transaction.keys) > _MOST_KEYS:

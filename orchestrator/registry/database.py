@@ -16,7 +16,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -65,7 +65,7 @@ _PASSING = ("08", "40001", "40P01", "53300", "55P03", "57P01", "57P02", "57P03")
 _PASSING_REFUSALS = ("starting up", "shutting down", "recovery mode", "not yet accepting", "too many", "slots are")
 """Parts of a server's refusals to connect that pass; these come without an SQLSTATE."""
 _OUT_OF_RANGE = "22003"
-_TOO_LARGE = "A number is larger than the registry holds: a seed or step from 2**63 on, a parameter from 1.8e308 on."
+_TOO_LARGE = "A number is larger than the registry holds: a seed or step from 2**63 on, any other from 1.8e308 on."
 
 
 def _read_revision(connection: Connection, place: str) -> str | None:
@@ -116,6 +116,7 @@ class Database:
         self.dialect = self.url.get_backend_name()
         """Kind of database: `sqlite` or `postgresql`."""
         self.lost_after_s = lost_after_s
+        self._translated_errors = _TranslatedErrors(self.url)
         self._read_only = read_only
         self._lock = threading.RLock()
         self._writers: Writers | None = None
@@ -135,7 +136,7 @@ class Database:
 
         Raises: RegistryUnavailableError where the database may answer again by itself, RegistryError for other errors.
         """
-        with self._translated_errors():
+        with self._translated_errors:
             writers = self._checked(writing=writing)
             opened = writers.engine.connect().execution_options(writing=writing, postgresql_readonly=not writing)
             with opened as connection, connection.begin():
@@ -145,18 +146,17 @@ class Database:
             if writing:
                 writers.forget_keys()  # and what others have found until a server's commit
 
-    @contextmanager
-    def transaction(self) -> Iterator[WriteTransaction]:
+    def transaction(self) -> AbstractContextManager[WriteTransaction]:
         """Open a transaction for writing by the driver itself, which costs a short one far less than SQLAlchemy does.
 
         Raises: as `connection`.
         """
-        with self._translated_errors(), self._checked(writing=True).transaction() as transaction:
-            yield transaction
+        with self._translated_errors:
+            return self._checked(writing=True).transaction(self._translated_errors)
 
     def open(self) -> None:
         """Connect, and create or check the tables, now rather than on first use."""
-        with self._translated_errors():
+        with self._translated_errors:
             self._checked(writing=not self._read_only)
 
     def upgrade(self, before: Callable[[str], object] | None = None) -> str:
@@ -166,7 +166,7 @@ class Database:
             before: called with the revision of tables that are about to be changed, while other writers wait.
         """
         self._refuse_to_write()
-        with self._translated_errors(), self._open().engine.execution_options(writing=True).begin() as connection:
+        with self._translated_errors, self._open().engine.execution_options(writing=True).begin() as connection:
             lock_until_commit(connection, VERSION_TABLE)
             revision = _read_revision(connection, str(self))
             _refuse_unknown(revision, str(self))
@@ -182,7 +182,7 @@ class Database:
 
     def current_revision(self) -> str | None:
         """Revision of the tables; None where there are no tables yet."""
-        with self._translated_errors(), self._lock, self._open().engine.connect() as connection:
+        with self._translated_errors, self._lock, self._open().engine.connect() as connection:
             return _read_revision(connection, str(self))
 
     def close(self) -> None:
@@ -191,16 +191,6 @@ class Database:
             for writers in filter(None, (self._writers, self._empty)):
                 writers.close()
             self._writers, self._empty, self._is_checked = None, None, False
-
-    @contextmanager
-    def _translated_errors(self) -> Iterator[None]:
-        try:
-            yield
-        except Exception as error:
-            is_of_driver = isinstance(error, sqlite3.Error | OverflowError) or hasattr(error, "sqlstate")  # psycopg's
-            if is_of_driver or isinstance(error, SQLAlchemyError):
-                raise _translate(error, self.url) from error
-            raise
 
     def _refuse_to_write(self) -> None:
         if self._read_only:
@@ -239,6 +229,18 @@ class Database:
         with self._lock:
             self._writers = self._writers or Writers(open_engine(self.url, read_only=self._read_only))
             return self._writers
+
+
+class _TranslatedErrors(AbstractContextManager[None]):
+    """Block whose errors of the database become errors of the registry; a generator would take four times as long."""
+
+    def __init__(self, url: URL) -> None:
+        self._url = url
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        kinds = sqlite3.Error, OverflowError, SQLAlchemyError
+        if isinstance(error, Exception) and (isinstance(error, kinds) or hasattr(error, "sqlstate")):  # psycopg's
+            raise _translate(error, self._url) from error
 
 
 class RegistryPart:

@@ -3,16 +3,15 @@
 Of a measurement there is a history by step, and the latest value. NaN is NULL: SQLite keeps no NaN.
 """
 
-import math
 from collections import defaultdict
 from collections.abc import Collection, Iterable
 from dataclasses import asdict
 from functools import lru_cache
+from math import isnan, nan
 from typing import Any
 
 from sqlalchemy import BigInteger, Integer, Text, bindparam, func, literal_column, select, update
 
-from orchestrator.errors import InputError
 from orchestrator.registry.connections import Prepared, WriteTransaction
 from orchestrator.registry.database import RegistryPart
 from orchestrator.registry.dialects import key_of_run, replace_unstorable, select_runs, upsert, upsert_rows, utc_now
@@ -50,20 +49,21 @@ class RunMetrics(RegistryPart):
             final: whether these belong to the run's result: they become the latest values whatever their step, and
                 stay so until another result is recorded.
         """
-        curves = metric_curves([(run_id, events)])
-        if curves:
+        events = list(events)
+        if events:
             with self._database.transaction() as transaction:
+                curves = metric_curves([(run_id, events)])
                 if final or not curves.keys() <= transaction.keys.keys():  # which an end of the run here empties
                     transaction.run(open_statement(transaction.dialect), {"run_id": run_id})
                 write_metrics(transaction, curves, final=final)
-        return sum(len(steps) for steps, _, _ in curves.values())
+        return sum(len(event.values) for event in events)
 
     def latest(self, run_id: str) -> dict[str, float]:
         """Latest values of a run by their names in queries: `f1` is the validation split's, `test.f1` the test's."""
         columns = select(SERIES.c.name, SERIES.c.value).where(SERIES.c.run_id == run_id)
         with self._database.connection(writing=False) as connection:
             values = dict(connection.execute(columns).all())
-        return {metric_name(name): math.nan if (value := values[name]) is None else value for name in _in_order(values)}
+        return {metric_name(name): nan if (value := values[name]) is None else value for name in _in_order(values)}
 
     def last_step(self, run_id: str) -> int | None:
         """Highest step at which something was measured; None where nothing was."""
@@ -88,7 +88,7 @@ class RunMetrics(RegistryPart):
             for series, *point in connection.execute(statement.order_by(POINTS.c.series, POINTS.c.step)):
                 found[series].append(point)
         rows = [
-            (*series.split(".", 1), step, epoch, math.nan if value is None else value)
+            (*series.split(".", 1), step, epoch, nan if value is None else value)
             for series in _in_order(found)
             for step, epoch, value in found[series]
         ]
@@ -102,21 +102,19 @@ def _in_order(series: Iterable[str]) -> list[str]:
 
 
 def metric_curves(measured: Iterable[tuple[str, Iterable[MetricEvent]]]) -> Curves:
-    """Measurements of runs' events, by curve. Raises: InputError."""
+    """Measurements of runs' events, by curve."""
     curves: Curves = {}
-    try:
-        for run_id, events in measured:
-            for step, split, measurements, epoch in events:
-                for name, value in measurements.items():
-                    key = (run_id, split, name)
-                    if key not in curves:
-                        curves[key] = ([], [], [])
-                    steps, values, epochs = curves[key]
-                    steps.append(int(step))  # plain numbers: a server takes them as text
-                    values.append(float(value))
-                    epochs.append(math.nan if epoch is None else float(epoch))
-    except OverflowError:
-        raise InputError("A measurement is larger than any number that the registry holds, 1.8e308.") from None
+    for run_id, events in measured:
+        for step, split, measurements, epoch in events:
+            known = nan if epoch is None else epoch
+            for name, value in measurements.items():
+                key = (run_id, split, name)
+                if key not in curves:
+                    curves[key] = ([], [], [])
+                steps, values, epochs = curves[key]
+                steps.append(int(step))  # plain numbers: a server takes them as text
+                values.append(float(value))
+                epochs.append(known)
     return curves
 
 
@@ -139,7 +137,7 @@ def write_metrics(transaction: WriteTransaction, curves: Curves, *, final: bool)
         points["epoch"] += epochs
         newest = number - 1 if final or number == 1 else number - 1 - steps[::-1].index(max(steps))
         value, limit = values[newest], _LAST_STEP if final else steps[newest]
-        stored = None if math.isnan(value) else value
+        stored = None if isnan(value) else value
         latest.append({"series": series, "step": steps[newest], "value": stored, "is_final": int(final), "last": limit})
     # A result has no epoch of its own; the point that it confirms keeps the epoch it was measured at.
     transaction.upsert(POINTS, points, ["series", "step"], ["value"] if final else ["value", "epoch"])
