@@ -20,7 +20,20 @@ writes and reads them gives and gets the run's id and the name itself: their typ
 
 from typing import Any
 
-from sqlalchemy import BigInteger, Column, Double, Integer, LargeBinary, MetaData, Table, Text, event, func, select
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Double,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Table,
+    Text,
+    event,
+    func,
+    select,
+    text,
+)
 from sqlalchemy.schema import DDL, CheckConstraint, ForeignKey, ForeignKeyConstraint, Identity, Index, UniqueConstraint
 from sqlalchemy.sql import ColumnElement
 
@@ -72,6 +85,7 @@ def _not_removed(name: str, table: Table) -> Table:
     return _view(name, f"SELECT * FROM {table.name} WHERE removed_at IS NULL", **columns)
 
 
+_HAS_SPEC = text("fingerprint IS NOT NULL")
 ALL_RUNS = Table(
     "all_runs",
     METADATA,
@@ -106,7 +120,7 @@ ALL_RUNS = Table(
     UniqueConstraint("parent_id", "trial_key", name="uq_runs_parent_id_trial_key"),
     Index("ix_runs_created_at", "created_at", "id"),
     Index("ix_runs_name", "name", "created_at", "id"),
-    Index("ix_runs_fingerprint", "fingerprint"),
+    Index("ix_runs_fingerprint", "fingerprint", sqlite_where=_HAS_SPEC, postgresql_where=_HAS_SPEC),
     Index("ix_runs_task", "task"),
     Index("ix_runs_group_key", "group_key"),
     Index("ix_runs_code_version", "code_version"),

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property, lru_cache
 from typing import Any
 
-from sqlalchemy import Connection, Text, bindparam, case, delete, or_, select, update
+from sqlalchemy import Connection, Integer, Text, bindparam, case, delete, literal, or_, select, update
 
 from orchestrator.errors import NotFoundError
 from orchestrator.registry.connections import Prepared, WriteTransaction
 from orchestrator.registry.database import RegistryPart
-from orchestrator.registry.dialects import FreeText, change_row, select_list, upsert, utc_now
+from orchestrator.registry.dialects import FreeText, StateText, change_row, select_list, upsert, utc_now
 from orchestrator.registry.fields import list_trials
 from orchestrator.registry.parameters import (
     DATA,
@@ -145,6 +145,8 @@ class _TrialWriter:
                 recipe = self._recipe_of(change)
                 ((key, state),) = transaction.read(statements["insert"], self._row(change, recipe))
                 states[row], recipes[key] = RunState(state), recipe
+                if isinstance(change, TrialStart) and states[row] is RunState.RUNNING:  # from its first moment
+                    continue
             new = RunState.RUNNING if isinstance(change, TrialStart) else change.state
             counts = states[row].may_become(new)
             states[row] = new if counts else states[row]
@@ -177,8 +179,8 @@ class _TrialWriter:
     def _row(self, trial: TrialStart | TrialResult, recipe: dict[str, Any]) -> dict[str, Any]:
         place = {"id": self._id(trial), "parent_id": self._sweep_id, "trial_key": trial.key, "number": trial.number}
         own = {"kind": "trial", "name": f"{self._name} #{trial.number}", "seed": trial.seed}
-        group = group_digest(recipe | self._parameters[1])
-        return {**place, **own, "group_key": group, "spec": dict(trial.parameters), **self._shared}
+        own |= {"group_key": group_digest(recipe | self._parameters[1]), "spec": dict(trial.parameters)}
+        return {**place, **own, **self._shared, "begins": int(isinstance(trial, TrialStart))}
 
     def _end_values(self, result: TrialResult) -> dict[str, Any]:
         place = {"row": self._id(result), "host": result.host or self._shared["host"]}
@@ -194,7 +196,10 @@ def _statements(dialect: str) -> dict[str, Prepared]:
     asked = select(ALL_RUNS.c.id, ALL_RUNS.c.state).where(ALL_RUNS.c.id.in_(select_list(dialect, "ids")))
     states = asked.order_by(ALL_RUNS.c.id).with_for_update(key_share=True)
     # Another process may have inserted it just now: then its state is read.
-    insert = upsert(dialect, ALL_RUNS, ("id",), ("id",)).values(state=RunState.PENDING, attempt=0)
+    begins = bindparam("begins", type_=Integer)
+    first: dict[str, Any] = {"state": case((begins == 1, literal(RunState.RUNNING, StateText)), else_=RunState.PENDING)}
+    first |= {"attempt": begins} | dict.fromkeys(("started_at", "heartbeat_at"), case((begins == 1, utc_now())))
+    insert = upsert(dialect, ALL_RUNS, ("id",), ("id",)).values(first)
     # A trial that had ended is timed anew; one at work only says so again.
     started_at = case((ALL_RUNS.c.state == RunState.RUNNING, ALL_RUNS.c.started_at), else_=utc_now())
     begun = {"state": RunState.RUNNING, "attempt": 1, "started_at": started_at, "heartbeat_at": utc_now()}
@@ -205,7 +210,7 @@ def _statements(dialect: str) -> dict[str, Prepared]:
     return {
         "sweep": Prepared(sweep, dialect, ["row"]),
         "states": Prepared(states, dialect, ["ids"]),
-        "insert": Prepared(insert.returning(ALL_RUNS.c.key, ALL_RUNS.c.state), dialect, _ROW),
+        "insert": Prepared(insert.returning(ALL_RUNS.c.key, ALL_RUNS.c.state), dialect, (*_ROW, "begins")),
         "start": Prepared(change.values(begun), dialect, ["row", "code"]),
         "end": Prepared(change.values(ended), dialect, ["row", *_END]),
         "folder": Prepared(folder, dialect, ["row", "folder"]),
