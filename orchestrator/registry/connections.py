@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import lru_cache, partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, Self
 
@@ -226,57 +227,50 @@ class WriteTransaction:
             self._cursor.executemany(statement.sql, [statement.values(row) for row in rows])
 
     def upsert(
-        self, table: Table, columns: Mapping[str, Sequence[Any]], keys: Sequence[str], update: Sequence[str]
+        self, table: Table, rows: Sequence[tuple[Any, ...]], keys: tuple[str, ...], update: tuple[str, ...] = ()
     ) -> None:
         """Insert many rows, or update those that are there.
 
         Args:
-            columns: values of each column as they are stored, one for each row; of rows with the same key the last one
-                counts. NaN is stored as NULL, and sooner written than None.
-            keys: columns of the natural key.
+            rows: values of the table's columns but its `key`, as they are stored; of rows with the same natural key the
+                last one counts. NaN is stored as NULL, and sooner written than None.
+            keys: columns of the natural key, which are the first ones.
             update: columns to update; a row that is there stays as it is where there are none.
         """
-        names, values = tuple(columns), list(columns.values())
-        if not values[0]:
-            return
         if self.dialect != "sqlite":
-            places = {key: place for place, key in enumerate(zip(*(columns[name] for name in keys), strict=True))}
-            if len(places) < len(values[0]):  # a server's statement cannot change a row twice
-                values = [[column[place] for place in places.values()] for column in values]
-            sql = _upsert_sql(self.dialect, table, names, tuple(keys), tuple(update), 0)
-            self._cursor.execute(sql, [_array(column) for column in values])
+            last = {row[: len(keys)]: row for row in rows}  # a server's statement cannot change a row twice
+            if last:
+                sql = _upsert_sql(self.dialect, table, keys, update, 0)
+                self._cursor.execute(sql, [_array(column) for column in zip(*last.values(), strict=True)])
             return
-        width, done = len(names), 0
-        flat: list[Any] = [None] * (width * len(values[0]))
-        for place, column in enumerate(values):
-            flat[place::width] = column
+        done = 0
         for size in _ROWS_AT_ONCE:
-            sql = _upsert_sql(self.dialect, table, names, tuple(keys), tuple(update), size)
-            while done + size * width <= len(flat):
-                self._cursor.execute(sql, flat[done : done + size * width])
-                done += size * width
+            while done + size <= len(rows):
+                values = [*chain.from_iterable(rows[done : done + size])]
+                self._cursor.execute(_upsert_sql(self.dialect, table, keys, update, size), values)
+                done += size
 
 
 @lru_cache
-def _upsert_sql(
-    dialect: str, table: Table, columns: tuple[str, ...], keys: tuple[str, ...], update: tuple[str, ...], number: int
-) -> str:
+def _upsert_sql(dialect: str, table: Table, keys: tuple[str, ...], update: tuple[str, ...], number: int) -> str:
     """SQL that upserts rows: on SQLite so many of them, on a server any number, given as an array for each column."""
+    columns = [column for column in table.columns if column.name != "key"]
     if dialect == "sqlite":
         row = f"({', '.join('?' * len(columns))})"
         rows = f"VALUES {', '.join([row] * number)}"
     else:
-        types = (table.c[name].type.compile(_driver_dialect(dialect)) for name in columns)
+        types = (column.type.compile(_driver_dialect(dialect)) for column in columns)
         rows = f"SELECT * FROM unnest({', '.join(f'%s::{each}[]' for each in types)})"
     changes = ", ".join(f"{name} = excluded.{name}" for name in update)
     then = f"DO UPDATE SET {changes}" if update else "DO NOTHING"
-    return f"INSERT INTO {table} ({', '.join(columns)}) {rows} ON CONFLICT ({', '.join(keys)}) {then}"
+    names = ", ".join(column.name for column in columns)
+    return f"INSERT INTO {table} ({names}) {rows} ON CONFLICT ({', '.join(keys)}) {then}"
 
 
 def _array(values: Sequence[Any]) -> str | Sequence[Any]:
     """Values of a column as a server's array: numbers as its text, which takes a tenth of the driver's time."""
     if any(isinstance(value, str) for value in values):
-        return values
+        return list(values)
     different = values[:1] if values.count(values[0]) == len(values) else values  # as the series of a curve
     texts = ["NULL" if value is None or value != value else repr(value) for value in different]
     return f"{{{','.join(texts * (len(values) // len(texts)))}}}"

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import asdict
 from functools import lru_cache
 from math import isnan, nan
+from operator import itemgetter
 from typing import Any
 
 from sqlalchemy import BigInteger, Integer, Text, bindparam, func, literal_column, select, update
@@ -33,8 +34,8 @@ from orchestrator.registry.tables import (
 from orchestrator.results import CheckpointEvent, DatasetResult, MetricEvent, TokenizerResult
 from orchestrator.run_states import RunState
 
-Curves = dict[tuple[str, str, str], tuple[list[int], list[float], list[float]]]
-"""Steps, values and epochs of points by their run, split and name; an epoch that is not known is NaN."""
+Curve = tuple[str, str, str]
+"""Run, split and name of measurements."""
 _FIRST_STEP, _LAST_STEP = 1 - 2**63, 2**63 - 1
 """Steps before and after all others."""
 
@@ -52,10 +53,9 @@ class RunMetrics(RegistryPart):
         events = list(events)
         if events:
             with self._database.transaction() as transaction:
-                curves = metric_curves([(run_id, events)])
-                if final or not curves.keys() <= transaction.keys.keys():  # which an end of the run here empties
+                write_metrics(transaction, [(run_id, events)], final=final)
+                if final or transaction.new_keys:  # else this process has opened it: an end of the run empties the keys
                     transaction.run(open_statement(transaction.dialect), {"run_id": run_id})
-                write_metrics(transaction, curves, final=final)
         return sum(len(event.values) for event in events)
 
     def latest(self, run_id: str) -> dict[str, float]:
@@ -101,50 +101,33 @@ def _in_order(series: Iterable[str]) -> list[str]:
     return sorted(sorted(series), key=lambda name: name.partition(".")[0], reverse=True)
 
 
-def metric_curves(measured: Iterable[tuple[str, Iterable[MetricEvent]]]) -> Curves:
-    """Measurements of runs' events, by curve."""
-    curves: Curves = {}
-    for run_id, events in measured:
-        for step, split, measurements, epoch in events:
-            known = nan if epoch is None else epoch
-            for name, value in measurements.items():
-                key = (run_id, split, name)
-                if key not in curves:
-                    curves[key] = ([], [], [])
-                steps, values, epochs = curves[key]
-                steps.append(int(step))  # plain numbers: a server takes them as text
-                values.append(float(value))
-                epochs.append(known)
-    return curves
-
-
-def write_metrics(transaction: WriteTransaction, curves: Curves, *, final: bool) -> None:
-    """Write points of any runs into their histories and bring the latest values up to date.
+def write_metrics(
+    transaction: WriteTransaction, measured: Iterable[tuple[str, Iterable[MetricEvent]]], *, final: bool
+) -> None:
+    """Write measurements of runs into their histories and bring the latest values up to date.
 
     Args:
         final: whether they are results, of which the last one counts, rather than measurements, of which the one of
             the highest step does.
     """
-    if not curves:
-        return
-    points: dict[str, list[Any]] = {"series": [], "step": [], "value": [], "epoch": []}
-    latest = []
-    for series, (steps, values, epochs) in zip(_series_keys(transaction, curves), curves.values(), strict=True):
-        number = len(steps)
-        points["series"] += [series] * number
-        points["step"] += steps
-        points["value"] += values
-        points["epoch"] += epochs
-        newest = number - 1 if final or number == 1 else number - 1 - steps[::-1].index(max(steps))
-        value, limit = values[newest], _LAST_STEP if final else steps[newest]
-        stored = None if isnan(value) else value
-        latest.append({"series": series, "step": steps[newest], "value": stored, "is_final": int(final), "last": limit})
+    curves: dict[Curve, list[tuple[int, float, float]]] = defaultdict(list)
+    for run_id, events in measured:
+        for step, split, measurements, epoch in events:
+            for name, value in measurements.items():
+                # Plain numbers, which a server takes as text.
+                curves[run_id, split, name].append((int(step), float(value), nan if epoch is None else epoch))
+    points, latest = [], []
+    for series, curve in zip(_series_keys(transaction, curves), curves.values(), strict=True):
+        points += [(series, *point) for point in curve]
+        step, value, _ = curve[-1] if final else sorted(curve, key=itemgetter(0))[-1]
+        row = {"series": series, "step": step, "value": None if isnan(value) else value}
+        latest.append(row | {"is_final": int(final), "last": _LAST_STEP if final else step})
     # A result has no epoch of its own; the point that it confirms keeps the epoch it was measured at.
-    transaction.upsert(POINTS, points, ["series", "step"], ["value"] if final else ["value", "epoch"])
+    transaction.upsert(POINTS, points, ("series", "step"), ("value",) if final else ("value", "epoch"))
     transaction.run_many(_latest_statement(transaction.dialect), latest)
 
 
-def _series_keys(transaction: WriteTransaction, curves: Curves) -> list[int]:
+def _series_keys(transaction: WriteTransaction, curves: Collection[Curve]) -> list[int]:
     """Keys of the series of curves, which are made where they are not there yet."""
     keys, new = transaction.keys, transaction.new_keys
     if missing := [curve for curve in curves if curve not in keys and curve not in new]:

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property, lru_cache
 from typing import Any
 
-from sqlalchemy import Connection, Integer, Text, bindparam, case, delete, literal, or_, select, update
+from sqlalchemy import Connection, Integer, Text, bindparam, case, delete, or_, select, update
 
 from orchestrator.errors import NotFoundError
 from orchestrator.registry.connections import Prepared, WriteTransaction
 from orchestrator.registry.database import RegistryPart
-from orchestrator.registry.dialects import FreeText, StateText, change_row, select_list, upsert, utc_now
+from orchestrator.registry.dialects import FreeText, change_row, select_list, upsert, utc_now
 from orchestrator.registry.fields import list_trials
 from orchestrator.registry.parameters import (
     DATA,
@@ -27,14 +27,14 @@ from orchestrator.registry.parameters import (
     write_parameters,
 )
 from orchestrator.registry.records import RecordTable, load_kept_trials, state_as_read
-from orchestrator.registry.run_results import metric_curves, open_statement, write_metrics
+from orchestrator.registry.run_results import open_statement, write_metrics
 from orchestrator.registry.tables import ALL_RUNS, RUNS
 from orchestrator.results import MetricEvent, TrialChange, TrialEvents, TrialResult, TrialStart
 from orchestrator.run_states import RunState
 
 _SHARED = ("task", "metric", "host", "code_version")
 """Columns that a trial has from its sweep."""
-_ROW = ("id", "parent_id", "trial_key", "number", "kind", "name", "seed", "group_key", "spec", *_SHARED)
+_ROW = ("id", "parent_id", "trial_key", "number", "kind", "name", "seed", "group_key", "spec", "state", *_SHARED)
 _END = ("state", "error", "seconds", "model_folder", "predictions_path", "host")
 
 
@@ -160,8 +160,8 @@ class _TrialWriter:
             elif counts:
                 transaction.run(statements["start"], {"row": row, "code": self._shared["code_version"]})
         write_parameters(transaction, recipes)
-        write_metrics(transaction, metric_curves(measured), final=False)
-        write_metrics(transaction, metric_curves(scores), final=True)
+        write_metrics(transaction, measured, final=False)
+        write_metrics(transaction, scores, final=True)
 
     def _id(self, change: TrialChange) -> str:
         return trial_id(self._sweep_id, change.key)
@@ -180,7 +180,9 @@ class _TrialWriter:
         place = {"id": self._id(trial), "parent_id": self._sweep_id, "trial_key": trial.key, "number": trial.number}
         own = {"kind": "trial", "name": f"{self._name} #{trial.number}", "seed": trial.seed}
         own |= {"group_key": group_digest(recipe | self._parameters[1]), "spec": dict(trial.parameters)}
-        return {**place, **own, **self._shared, "begins": int(isinstance(trial, TrialStart))}
+        begins = isinstance(trial, TrialStart)
+        state = {"state": RunState.RUNNING if begins else RunState.PENDING, "begins": int(begins)}
+        return {**place, **own, **self._shared, **state}
 
     def _end_values(self, result: TrialResult) -> dict[str, Any]:
         place = {"row": self._id(result), "host": result.host or self._shared["host"]}
@@ -197,9 +199,9 @@ def _statements(dialect: str) -> dict[str, Prepared]:
     states = asked.order_by(ALL_RUNS.c.id).with_for_update(key_share=True)
     # Another process may have inserted it just now: then its state is read.
     begins = bindparam("begins", type_=Integer)
-    first: dict[str, Any] = {"state": case((begins == 1, literal(RunState.RUNNING, StateText)), else_=RunState.PENDING)}
-    first |= {"attempt": begins} | dict.fromkeys(("started_at", "heartbeat_at"), case((begins == 1, utc_now())))
-    insert = upsert(dialect, ALL_RUNS, ("id",), ("id",)).values(first)
+    begun_at = case((begins == 1, utc_now()))
+    insert = upsert(dialect, ALL_RUNS, ("id",), ("id",))
+    insert = insert.values(attempt=begins, started_at=begun_at, heartbeat_at=begun_at)
     # A trial that had ended is timed anew; one at work only says so again.
     started_at = case((ALL_RUNS.c.state == RunState.RUNNING, ALL_RUNS.c.started_at), else_=utc_now())
     begun = {"state": RunState.RUNNING, "attempt": 1, "started_at": started_at, "heartbeat_at": utc_now()}
