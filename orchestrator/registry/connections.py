@@ -237,11 +237,14 @@ class WriteTransaction:
             keys: columns of the natural key, which are the first ones.
             update: columns to update; a row that is there stays as it is where there are none.
         """
+        if not rows:
+            return
         if self.dialect != "sqlite":
-            last = {row[: len(keys)]: row for row in rows}  # a server's statement cannot change a row twice
-            if last:
-                sql = _upsert_sql(self.dialect, table, keys, update, 0)
-                self._cursor.execute(sql, [_array(column) for column in zip(*last.values(), strict=True)])
+            columns = [*zip(*rows, strict=True)]
+            if len(set(zip(*columns[: len(keys)], strict=True))) < len(rows):  # it cannot change a row twice
+                columns = [*zip(*{row[: len(keys)]: row for row in rows}.values(), strict=True)]
+            sql = _upsert_sql(self.dialect, table, keys, update, 0)
+            self._cursor.execute(sql, [_array(column) for column in columns])
             return
         done = 0
         for size in _ROWS_AT_ONCE:
@@ -269,7 +272,7 @@ def _upsert_sql(dialect: str, table: Table, keys: tuple[str, ...], update: tuple
 
 def _array(values: Sequence[Any]) -> str | Sequence[Any]:
     """Values of a column as a server's array: numbers as its text, which takes a tenth of the driver's time."""
-    if any(isinstance(value, str) for value in values):
+    if isinstance(values[0], str):
         return list(values)
     different = values[:1] if values.count(values[0]) == len(values) else values  # as the series of a curve
     texts = ["NULL" if value is None or value != value else repr(value) for value in different]
