@@ -14,8 +14,8 @@ import math
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache, partial
 from itertools import chain
 from pathlib import Path
@@ -43,10 +43,6 @@ VERSION_TABLE = "registry_revision"
 _CONNECT_TIMEOUT_S = 10
 _ROWS_AT_ONCE = (100, 10, 1)
 """Numbers of rows of one statement on SQLite, the largest first: more bring nothing."""
-_TRUSTED_S = 1.0
-"""Time for which a server's connection is taken to live after a transaction."""
-_MOST_KEYS = 50_000
-"""Keys that a process keeps; it begins anew with more."""
 
 
 def open_engine(url: URL, *, read_only: bool = False) -> Engine:
@@ -71,7 +67,7 @@ def open_engine(url: URL, *, read_only: bool = False) -> Engine:
             path.parent.mkdir(parents=True, exist_ok=True)
     address = reading_address(path) if read_only else str(path)
     connect = partial(sqlite3.connect, address, uri=read_only, timeout=BUSY_TIMEOUT_S, check_same_thread=False)
-    # No thread waits for another's connection: each may keep one for writing (`Writers`).
+    # No thread waits for another's connection: each may keep one for writing (`Database.transaction`).
     return _sqlite_engine(None if read_only else path, creator=connect, poolclass=QueuePool, max_overflow=-1)
 
 
@@ -286,60 +282,3 @@ def _driver_dialect(name: str) -> Dialect:
     make: Any = URL.create(driver).get_dialect()
     dialect: Dialect = make(paramstyle=style)
     return dialect
-
-
-class Writers:
-    """Connections for writing, kept between transactions; threads may share this object.
-
-    They come from SQLAlchemy's pool, which finds out whether they still live, and are kept for a moment, since asking
-    costs as much as a short transaction.
-    """
-
-    def __init__(self, engine: Engine) -> None:
-        self.engine = engine
-        self._is_sqlite = engine.dialect.name == "sqlite"
-        self._idle: list[tuple[PoolProxiedConnection, Any, float]] = []
-        self._keys: dict[Any, int] = {}
-
-    def forget_keys(self) -> None:
-        """Forget the keys of series, which a transaction is about to remove, and of names."""
-        self._keys = {}  # another thread's transaction goes on with those that it began with
-
-    @contextmanager
-    def transaction(self, translated_errors: AbstractContextManager[None]) -> Iterator[WriteTransaction]:
-        """Open a transaction: committed at the end of the block, rolled back when the block raises."""
-        with translated_errors:
-            connection, driver = self._connect()
-            try:
-                if self._is_sqlite:
-                    driver.execute("BEGIN IMMEDIATE")
-                transaction = WriteTransaction(driver.cursor(), self.engine.dialect.name, self._keys)
-                yield transaction
-                if self._is_sqlite:
-                    driver.execute("COMMIT")  # prepared once
-                else:
-                    driver.commit()
-            except BaseException:
-                connection.invalidate()  # it is closed, and its transaction and its locks go with it
-                raise
-        self._idle.append((connection, driver, time.monotonic()))
-        transaction.keys.update(transaction.new_keys)
-        if len(transaction.keys) > _MOST_KEYS:
-            self.forget_keys()
-
-    def close(self) -> None:
-        """Close the connections that no transaction uses."""
-        while self._idle:
-            self._idle.pop()[0].close()
-        self.engine.dispose()
-
-    def _connect(self) -> tuple[PoolProxiedConnection, Any]:
-        """Connection of the pool, and the driver's own."""
-        with suppress(IndexError):  # where none is idle
-            while True:
-                connection, driver, used_at = self._idle.pop()
-                if time.monotonic() - used_at < _TRUSTED_S:
-                    return connection, driver
-                connection.close()
-        connection = self.engine.raw_connection()
-        return connection, allow_writing(connection) if self._is_sqlite else connection.driver_connection
