@@ -21,18 +21,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Self
 
-from sqlalchemy import (
-    URL,
-    Connection,
-    Dialect,
-    Engine,
-    Executable,
-    PoolProxiedConnection,
-    QueuePool,
-    Table,
-    create_engine,
-    event,
-)
+from sqlalchemy import URL, Connection, Dialect, Engine, Table, create_engine, event
+from sqlalchemy.pool import PoolProxiedConnection, QueuePool
 from sqlalchemy.sql.expression import ClauseElement
 
 from orchestrator.errors import RegistryError
@@ -171,8 +161,7 @@ def refuse_foreign(tables: Collection[str], place: str) -> None:
 class Prepared:
     """A statement as a driver takes it; each row gives values for the columns and parameters `names`."""
 
-    def __init__(self, statement: Executable, dialect: str, names: Sequence[str]) -> None:
-        assert isinstance(statement, ClauseElement)
+    def __init__(self, statement: ClauseElement, dialect: str, names: Sequence[str]) -> None:
         compiled: Any = statement.compile(dialect=_driver_dialect(dialect), column_keys=list(names))
         left_out = {column.name for column in getattr(compiled, "insert_prefetch", ()) or ()} - set(names)
         assert not left_out, f"no value for {left_out}"  # a default that only SQLAlchemy would fill in

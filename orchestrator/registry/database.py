@@ -20,20 +20,9 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from sqlalchemy import (
-    URL,
-    Column,
-    Connection,
-    Engine,
-    MetaData,
-    PoolProxiedConnection,
-    String,
-    Table,
-    insert,
-    inspect,
-    select,
-)
+from sqlalchemy import URL, Column, Connection, Engine, MetaData, String, Table, insert, inspect, select
 from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.pool import PoolProxiedConnection
 
 from orchestrator.errors import InputError, RegistryError, RegistryUnavailableError
 from orchestrator.registry.connections import (
@@ -56,8 +45,6 @@ MIGRATIONS = Path(__file__).with_name("migrations")
 _VERSION = Table(VERSION_TABLE, MetaData(), Column("version_num", String(32), primary_key=True))
 _TRUSTED_S = 1.0
 """Time for which a server's connection is taken to live after a transaction."""
-_MOST_KEYS = 50_000
-"""Keys that a process keeps; it begins anew with more."""
 PATIENCE_S = 3600.0
 """Longest wait of a run for a registry that does not answer."""
 RETRY_S = 5.0
@@ -187,8 +174,6 @@ class Database:
                 raise
         self._idle.append((connection, driver, time.monotonic()))
         transaction.keys.update(transaction.new_keys)
-        if len(transaction.keys) > _MOST_KEYS:
-            self._keys = {}
 
     def _connect(self) -> tuple[PoolProxiedConnection, Any]:
         """Connection for writing, and the driver's own: one that has written just now, else one of SQLAlchemy's pool.

@@ -20,22 +20,9 @@ writes and reads them gives and gets the run's id and the name itself: their typ
 
 from typing import Any
 
-from sqlalchemy import (
-    BigInteger,
-    Column,
-    Double,
-    Integer,
-    LargeBinary,
-    MetaData,
-    Table,
-    Text,
-    event,
-    func,
-    select,
-    text,
-)
+from sqlalchemy import BigInteger, Column, Double, Integer, LargeBinary, MetaData, Table, Text, event, func, select
 from sqlalchemy.schema import DDL, CheckConstraint, ForeignKey, ForeignKeyConstraint, Identity, Index, UniqueConstraint
-from sqlalchemy.sql import ColumnElement
+from sqlalchemy.sql import ColumnElement, text
 
 from orchestrator.registry.dialects import NAME_KEY, RUN_KEY, FreeText, Json, StateText, UtcTime, utc_now
 from orchestrator.run_states import RunState
