@@ -8,7 +8,6 @@ from collections.abc import Collection, Iterable
 from dataclasses import asdict
 from functools import lru_cache
 from math import isnan, nan
-from operator import itemgetter
 from typing import Any
 
 from sqlalchemy import BigInteger, Integer, Text, bindparam, func, literal_column, select, update
@@ -119,7 +118,8 @@ def write_metrics(
     points, latest = [], []
     for series, curve in zip(_series_keys(transaction, curves), curves.values(), strict=True):
         points += [(series, *point) for point in curve]
-        step, value, _ = curve[-1] if final else sorted(curve, key=itemgetter(0))[-1]
+        step = curve[-1][0] if final else max(curve)[0]
+        value = next(point[1] for point in reversed(curve) if point[0] == step)
         row = {"series": series, "step": step, "value": None if isnan(value) else value}
         latest.append(row | {"is_final": int(final), "last": _LAST_STEP if final else step})
     # A result has no epoch of its own; the point that it confirms keeps the epoch it was measured at.
