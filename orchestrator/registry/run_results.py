@@ -112,9 +112,9 @@ def write_metrics(
     curves: dict[Curve, list[tuple[int, float, float]]] = defaultdict(list)
     for run_id, events in measured:
         for step, split, measurements, epoch in events:
-            plain_step, known_epoch = int(step), nan if epoch is None else epoch  # plain: a server takes them as text
+            at_step, at_epoch = int(step), nan if epoch is None else float(epoch)  # plain: a server takes them as text
             for name, value in measurements.items():
-                curves[run_id, split, name].append((plain_step, float(value), known_epoch))
+                curves[run_id, split, name].append((at_step, float(value), at_epoch))
     points, latest = [], []
     for series, curve in zip(_series_keys(transaction, curves), curves.values(), strict=True):
         points += [(series, *point) for point in curve]

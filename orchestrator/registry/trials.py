@@ -155,7 +155,7 @@ class _TrialWriter:
                     transaction.run(statements["end"], self._end_values(change))
                     scores.append((row, [MetricEvent(change.best_step, "validation", change.metrics)]))
                 # Where the model of a completed trial is kept is known only when the sweep ends.
-                if change.model is not None and states[row] is RunState.COMPLETED:
+                elif change.model is not None and states[row] is RunState.COMPLETED:
                     transaction.run(statements["folder"], {"row": row, "folder": change.model.folder})
             elif counts:
                 transaction.run(statements["start"], {"row": row, "code": self._shared["code_version"]})
