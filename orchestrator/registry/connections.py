@@ -17,7 +17,6 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache, partial
-from itertools import chain
 from pathlib import Path
 from typing import Any, Self
 
@@ -212,31 +211,33 @@ class WriteTransaction:
             self._cursor.executemany(statement.sql, [statement.values(row) for row in rows])
 
     def upsert(
-        self, table: Table, rows: Sequence[tuple[Any, ...]], keys: tuple[str, ...], update: tuple[str, ...] = ()
+        self, table: Table, columns: Sequence[Sequence[Any]], keys: tuple[str, ...], update: tuple[str, ...] = ()
     ) -> None:
         """Insert many rows, or update those that are there.
 
         Args:
-            rows: values of the table's columns but its `key`, as they are stored; of rows with the same natural key the
-                last one counts. NaN is stored as NULL, and sooner written than None.
+            columns: values of the table's columns but its `key`, as they are stored; of rows with the same natural key
+                the last one counts. NaN is stored as NULL, and sooner written than None.
             keys: columns of the natural key, which are the first ones.
             update: columns to update; a row that is there stays as it is where there are none.
         """
-        if not rows:
+        if not columns or not columns[0]:
             return
         if self.dialect != "sqlite":
-            columns = [*zip(*rows, strict=True)]
-            if len(set(zip(*columns[: len(keys)], strict=True))) < len(rows):  # it cannot change a row twice
-                columns = [*zip(*{row[: len(keys)]: row for row in rows}.values(), strict=True)]
-            sql = _upsert_sql(self.dialect, table, keys, update, 0)
-            self._cursor.execute(sql, [_array(column) for column in columns])
+            places = {key: place for place, key in enumerate(zip(*columns[: len(keys)], strict=True))}
+            if len(places) < len(columns[0]):  # a server's statement cannot change a row twice
+                columns = [[column[place] for place in places.values()] for column in columns]
+            self._cursor.execute(_upsert_sql(self.dialect, table, keys, update, 0), [*map(_array, columns)])
             return
-        done = 0
+        width, done = len(columns), 0
+        flat: list[Any] = [None] * (width * len(columns[0]))
+        for place, column in enumerate(columns):
+            flat[place::width] = column
         for size in _ROWS_AT_ONCE:
-            while done + size <= len(rows):
-                values = [*chain.from_iterable(rows[done : done + size])]
-                self._cursor.execute(_upsert_sql(self.dialect, table, keys, update, size), values)
-                done += size
+            sql = _upsert_sql(self.dialect, table, keys, update, size)
+            while done + size * width <= len(flat):
+                self._cursor.execute(sql, flat[done : done + size * width])
+                done += size * width
 
 
 @lru_cache

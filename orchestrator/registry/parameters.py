@@ -201,7 +201,7 @@ def write_parameters(transaction: WriteTransaction, parameters: Mapping[int, Map
     named = [(key, replace_unstorable(path), value) for key, own in parameters.items() for path, value in own.items()]
     keys = name_keys(transaction, (path for _, path, _ in named))
     rows = [(keys[path], key, *encode_parameter(value)) for key, path, value in named]
-    transaction.upsert(PARAMETERS, rows, ("path", "run_id"), ("kind", "text", "number"))
+    transaction.upsert(PARAMETERS, [*zip(*rows, strict=True)], ("path", "run_id"), ("kind", "text", "number"))
 
 
 def read_parameters(transaction: WriteTransaction, run_id: str) -> dict[str, Any]:
@@ -234,7 +234,7 @@ def name_keys(transaction: WriteTransaction, texts: Iterable[str]) -> dict[str, 
         statement = _find_statement(transaction.dialect)
         new.update(transaction.read(statement, {"texts": missing}))
         if unknown := [text for text in missing if text not in new]:
-            transaction.upsert(NAMES, [(text,) for text in unknown], ("text",))
+            transaction.upsert(NAMES, [unknown], ("text",))
             new.update(transaction.read(statement, {"texts": unknown}))
     return {text: keys.get(text) or new[text] for text in wanted}
 

@@ -50,12 +50,13 @@ class RunMetrics(RegistryPart):
                 stay so until another result is recorded.
         """
         events = list(events)
-        if events:
-            with self._database.transaction() as transaction:
-                write_metrics(transaction, [(run_id, events)], final=final)
-                if final or transaction.new_keys:  # else this process has opened it: an end of the run empties the keys
-                    transaction.run(open_statement(transaction.dialect), {"run_id": run_id})
-        return sum(len(event.values) for event in events)
+        if not events:
+            return 0
+        with self._database.transaction() as transaction:
+            number = write_metrics(transaction, [(run_id, events)], final=final)
+            if final or transaction.new_keys:  # else this process has opened the run, whose end empties the keys
+                transaction.run(open_statement(transaction.dialect), {"run_id": run_id})
+        return number
 
     def latest(self, run_id: str) -> dict[str, float]:
         """Latest values of a run by their names in queries: `f1` is the validation split's, `test.f1` the test's."""
@@ -102,29 +103,39 @@ def _in_order(series: Iterable[str]) -> list[str]:
 
 def write_metrics(
     transaction: WriteTransaction, measured: Iterable[tuple[str, Iterable[MetricEvent]]], *, final: bool
-) -> None:
-    """Write measurements of runs into their histories and bring the latest values up to date.
+) -> int:
+    """Write measurements of runs into their histories, bring the latest values up to date, and return how many.
 
     Args:
         final: whether they are results, of which the last one counts, rather than measurements, of which the one of
             the highest step does.
     """
-    curves: dict[Curve, list[tuple[int, float, float]]] = defaultdict(list)
+    curves: dict[Curve, tuple[list[int], list[float], list[float]]] = {}
     for run_id, events in measured:
         for step, split, measurements, epoch in events:
             at_step, at_epoch = int(step), nan if epoch is None else float(epoch)  # plain: a server takes them as text
             for name, value in measurements.items():
-                curves[run_id, split, name].append((at_step, float(value), at_epoch))
-    points, latest = [], []
+                key = run_id, split, name
+                if key not in curves:
+                    curves[key] = [], [], []
+                steps, values, epochs = curves[key]
+                steps.append(at_step)
+                values.append(float(value))
+                epochs.append(at_epoch)
+    points: tuple[list[Any], ...] = [], [], [], []  # series, steps, values, epochs
+    latest = []
     for series, curve in zip(_series_keys(transaction, curves), curves.values(), strict=True):
-        points += [(series, *point) for point in curve]
-        step = curve[-1][0] if final else max(curve)[0]
-        value = next(point[1] for point in reversed(curve) if point[0] == step)
-        row = {"series": series, "step": step, "value": None if isnan(value) else value}
-        latest.append(row | {"is_final": int(final), "last": _LAST_STEP if final else step})
+        steps, values, epochs = curve
+        its_points: tuple[list[Any], ...] = [series] * len(steps), steps, values, epochs
+        for column, more in zip(points, its_points, strict=True):
+            column += more
+        newest = -1 if final else -1 - steps[::-1].index(max(steps))
+        row = {"series": series, "step": steps[newest], "value": None if isnan(values[newest]) else values[newest]}
+        latest.append(row | {"is_final": int(final), "last": _LAST_STEP if final else steps[newest]})
     # A result has no epoch of its own; the point that it confirms keeps the epoch it was measured at.
     transaction.upsert(POINTS, points, ("series", "step"), ("value",) if final else ("value", "epoch"))
     transaction.run_many(_latest_statement(transaction.dialect), latest)
+    return len(points[0])
 
 
 def _series_keys(transaction: WriteTransaction, curves: Collection[Curve]) -> list[int]:
