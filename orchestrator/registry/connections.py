@@ -14,24 +14,14 @@ import math
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Self
 
-from sqlalchemy import (
-    URL,
-    Connection,
-    Dialect,
-    Engine,
-    Executable,
-    PoolProxiedConnection,
-    QueuePool,
-    Table,
-    create_engine,
-    event,
-)
+from sqlalchemy import URL, Connection, Dialect, Engine, Table, create_engine, event
+from sqlalchemy.pool import PoolProxiedConnection, QueuePool
 from sqlalchemy.sql.expression import ClauseElement
 
 from orchestrator.errors import RegistryError
@@ -42,10 +32,6 @@ VERSION_TABLE = "registry_revision"
 _CONNECT_TIMEOUT_S = 10
 _ROWS_AT_ONCE = (100, 10, 1)
 """Numbers of rows of one statement on SQLite, the largest first: more bring nothing."""
-_TRUSTED_S = 1.0
-"""Time for which a server's connection is taken to live after a transaction."""
-_MOST_KEYS = 50_000
-"""Keys that a process keeps; it begins anew with more."""
 
 
 def open_engine(url: URL, *, read_only: bool = False) -> Engine:
@@ -70,7 +56,7 @@ def open_engine(url: URL, *, read_only: bool = False) -> Engine:
             path.parent.mkdir(parents=True, exist_ok=True)
     address = reading_address(path) if read_only else str(path)
     connect = partial(sqlite3.connect, address, uri=read_only, timeout=BUSY_TIMEOUT_S, check_same_thread=False)
-    # No thread waits for another's connection: each may keep one for writing (`Writers`).
+    # No thread waits for another's connection: each may keep one for writing (`Database.transaction`).
     return _sqlite_engine(None if read_only else path, creator=connect, poolclass=QueuePool, max_overflow=-1)
 
 
@@ -90,6 +76,7 @@ def _sqlite_engine(written: Path | None, **options: Any) -> Engine:
 def _set_up(connection: sqlite3.Connection, _record: Any, *, written: Path | None) -> None:
     """Leave the beginning of transactions to `_begin`, and define the functions that PostgreSQL has by itself."""
     connection.isolation_level = None
+    connection.execute("PRAGMA page_size = 2048")  # of a new file: a short commit writes a few pages, whole
     # 64 MB of pages: those of a big registry lie apart, and with SQLite's 2 MB a board reads most of them repeatedly.
     connection.execute("PRAGMA cache_size = -65536")
     connection.create_function("folded", 1, lambda text: text and text.lower(), deterministic=True)
@@ -101,7 +88,7 @@ def _set_up(connection: sqlite3.Connection, _record: Any, *, written: Path | Non
     connection.execute("PRAGMA synchronous = NORMAL")
     # Pages of the log between two copies into the file, 16 MB: four times SQLite's own, so that the pages which every
     # trial changes are copied less often.
-    connection.execute("PRAGMA wal_autocheckpoint = 4000")
+    connection.execute("PRAGMA wal_autocheckpoint = 8000")
     if connection.execute("PRAGMA journal_mode").fetchone() != ("wal",):
         tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite%'")
         refuse_foreign([name for (name,) in tables], str(written))  # before the switch, which is written into the file
@@ -173,23 +160,23 @@ def refuse_foreign(tables: Collection[str], place: str) -> None:
 class Prepared:
     """A statement as a driver takes it; each row gives values for the columns and parameters `names`."""
 
-    def __init__(self, statement: Executable, dialect: str, names: Sequence[str]) -> None:
-        assert isinstance(statement, ClauseElement)
+    def __init__(self, statement: ClauseElement, dialect: str, names: Sequence[str]) -> None:
         compiled: Any = statement.compile(dialect=_driver_dialect(dialect), column_keys=list(names))
         left_out = {column.name for column in getattr(compiled, "insert_prefetch", ()) or ()} - set(names)
         assert not left_out, f"no value for {left_out}"  # a default that only SQLAlchemy would fill in
         self.sql = str(compiled)
-        self._convert: dict[str, Callable[[Any], Any]] = compiled._bind_processors
-        constants = {name: value for name, value in compiled.params.items() if name not in names}
-        self._constants = self._stored(constants)
+        convert: dict[str, Callable[[Any], Any]] = compiled._bind_processors
+        self._constants = {name: value for name, value in compiled.params.items() if name not in names}
+        for name in self._constants.keys() & convert.keys():
+            self._constants[name] = convert[name](self._constants[name])
+        self._convert = [(name, convert[name]) for name in names if name in convert]
 
     def values(self, row: Mapping[str, Any]) -> dict[str, Any]:
         """Values of one row, as they are stored."""
-        return self._constants | self._stored(row)
-
-    def _stored(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        convert = self._convert
-        return {name: convert[name](value) if name in convert else value for name, value in row.items()}
+        stored = {**self._constants, **row}
+        for name, convert in self._convert:
+            stored[name] = convert(stored[name])
+        return stored
 
 
 class WriteTransaction:
@@ -224,57 +211,55 @@ class WriteTransaction:
             self._cursor.executemany(statement.sql, [statement.values(row) for row in rows])
 
     def upsert(
-        self, table: Table, columns: Mapping[str, Sequence[Any]], keys: Sequence[str], update: Sequence[str]
+        self, table: Table, columns: Sequence[Sequence[Any]], keys: tuple[str, ...], update: tuple[str, ...] = ()
     ) -> None:
         """Insert many rows, or update those that are there.
 
         Args:
-            columns: values of each column as they are stored, one for each row; of rows with the same key the last one
-                counts. NaN is stored as NULL, and sooner written than None.
-            keys: columns of the natural key.
+            columns: values of the table's columns but its `key`, as they are stored; of rows with the same natural key
+                the last one counts. NaN is stored as NULL, and sooner written than None.
+            keys: columns of the natural key, which are the first ones.
             update: columns to update; a row that is there stays as it is where there are none.
         """
-        names, values = tuple(columns), list(columns.values())
-        if not values[0]:
+        if not columns or not columns[0]:
             return
         if self.dialect != "sqlite":
-            places = {key: place for place, key in enumerate(zip(*(columns[name] for name in keys), strict=True))}
-            if len(places) < len(values[0]):  # a server's statement cannot change a row twice
-                values = [[column[place] for place in places.values()] for column in values]
-            sql = _upsert_sql(self.dialect, table, names, tuple(keys), tuple(update), 0)
-            self._cursor.execute(sql, [_array(column) for column in values])
+            places = {key: place for place, key in enumerate(zip(*columns[: len(keys)], strict=True))}
+            if len(places) < len(columns[0]):  # a server's statement cannot change a row twice
+                columns = [[column[place] for place in places.values()] for column in columns]
+            self._cursor.execute(_upsert_sql(self.dialect, table, keys, update, 0), [*map(_array, columns)])
             return
-        width, done = len(names), 0
-        flat: list[Any] = [None] * (width * len(values[0]))
-        for place, column in enumerate(values):
+        width, done = len(columns), 0
+        flat: list[Any] = [None] * (width * len(columns[0]))
+        for place, column in enumerate(columns):
             flat[place::width] = column
         for size in _ROWS_AT_ONCE:
-            sql = _upsert_sql(self.dialect, table, names, tuple(keys), tuple(update), size)
+            sql = _upsert_sql(self.dialect, table, keys, update, size)
             while done + size * width <= len(flat):
                 self._cursor.execute(sql, flat[done : done + size * width])
                 done += size * width
 
 
 @lru_cache
-def _upsert_sql(
-    dialect: str, table: Table, columns: tuple[str, ...], keys: tuple[str, ...], update: tuple[str, ...], number: int
-) -> str:
+def _upsert_sql(dialect: str, table: Table, keys: tuple[str, ...], update: tuple[str, ...], number: int) -> str:
     """SQL that upserts rows: on SQLite so many of them, on a server any number, given as an array for each column."""
+    columns = [column for column in table.columns if column.name != "key"]
     if dialect == "sqlite":
         row = f"({', '.join('?' * len(columns))})"
         rows = f"VALUES {', '.join([row] * number)}"
     else:
-        types = (table.c[name].type.compile(_driver_dialect(dialect)) for name in columns)
+        types = (column.type.compile(_driver_dialect(dialect)) for column in columns)
         rows = f"SELECT * FROM unnest({', '.join(f'%s::{each}[]' for each in types)})"
     changes = ", ".join(f"{name} = excluded.{name}" for name in update)
     then = f"DO UPDATE SET {changes}" if update else "DO NOTHING"
-    return f"INSERT INTO {table} ({', '.join(columns)}) {rows} ON CONFLICT ({', '.join(keys)}) {then}"
+    names = ", ".join(column.name for column in columns)
+    return f"INSERT INTO {table} ({names}) {rows} ON CONFLICT ({', '.join(keys)}) {then}"
 
 
 def _array(values: Sequence[Any]) -> str | Sequence[Any]:
     """Values of a column as a server's array: numbers as its text, which takes a tenth of the driver's time."""
-    if any(isinstance(value, str) for value in values):
-        return values
+    if isinstance(values[0], str):
+        return list(values)
     different = values[:1] if values.count(values[0]) == len(values) else values  # as the series of a curve
     texts = ["NULL" if value is None or value != value else repr(value) for value in different]
     return f"{{{','.join(texts * (len(values) // len(texts)))}}}"
@@ -287,59 +272,3 @@ def _driver_dialect(name: str) -> Dialect:
     make: Any = URL.create(driver).get_dialect()
     dialect: Dialect = make(paramstyle=style)
     return dialect
-
-
-class Writers:
-    """Connections for writing, kept between transactions; threads may share this object.
-
-    They come from SQLAlchemy's pool, which finds out whether they still live, and are kept for a moment, since asking
-    costs as much as a short transaction.
-    """
-
-    def __init__(self, engine: Engine) -> None:
-        self.engine = engine
-        self._is_sqlite = engine.dialect.name == "sqlite"
-        self._idle: list[tuple[PoolProxiedConnection, Any, float]] = []
-        self._keys: dict[Any, int] = {}
-
-    def forget_keys(self) -> None:
-        """Forget the keys of series, which a transaction is about to remove, and of names."""
-        self._keys = {}  # another thread's transaction goes on with those that it began with
-
-    @contextmanager
-    def transaction(self) -> Iterator[WriteTransaction]:
-        """Open a transaction: committed at the end of the block, rolled back when the block raises."""
-        connection, driver = self._connect()
-        try:
-            if self._is_sqlite:
-                driver.execute("BEGIN IMMEDIATE")
-            transaction = WriteTransaction(driver.cursor(), self.engine.dialect.name, self._keys)
-            yield transaction
-            if self._is_sqlite:
-                driver.execute("COMMIT")  # prepared once
-            else:
-                driver.commit()
-        except BaseException:
-            connection.invalidate()  # it is closed, and its transaction and its locks go with it
-            raise
-        self._idle.append((connection, driver, time.monotonic()))
-        transaction.keys.update(transaction.new_keys)
-        if len(transaction.keys) > _MOST_KEYS:
-            self.forget_keys()
-
-    def close(self) -> None:
-        """Close the connections that no transaction uses."""
-        while self._idle:
-            self._idle.pop()[0].close()
-        self.engine.dispose()
-
-    def _connect(self) -> tuple[PoolProxiedConnection, Any]:
-        """Connection of the pool, and the driver's own."""
-        with suppress(IndexError):  # where none is idle
-            while True:
-                connection, driver, used_at = self._idle.pop()
-                if time.monotonic() - used_at < _TRUSTED_S:
-                    return connection, driver
-                connection.close()
-        connection = self.engine.raw_connection()
-        return connection, allow_writing(connection) if self._is_sqlite else connection.driver_connection

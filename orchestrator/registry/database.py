@@ -16,18 +16,19 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from sqlalchemy import URL, Column, Connection, MetaData, String, Table, insert, inspect, select
+from sqlalchemy import URL, Column, Connection, Engine, MetaData, String, Table, insert, inspect, select
 from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.pool import PoolProxiedConnection
 
 from orchestrator.errors import InputError, RegistryError, RegistryUnavailableError
 from orchestrator.registry.connections import (
     VERSION_TABLE,
-    Writers,
     WriteTransaction,
+    allow_writing,
     open_empty,
     open_engine,
     refuse_foreign,
@@ -42,6 +43,8 @@ _T = TypeVar("_T")
 FIRST_REVISION, NEWEST_REVISION = "0014", "0014"
 MIGRATIONS = Path(__file__).with_name("migrations")
 _VERSION = Table(VERSION_TABLE, MetaData(), Column("version_num", String(32), primary_key=True))
+_TRUSTED_S = 1.0
+"""Time for which a server's connection is taken to live after a transaction."""
 PATIENCE_S = 3600.0
 """Longest wait of a run for a registry that does not answer."""
 RETRY_S = 5.0
@@ -65,7 +68,7 @@ _PASSING = ("08", "40001", "40P01", "53300", "55P03", "57P01", "57P02", "57P03")
 _PASSING_REFUSALS = ("starting up", "shutting down", "recovery mode", "not yet accepting", "too many", "slots are")
 """Parts of a server's refusals to connect that pass; these come without an SQLSTATE."""
 _OUT_OF_RANGE = "22003"
-_TOO_LARGE = "A number is larger than the registry holds: a seed or step from 2**63 on, a parameter from 1.8e308 on."
+_TOO_LARGE = "A number is larger than the registry holds: a seed or step from 2**63 on, any other from 1.8e308 on."
 
 
 def _read_revision(connection: Connection, place: str) -> str | None:
@@ -116,11 +119,14 @@ class Database:
         self.dialect = self.url.get_backend_name()
         """Kind of database: `sqlite` or `postgresql`."""
         self.lost_after_s = lost_after_s
+        self._translated_errors = _TranslatedErrors(self.url)
         self._read_only = read_only
         self._lock = threading.RLock()
-        self._writers: Writers | None = None
-        self._empty: Writers | None = None
+        self._engine: Engine | None = None
+        self._empty: Engine | None = None
         self._is_checked = False  # whether the tables are known to be of the newest revision
+        self._idle: list[tuple[PoolProxiedConnection, Any, float]] = []  # connections that have written, and when
+        self._keys: dict[Any, int] = {}  # of names and series
 
     def __str__(self) -> str:
         return display_url(self.url)
@@ -135,15 +141,15 @@ class Database:
 
         Raises: RegistryUnavailableError where the database may answer again by itself, RegistryError for other errors.
         """
-        with self._translated_errors():
-            writers = self._checked(writing=writing)
-            opened = writers.engine.connect().execution_options(writing=writing, postgresql_readonly=not writing)
+        with self._translated_errors:
+            engine = self._checked(writing=writing)
+            opened = engine.connect().execution_options(writing=writing, postgresql_readonly=not writing)
             with opened as connection, connection.begin():
                 yield connection
                 if writing:
-                    writers.forget_keys()  # of what the connection may have removed, before SQLite lets others write
+                    self._keys = {}  # of what the connection may have removed, before SQLite lets others write
             if writing:
-                writers.forget_keys()  # and what others have found until a server's commit
+                self._keys = {}  # and what others have found until a server's commit
 
     @contextmanager
     def transaction(self) -> Iterator[WriteTransaction]:
@@ -151,12 +157,42 @@ class Database:
 
         Raises: as `connection`.
         """
-        with self._translated_errors(), self._checked(writing=True).transaction() as transaction:
-            yield transaction
+        with self._translated_errors:
+            connection, driver = self._connect()
+            try:
+                if self.dialect == "sqlite":
+                    driver.execute("BEGIN IMMEDIATE")
+                # Keys that another thread forgets stay known to this transaction.
+                transaction = WriteTransaction(driver.cursor(), self.dialect, self._keys)
+                yield transaction
+                if self.dialect == "sqlite":
+                    driver.execute("COMMIT")  # prepared once
+                else:
+                    driver.commit()
+            except BaseException:
+                connection.invalidate()  # it is closed, and its transaction and its locks go with it
+                raise
+        self._idle.append((connection, driver, time.monotonic()))
+        transaction.keys.update(transaction.new_keys)
+
+    def _connect(self) -> tuple[PoolProxiedConnection, Any]:
+        """Connection for writing, and the driver's own: one that has written just now, else one of SQLAlchemy's pool.
+
+        The pool finds out whether a connection still lives, which costs as much as a short transaction.
+        """
+        engine = self._checked(writing=True)
+        with suppress(IndexError):  # where none is idle
+            while True:
+                connection, driver, used_at = self._idle.pop()
+                if time.monotonic() - used_at < _TRUSTED_S:
+                    return connection, driver
+                connection.close()
+        connection = engine.raw_connection()
+        return connection, allow_writing(connection) if self.dialect == "sqlite" else connection.driver_connection
 
     def open(self) -> None:
         """Connect, and create or check the tables, now rather than on first use."""
-        with self._translated_errors():
+        with self._translated_errors:
             self._checked(writing=not self._read_only)
 
     def upgrade(self, before: Callable[[str], object] | None = None) -> str:
@@ -166,7 +202,7 @@ class Database:
             before: called with the revision of tables that are about to be changed, while other writers wait.
         """
         self._refuse_to_write()
-        with self._translated_errors(), self._open().engine.execution_options(writing=True).begin() as connection:
+        with self._translated_errors, self._open().execution_options(writing=True).begin() as connection:
             lock_until_commit(connection, VERSION_TABLE)
             revision = _read_revision(connection, str(self))
             _refuse_unknown(revision, str(self))
@@ -182,32 +218,24 @@ class Database:
 
     def current_revision(self) -> str | None:
         """Revision of the tables; None where there are no tables yet."""
-        with self._translated_errors(), self._lock, self._open().engine.connect() as connection:
+        with self._translated_errors, self._lock, self._open().connect() as connection:
             return _read_revision(connection, str(self))
 
     def close(self) -> None:
         """Close every connection; the next use opens new ones."""
         with self._lock:
-            for writers in filter(None, (self._writers, self._empty)):
-                writers.close()
-            self._writers, self._empty, self._is_checked = None, None, False
-
-    @contextmanager
-    def _translated_errors(self) -> Iterator[None]:
-        try:
-            yield
-        except Exception as error:
-            is_of_driver = isinstance(error, sqlite3.Error | OverflowError) or hasattr(error, "sqlstate")  # psycopg's
-            if is_of_driver or isinstance(error, SQLAlchemyError):
-                raise _translate(error, self.url) from error
-            raise
+            while self._idle:
+                self._idle.pop()[0].close()
+            for engine in filter(None, (self._engine, self._empty)):
+                engine.dispose()
+            self._engine, self._empty, self._is_checked = None, None, False
 
     def _refuse_to_write(self) -> None:
         if self._read_only:
             raise RegistryError(f"The registry {self} is open for reading only.")
 
-    def _checked(self, *, writing: bool) -> Writers:
-        """Engine and writers; the tables are made or checked once, before the first use."""
+    def _checked(self, *, writing: bool) -> Engine:
+        """Engine whose tables are made or checked once, before the first use."""
         if writing:
             self._refuse_to_write()
         with self._lock:
@@ -226,19 +254,31 @@ class Database:
                 self._is_checked = True
             return self._open()
 
-    def _empty_database(self) -> Writers:
+    def _empty_database(self) -> Engine:
         """An empty database in place of one without tables, which the next use looks at again: a run may make them."""
-        self._open().close()
-        self._writers = None
+        self._open().dispose()
+        self._engine = None
         if self._empty is None:
-            self._empty = Writers(open_empty())
-            METADATA.create_all(self._empty.engine.execution_options(writing=True))
+            self._empty = open_empty()
+            METADATA.create_all(self._empty.execution_options(writing=True))
         return self._empty
 
-    def _open(self) -> Writers:
+    def _open(self) -> Engine:
         with self._lock:
-            self._writers = self._writers or Writers(open_engine(self.url, read_only=self._read_only))
-            return self._writers
+            self._engine = self._engine or open_engine(self.url, read_only=self._read_only)
+            return self._engine
+
+
+class _TranslatedErrors(AbstractContextManager[None]):
+    """Block whose errors of the database become errors of the registry; a generator would take four times as long."""
+
+    def __init__(self, url: URL) -> None:
+        self._url = url
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        kinds = sqlite3.Error, OverflowError, SQLAlchemyError
+        if isinstance(error, Exception) and (isinstance(error, kinds) or hasattr(error, "sqlstate")):  # psycopg's
+            raise _translate(error, self._url) from error
 
 
 class RegistryPart:

@@ -27,7 +27,6 @@ LABEL_DIGITS = 8
 """Digits of a group's digest that lists show, without those of the code."""
 LARGEST_EXACT = 2**53
 """Whole number from which on a double may be another one than was written."""
-_VALUE = ("kind", "text", "number")
 
 
 def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -194,16 +193,10 @@ def varied_parameters(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def write_parameters(transaction: WriteTransaction, parameters: Mapping[int, Mapping[str, Any]]) -> None:
     """Write parameters of runs, by the run's key, in place of those at the same paths."""
-    rows = [
-        (replace_unstorable(path), key, *encode_parameter(value))
-        for key, own in parameters.items()
-        for path, value in own.items()
-    ]
-    if rows:
-        paths, *columns = map(list, zip(*rows, strict=True))
-        keys = name_keys(transaction, paths)
-        named = dict(zip(("run_id", *_VALUE), columns, strict=True))
-        transaction.upsert(PARAMETERS, {"path": [keys[path] for path in paths], **named}, ("path", "run_id"), _VALUE)
+    named = [(key, replace_unstorable(path), value) for key, own in parameters.items() for path, value in own.items()]
+    keys = name_keys(transaction, (path for _, path, _ in named))
+    rows = [(keys[path], key, *encode_parameter(value)) for key, path, value in named]
+    transaction.upsert(PARAMETERS, [*zip(*rows, strict=True)], ("path", "run_id"), ("kind", "text", "number"))
 
 
 def read_parameters(transaction: WriteTransaction, run_id: str) -> dict[str, Any]:
@@ -236,7 +229,7 @@ def name_keys(transaction: WriteTransaction, texts: Iterable[str]) -> dict[str, 
         statement = _find_statement(transaction.dialect)
         new.update(transaction.read(statement, {"texts": missing}))
         if unknown := [text for text in missing if text not in new]:
-            transaction.upsert(NAMES, {"text": unknown}, ["text"], [])
+            transaction.upsert(NAMES, [unknown], ("text",))
             new.update(transaction.read(statement, {"texts": unknown}))
     return {text: keys.get(text) or new[text] for text in wanted}
 

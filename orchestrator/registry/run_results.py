@@ -3,16 +3,15 @@
 Of a measurement there is a history by step, and the latest value. NaN is NULL: SQLite keeps no NaN.
 """
 
-import math
 from collections import defaultdict
 from collections.abc import Collection, Iterable
 from dataclasses import asdict
 from functools import lru_cache
+from math import isnan, nan
 from typing import Any
 
 from sqlalchemy import BigInteger, Integer, Text, bindparam, func, literal_column, select, update
 
-from orchestrator.errors import InputError
 from orchestrator.registry.connections import Prepared, WriteTransaction
 from orchestrator.registry.database import RegistryPart
 from orchestrator.registry.dialects import key_of_run, replace_unstorable, select_runs, upsert, upsert_rows, utc_now
@@ -34,8 +33,8 @@ from orchestrator.registry.tables import (
 from orchestrator.results import CheckpointEvent, DatasetResult, MetricEvent, TokenizerResult
 from orchestrator.run_states import RunState
 
-Curves = dict[tuple[str, str, str], tuple[list[int], list[float], list[float]]]
-"""Steps, values and epochs of points by their run, split and name; an epoch that is not known is NaN."""
+Curve = tuple[str, str, str]
+"""Run, split and name of measurements."""
 _FIRST_STEP, _LAST_STEP = 1 - 2**63, 2**63 - 1
 """Steps before and after all others."""
 
@@ -50,20 +49,21 @@ class RunMetrics(RegistryPart):
             final: whether these belong to the run's result: they become the latest values whatever their step, and
                 stay so until another result is recorded.
         """
-        curves = metric_curves([(run_id, events)])
-        if curves:
-            with self._database.transaction() as transaction:
-                if final or not curves.keys() <= transaction.keys.keys():  # which an end of the run here empties
-                    transaction.run(open_statement(transaction.dialect), {"run_id": run_id})
-                write_metrics(transaction, curves, final=final)
-        return sum(len(steps) for steps, _, _ in curves.values())
+        events = list(events)
+        if not events:
+            return 0
+        with self._database.transaction() as transaction:
+            number = write_metrics(transaction, [(run_id, events)], final=final)
+            if final or transaction.new_keys:  # else this process has opened the run, whose end empties the keys
+                transaction.run(open_statement(transaction.dialect), {"run_id": run_id})
+        return number
 
     def latest(self, run_id: str) -> dict[str, float]:
         """Latest values of a run by their names in queries: `f1` is the validation split's, `test.f1` the test's."""
         columns = select(SERIES.c.name, SERIES.c.value).where(SERIES.c.run_id == run_id)
         with self._database.connection(writing=False) as connection:
             values = dict(connection.execute(columns).all())
-        return {metric_name(name): math.nan if (value := values[name]) is None else value for name in _in_order(values)}
+        return {metric_name(name): nan if (value := values[name]) is None else value for name in _in_order(values)}
 
     def last_step(self, run_id: str) -> int | None:
         """Highest step at which something was measured; None where nothing was."""
@@ -88,7 +88,7 @@ class RunMetrics(RegistryPart):
             for series, *point in connection.execute(statement.order_by(POINTS.c.series, POINTS.c.step)):
                 found[series].append(point)
         rows = [
-            (*series.split(".", 1), step, epoch, math.nan if value is None else value)
+            (*series.split(".", 1), step, epoch, nan if value is None else value)
             for series in _in_order(found)
             for step, epoch, value in found[series]
         ]
@@ -101,52 +101,44 @@ def _in_order(series: Iterable[str]) -> list[str]:
     return sorted(sorted(series), key=lambda name: name.partition(".")[0], reverse=True)
 
 
-def metric_curves(measured: Iterable[tuple[str, Iterable[MetricEvent]]]) -> Curves:
-    """Measurements of runs' events, by curve. Raises: InputError."""
-    curves: Curves = {}
-    try:
-        for run_id, events in measured:
-            for step, split, measurements, epoch in events:
-                for name, value in measurements.items():
-                    key = (run_id, split, name)
-                    if key not in curves:
-                        curves[key] = ([], [], [])
-                    steps, values, epochs = curves[key]
-                    steps.append(int(step))  # plain numbers: a server takes them as text
-                    values.append(float(value))
-                    epochs.append(math.nan if epoch is None else float(epoch))
-    except OverflowError:
-        raise InputError("A measurement is larger than any number that the registry holds, 1.8e308.") from None
-    return curves
-
-
-def write_metrics(transaction: WriteTransaction, curves: Curves, *, final: bool) -> None:
-    """Write points of any runs into their histories and bring the latest values up to date.
+def write_metrics(
+    transaction: WriteTransaction, measured: Iterable[tuple[str, Iterable[MetricEvent]]], *, final: bool
+) -> int:
+    """Write measurements of runs into their histories, bring the latest values up to date, and return how many.
 
     Args:
         final: whether they are results, of which the last one counts, rather than measurements, of which the one of
             the highest step does.
     """
-    if not curves:
-        return
-    points: dict[str, list[Any]] = {"series": [], "step": [], "value": [], "epoch": []}
+    curves: dict[Curve, tuple[list[int], list[float], list[float]]] = {}
+    for run_id, events in measured:
+        for step, split, measurements, epoch in events:
+            at_step, at_epoch = int(step), nan if epoch is None else float(epoch)  # plain: a server takes them as text
+            for name, value in measurements.items():
+                key = run_id, split, name
+                if key not in curves:
+                    curves[key] = [], [], []
+                steps, values, epochs = curves[key]
+                steps.append(at_step)
+                values.append(float(value))
+                epochs.append(at_epoch)
+    points: tuple[list[Any], ...] = [], [], [], []  # series, steps, values, epochs
     latest = []
-    for series, (steps, values, epochs) in zip(_series_keys(transaction, curves), curves.values(), strict=True):
-        number = len(steps)
-        points["series"] += [series] * number
-        points["step"] += steps
-        points["value"] += values
-        points["epoch"] += epochs
-        newest = number - 1 if final or number == 1 else number - 1 - steps[::-1].index(max(steps))
-        value, limit = values[newest], _LAST_STEP if final else steps[newest]
-        stored = None if math.isnan(value) else value
-        latest.append({"series": series, "step": steps[newest], "value": stored, "is_final": int(final), "last": limit})
+    for series, curve in zip(_series_keys(transaction, curves), curves.values(), strict=True):
+        steps, values, epochs = curve
+        its_points: tuple[list[Any], ...] = [series] * len(steps), steps, values, epochs
+        for column, more in zip(points, its_points, strict=True):
+            column += more
+        newest = -1 if final else -1 - steps[::-1].index(max(steps))
+        row = {"series": series, "step": steps[newest], "value": None if isnan(values[newest]) else values[newest]}
+        latest.append(row | {"is_final": int(final), "last": _LAST_STEP if final else steps[newest]})
     # A result has no epoch of its own; the point that it confirms keeps the epoch it was measured at.
-    transaction.upsert(POINTS, points, ["series", "step"], ["value"] if final else ["value", "epoch"])
+    transaction.upsert(POINTS, points, ("series", "step"), ("value",) if final else ("value", "epoch"))
     transaction.run_many(_latest_statement(transaction.dialect), latest)
+    return len(points[0])
 
 
-def _series_keys(transaction: WriteTransaction, curves: Curves) -> list[int]:
+def _series_keys(transaction: WriteTransaction, curves: Collection[Curve]) -> list[int]:
     """Keys of the series of curves, which are made where they are not there yet."""
     keys, new = transaction.keys, transaction.new_keys
     if missing := [curve for curve in curves if curve not in keys and curve not in new]:

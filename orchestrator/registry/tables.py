@@ -22,7 +22,7 @@ from typing import Any
 
 from sqlalchemy import BigInteger, Column, Double, Integer, LargeBinary, MetaData, Table, Text, event, func, select
 from sqlalchemy.schema import DDL, CheckConstraint, ForeignKey, ForeignKeyConstraint, Identity, Index, UniqueConstraint
-from sqlalchemy.sql import ColumnElement
+from sqlalchemy.sql import ColumnElement, text
 
 from orchestrator.registry.dialects import NAME_KEY, RUN_KEY, FreeText, Json, StateText, UtcTime, utc_now
 from orchestrator.run_states import RunState
@@ -72,6 +72,7 @@ def _not_removed(name: str, table: Table) -> Table:
     return _view(name, f"SELECT * FROM {table.name} WHERE removed_at IS NULL", **columns)
 
 
+_HAS_SPEC = text("fingerprint IS NOT NULL")
 ALL_RUNS = Table(
     "all_runs",
     METADATA,
@@ -106,7 +107,7 @@ ALL_RUNS = Table(
     UniqueConstraint("parent_id", "trial_key", name="uq_runs_parent_id_trial_key"),
     Index("ix_runs_created_at", "created_at", "id"),
     Index("ix_runs_name", "name", "created_at", "id"),
-    Index("ix_runs_fingerprint", "fingerprint"),
+    Index("ix_runs_fingerprint", "fingerprint", sqlite_where=_HAS_SPEC, postgresql_where=_HAS_SPEC),
     Index("ix_runs_task", "task"),
     Index("ix_runs_group_key", "group_key"),
     Index("ix_runs_code_version", "code_version"),

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property, lru_cache
 from typing import Any
 
-from sqlalchemy import Connection, Text, bindparam, case, delete, or_, select, update
+from sqlalchemy import Connection, Integer, Text, bindparam, case, delete, or_, select, update
 
 from orchestrator.errors import NotFoundError
 from orchestrator.registry.connections import Prepared, WriteTransaction
@@ -27,14 +27,14 @@ from orchestrator.registry.parameters import (
     write_parameters,
 )
 from orchestrator.registry.records import RecordTable, load_kept_trials, state_as_read
-from orchestrator.registry.run_results import metric_curves, open_statement, write_metrics
+from orchestrator.registry.run_results import open_statement, write_metrics
 from orchestrator.registry.tables import ALL_RUNS, RUNS
 from orchestrator.results import MetricEvent, TrialChange, TrialEvents, TrialResult, TrialStart
 from orchestrator.run_states import RunState
 
 _SHARED = ("task", "metric", "host", "code_version")
 """Columns that a trial has from its sweep."""
-_ROW = ("id", "parent_id", "trial_key", "number", "kind", "name", "seed", "group_key", "spec", *_SHARED)
+_ROW = ("id", "parent_id", "trial_key", "number", "kind", "name", "seed", "group_key", "spec", "state", *_SHARED)
 _END = ("state", "error", "seconds", "model_folder", "predictions_path", "host")
 
 
@@ -145,6 +145,8 @@ class _TrialWriter:
                 recipe = self._recipe_of(change)
                 ((key, state),) = transaction.read(statements["insert"], self._row(change, recipe))
                 states[row], recipes[key] = RunState(state), recipe
+                if isinstance(change, TrialStart) and states[row] is RunState.RUNNING:  # from its first moment
+                    continue
             new = RunState.RUNNING if isinstance(change, TrialStart) else change.state
             counts = states[row].may_become(new)
             states[row] = new if counts else states[row]
@@ -153,13 +155,13 @@ class _TrialWriter:
                     transaction.run(statements["end"], self._end_values(change))
                     scores.append((row, [MetricEvent(change.best_step, "validation", change.metrics)]))
                 # Where the model of a completed trial is kept is known only when the sweep ends.
-                if change.model is not None and states[row] is RunState.COMPLETED:
+                elif change.model is not None and states[row] is RunState.COMPLETED:
                     transaction.run(statements["folder"], {"row": row, "folder": change.model.folder})
             elif counts:
                 transaction.run(statements["start"], {"row": row, "code": self._shared["code_version"]})
         write_parameters(transaction, recipes)
-        write_metrics(transaction, metric_curves(measured), final=False)
-        write_metrics(transaction, metric_curves(scores), final=True)
+        write_metrics(transaction, measured, final=False)
+        write_metrics(transaction, scores, final=True)
 
     def _id(self, change: TrialChange) -> str:
         return trial_id(self._sweep_id, change.key)
@@ -177,8 +179,10 @@ class _TrialWriter:
     def _row(self, trial: TrialStart | TrialResult, recipe: dict[str, Any]) -> dict[str, Any]:
         place = {"id": self._id(trial), "parent_id": self._sweep_id, "trial_key": trial.key, "number": trial.number}
         own = {"kind": "trial", "name": f"{self._name} #{trial.number}", "seed": trial.seed}
-        group = group_digest(recipe | self._parameters[1])
-        return {**place, **own, "group_key": group, "spec": dict(trial.parameters), **self._shared}
+        own |= {"group_key": group_digest(recipe | self._parameters[1]), "spec": dict(trial.parameters)}
+        begins = isinstance(trial, TrialStart)
+        state = {"state": RunState.RUNNING if begins else RunState.PENDING, "begins": int(begins)}
+        return {**place, **own, **self._shared, **state}
 
     def _end_values(self, result: TrialResult) -> dict[str, Any]:
         place = {"row": self._id(result), "host": result.host or self._shared["host"]}
@@ -194,7 +198,10 @@ def _statements(dialect: str) -> dict[str, Prepared]:
     asked = select(ALL_RUNS.c.id, ALL_RUNS.c.state).where(ALL_RUNS.c.id.in_(select_list(dialect, "ids")))
     states = asked.order_by(ALL_RUNS.c.id).with_for_update(key_share=True)
     # Another process may have inserted it just now: then its state is read.
-    insert = upsert(dialect, ALL_RUNS, ("id",), ("id",)).values(state=RunState.PENDING, attempt=0)
+    begins = bindparam("begins", type_=Integer)
+    begun_at = case((begins == 1, utc_now()))
+    insert = upsert(dialect, ALL_RUNS, ("id",), ("id",))
+    insert = insert.values(attempt=begins, started_at=begun_at, heartbeat_at=begun_at)
     # A trial that had ended is timed anew; one at work only says so again.
     started_at = case((ALL_RUNS.c.state == RunState.RUNNING, ALL_RUNS.c.started_at), else_=utc_now())
     begun = {"state": RunState.RUNNING, "attempt": 1, "started_at": started_at, "heartbeat_at": utc_now()}
@@ -205,7 +212,7 @@ def _statements(dialect: str) -> dict[str, Prepared]:
     return {
         "sweep": Prepared(sweep, dialect, ["row"]),
         "states": Prepared(states, dialect, ["ids"]),
-        "insert": Prepared(insert.returning(ALL_RUNS.c.key, ALL_RUNS.c.state), dialect, _ROW),
+        "insert": Prepared(insert.returning(ALL_RUNS.c.key, ALL_RUNS.c.state), dialect, (*_ROW, "begins")),
         "start": Prepared(change.values(begun), dialect, ["row", "code"]),
         "end": Prepared(change.values(ended), dialect, ["row", *_END]),
         "folder": Prepared(folder, dialect, ["row", "folder"]),

@@ -57,7 +57,7 @@ def test_a_pretraining_shows_both_splits_of_a_loss_in_one_chart(registry: Regist
 def test_a_page_of_a_sweep_reads_its_trials_once(registry: Registry, tmp_path: Path) -> None:
     run = registry.run(add_sweep(registry, tmp_path))
     seen: list[str] = []
-    event.listen(registry._database._open().engine, "before_cursor_execute", lambda *given: seen.append(given[2]))
+    event.listen(registry._database._open(), "before_cursor_execute", lambda *given: seen.append(given[2]))
     run_page(registry, run)
     assert len([statement for statement in seen if "FROM runs" in statement and "runs.parent_id = (" in statement]) == 1
 
