@@ -72,7 +72,7 @@ _TOKEN = re.compile(
     re.VERBOSE,
 )
 """Words are keywords, functions and fields, of which the part after the last dot may stand in quotes."""
-_SIDE = "a field (metrics.f1, params.recipe.size, task, …), a number, text in quotes, a date, an age (7d)"
+_SIDE = "a field (metrics.f1, params.recipe.size, task, …), a number, text in quotes, a date, an age (7d), null"
 _TESTS = "a comparison (= != < <= > >=), not, in, like, between, is"
 _TOO_LONG = f"The query is too long; at most {MAX_COMPARISONS} comparisons and {MAX_DEPTH} nested parts."
 
@@ -305,7 +305,7 @@ class _Parser:
 
     def _comparison(self) -> Condition:
         place, links = self._next.place, list[Condition]()
-        side = self.side()
+        side = self.side(f"{_SIDE}, not, (")
         while operator := self._take("operator"):
             left, place = side, self._next.place
             side = self.side()
@@ -329,18 +329,19 @@ class _Parser:
             self.expect("and", "and")
             values.append(self.side())
         else:
-            while self.expect("a comma, )" if values else "(", "," if values else "("):
+            self.expect("(", "(")
+            values.append(self.side())
+            while self._take(","):
                 values.append(self.side())
-                if self._take(")"):
-                    break
+            self.expect("a comma, )", ")")
         made = Comparison(operand, test.kind, tuple(values))
         return made if negated is None else Combination("not", (made,))
 
-    def side(self) -> Value | Operand:
+    def side(self, expected: str = _SIDE) -> Value | Operand:
         if literal := self._take(*_LITERALS):
             value: Value = _LITERALS[literal.kind](literal.text)
             return value
-        name, step = self.expect(_SIDE, "word"), None
+        name, step = self.expect(expected, "word"), None
         if not re.fullmatch(r"\w+", name.text) or not self._take("("):
             return _field(name)
         measured = _field(self.expect("a field", "word"))
