@@ -85,11 +85,18 @@ def last_hidden_states(encoder: BertModel) -> Iterator[list[Tensor]]:
     Within the block the last layer runs for all tokens, also for those that no head reads.
     """
     noted: list[Tensor] = []
-    encoder.noted_states = noted
+
+    def layer_outputs(seqs: PackedSequences, rows: Tensor | None = None) -> Iterator[Tensor]:
+        *others, hidden = BertModel.layer_outputs(encoder, seqs)
+        noted.append(hidden)
+        yield from others
+        yield hidden if rows is None else hidden.index_select(0, rows)
+
+    encoder.layer_outputs = layer_outputs  # type: ignore[method-assign]
     try:
         yield noted
     finally:
-        encoder.noted_states = None
+        del encoder.layer_outputs
 
 
 def student_config(teacher: BertConfig, num_hidden_layers: int) -> BertConfig:

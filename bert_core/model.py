@@ -111,7 +111,6 @@ class BertModel(PretrainedModel):
             self.norm = LayerNorm(config.hidden_size, eps=config.layer_norm_eps, bias=config.use_bias)
         self.pooler = Linear(config.head_input_size, config.hidden_size) if self.with_pooler else None
         self.layer_pooling = LayerPooling(config)
-        self.noted_states: list[Tensor] | None = None  # see `distillation.last_hidden_states`
 
     def pack(
         self,
@@ -139,15 +138,7 @@ class BertModel(PretrainedModel):
 
         Raises: DataError when a sequence is longer than the model can read.
         """
-        x, positions = self.embed(seqs)
-        *earlier, last = self.layers_in_order()
-        for layer in earlier:
-            x = layer(x, seqs, positions)
-        if self.noted_states is None:
-            return self.normalized(last(x, seqs, positions, rows))
-        x = self.normalized(last(x, seqs, positions))
-        self.noted_states.append(x)
-        return x if rows is None else x.index_select(0, rows)
+        return last_output(self.layer_outputs(seqs, rows))
 
     def encode_each(self, seqs: PackedSequences, parts: Sequence[Tensor | None]) -> list[Tensor]:
         """Output of the last layer for several readers: (R,) → (R, H) each, or (T, H) for None, which is all tokens.
@@ -174,8 +165,10 @@ class BertModel(PretrainedModel):
             selected = selected.index_select(0, rows)
         return self.layer_pooling(selected)  # type: ignore[no-any-return]
 
-    def layer_outputs(self, seqs: PackedSequences) -> Iterator[Tensor]:
+    def layer_outputs(self, seqs: PackedSequences, rows: Tensor | None = None) -> Iterator[Tensor]:
         """Yield the embeddings, then the output of each layer, the last one normalized: L + 1 times (T, H).
+
+        Given `rows` (R,), the last one is (R, H).
 
         Raises: DataError when a sequence is longer than the model can read.
         """
@@ -185,10 +178,7 @@ class BertModel(PretrainedModel):
         for layer in earlier:
             x = layer(x, seqs, positions)
             yield x
-        x = self.normalized(last(x, seqs, positions))
-        if self.noted_states is not None:
-            self.noted_states.append(x)
-        yield x
+        yield self.normalized(last(x, seqs, positions, rows))
 
     def embed(self, seqs: PackedSequences) -> tuple[Tensor, Positions]:
         """Input of the first layer, (T, H), and the positions that all layers use.

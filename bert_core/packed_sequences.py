@@ -35,10 +35,10 @@ class PackedSequences:
     """Cumulative sequence lengths, (B+1,) int32: sequence b is tokens cu_seqlens[b] to cu_seqlens[b+1]."""
     max_seqlen: int
     """S: length of the padded form's rows."""
-    indices: Tensor
-    """Place of each token among the B·S places of the padded form, (T,) int64."""
-    attention_mask: Tensor
-    """Places of the padded form that may be attended to, (B, S) bool."""
+    padded_indices: Tensor | None = None
+    """`indices` where the batch was made of padded rows; None: each sequence begins its row."""
+    padded_mask: Tensor | None = None
+    """`attention_mask` where the batch was made of padded rows."""
     includes_padding: bool = False
     """Whether padding was packed as well: padding tokens are queries, never keys."""
     frozen_states: Tensor | None = None
@@ -69,6 +69,24 @@ class PackedSequences:
         """Places of the sequences' last tokens ([SEP]) among all tokens: (B,)."""
         return self.cu_seqlens[1:] - 1
 
+    @property
+    def indices(self) -> Tensor:
+        """Place of each token among the B·S places of the padded form, (T,) int64."""
+        return self.cached("indices", self._left_indices) if self.padded_indices is None else self.padded_indices
+
+    @property
+    def attention_mask(self) -> Tensor:
+        """Places of the padded form that may be attended to, (B, S) bool."""
+        return self.cached("mask", self._left_mask) if self.padded_mask is None else self.padded_mask
+
+    def _left_indices(self) -> Tensor:
+        row_starts = torch.arange(self.num_sequences, device=self.cu_seqlens.device) * self.max_seqlen  # (B,)
+        return self.position_ids + row_starts.repeat_interleave(self.cu_seqlens.diff(), output_size=self.num_tokens)
+
+    def _left_mask(self) -> Tensor:
+        lengths = self.cu_seqlens.diff()[:, None]  # (B, 1)
+        return torch.arange(self.max_seqlen, device=lengths.device) < lengths
+
     @classmethod
     def from_lengths(
         cls,
@@ -88,20 +106,13 @@ class PackedSequences:
         """
         if max_seqlen is None:
             max_seqlen = _checked_max_seqlen(input_ids, token_type_ids, cu_seqlens)
-        lengths = cu_seqlens.diff().long()  # (B,)
-        attended = torch.arange(max_seqlen, device=lengths.device) < lengths[:, None]  # (B, S)
-        num_tokens = input_ids.shape[0]
-        row_starts = torch.arange(len(lengths), device=lengths.device) * max_seqlen  # (B,) among the B·S places
-        shifts = (row_starts - cu_seqlens[:-1]).repeat_interleave(lengths, output_size=num_tokens)  # (T,)
-        indices = torch.arange(num_tokens, device=lengths.device) + shifts
+        starts = cu_seqlens[:-1].repeat_interleave(cu_seqlens.diff(), output_size=len(input_ids))  # (T,)
         return cls(
             input_ids=input_ids.long(),
             token_type_ids=token_type_ids.long(),
-            position_ids=indices % max_seqlen,
+            position_ids=torch.arange(len(input_ids), device=starts.device) - starts,
             cu_seqlens=cu_seqlens.int(),
             max_seqlen=max_seqlen,
-            indices=indices,
-            attention_mask=attended,
         )
 
     @classmethod
@@ -156,8 +167,8 @@ class PackedSequences:
             position_ids=position_ids,
             cu_seqlens=torch.nn.functional.pad(lengths.cumsum(0), (1, 0)).int(),
             max_seqlen=input_ids.shape[1],
-            indices=indices,
-            attention_mask=attended,
+            padded_indices=indices,
+            padded_mask=attended,
             includes_padding=keep_padding,
         )
 
@@ -179,7 +190,7 @@ class PackedSequences:
     def unpack(self, values: Tensor, width: int | None = None) -> Tensor:
         """Lay the tokens' values out as padded rows, zero where there is no token: (T, …) → (B, width or S, …)."""
         rows = values.new_zeros(self.num_sequences * self.max_seqlen, *values.shape[1:])  # (B·S, …)
-        rows = rows.index_copy(0, self.indices, values).view(self.num_sequences, self.max_seqlen, *values.shape[1:])
+        rows = rows.index_copy_(0, self.indices, values).view(self.num_sequences, self.max_seqlen, *values.shape[1:])
         if width is None or width == self.max_seqlen:
             return rows
         missing = rows.new_zeros(self.num_sequences, width - self.max_seqlen, *values.shape[1:])

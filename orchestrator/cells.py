@@ -73,6 +73,8 @@ def column_cells(values: list[Any], name: str = "") -> list[str]:
 
     >>> column_cells([0.1 + 0.2, 1 / 6e4], "params.learning_rate"), column_cells([0.3, 0.1 + 0.2], "params.dropout")
     (['0.3', '1.66667e-05'], ['0.3', '0.30000000000000004'])
+    >>> column_cells([-0.08, 0.000849]), column_cells([3e-7, 0.5]), column_cells([0.0004, 3600.5])
+    (['-0.08000', '0.00085'], ['3e-07', '0.5'], ['0.0', '3600.5'])
     """
     if is_setting(name):
         exact = [setting_cell(value) for value in values]
@@ -91,9 +93,12 @@ def _decimals(values: list[float]) -> int | None:
     sizes = [abs(value) for value in values if value]
     if all(value == int(value) and abs(value) < 1e15 for value in values):
         return 0
-    if min(sizes) < 1e-3 or max(sizes) >= 1e6:
-        return None
-    return 1 if max(sizes) >= 100 else 2 if max(sizes) >= 10 else 4
+    least, most = min(sizes), max(sizes)
+    if most >= 10:
+        return None if most >= 1e6 else 1 if most >= 100 else 2
+    if least < 1e-3:
+        return None if most < 1e-3 or least < 1e-5 else 6 if least < 1e-4 else 5
+    return 4
 
 
 def _number(value: float, decimals: int | None) -> str:

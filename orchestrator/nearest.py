@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from pathlib import Path
 
 
 def nearest(name: str, known: Iterable[str], num: int = 4) -> list[str]:
@@ -36,6 +37,23 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     names = list(known)
     close = nearest(name, names, 1)
     return f"; did you mean {close[0]}?" if close else f"; known: {', '.join(names)}"
+
+
+def no_file(path: str) -> str:
+    """Message about a file that is not there, with the nearest name in its folder."""
+    return f"there is no file {path}{similar_file(Path(path)) or '; check the path'}"
+
+
+def similar_file(path: Path, pattern: str = "*") -> str:
+    """Ending of a message about a file that is not there: the nearest one, or what is there; empty for neither."""
+    if path.is_dir():
+        return ": it is a folder"
+    if not path.parent.is_dir():
+        return f": there is no folder {path.parent}" if ":/" not in str(path) else ""  # a URI's
+    names = sorted((file.name for file in path.parent.glob(pattern)), key=lambda name: name.endswith(path.suffix))
+    by_stem = {name.partition(".")[0]: name for name in names if not name.startswith(".")}
+    close = nearest(path.name.partition(".")[0], by_stem, 1)
+    return f"; did you mean {path.parent / by_stem[close[0]]}?" if close else ""
 
 
 def _last(name: str) -> str:

@@ -9,15 +9,17 @@ from benchmarks.gpu.sides import (
     COMPILED_HERE,
     HERE,
     HERE_COMPILED,
+    HERE_COMPILED_GRAPHS,
     HERE_DROPOUT,
+    HERE_GRAPHS,
     PEER,
     PEER_COMPILED,
 )
 
 EAGER, COMPILED = "eager", "compiled"
 _SIDES = {
-    EAGER: (HERE, HERE_COMPILED, HERE_DROPOUT, PEER),
-    COMPILED: (HERE, HERE_COMPILED, PEER_COMPILED),
+    EAGER: (HERE, HERE_GRAPHS, HERE_DROPOUT, PEER),
+    COMPILED: (HERE_GRAPHS, HERE_COMPILED, HERE_COMPILED_GRAPHS, PEER_COMPILED),
 }
 _COMPILE_S = {"base": 60, "large": 120}
 """Seconds that compiling transformers' model may take, which must be left in the budget; 40 for smaller models."""

@@ -1,5 +1,7 @@
 """Levers of a training step, each switched off alone: how much longer the step is without it.
 
+All steps are CUDA graphs, so that they take the device's time and not the host's.
+
 The step with all levers and those without one of them take turns. What a lever saves depends on which others are
 pulled; here it is what would be lost without it today.
 """
@@ -14,6 +16,7 @@ from unittest.mock import patch
 import torch
 from torch import Tensor
 
+from benchmarks._attention_choice import forced_attention
 from benchmarks._pretraining_batches import make_batch
 from benchmarks.gpu.cases import COMPILE_LAYERS_S
 from benchmarks.gpu.ceilings import measured_ceilings
@@ -22,7 +25,7 @@ from benchmarks.gpu.predictions import predict_ms
 from benchmarks.gpu.results import NOT_REACHED, Report, Row, Value
 from benchmarks.gpu.roofline import ALL_LEVERS, CROSS_ENTROPY_ROWS, Ceilings, Levers
 from benchmarks.gpu.setting import SMALL_SIZE, Budget, Setting
-from benchmarks.gpu.sides import HERE, Batch, Side, build_side, refuse_more_graphs, shape_of
+from benchmarks.gpu.sides import HERE_GRAPHS, Batch, Side, build_side, refuse_more_graphs, shape_of
 from benchmarks.gpu.step_time import Unmeasured, attempt, computes_the_same, take_turns
 from bert_core.config import BertConfig
 from bert_core.heads.pretraining import BertForPreTraining
@@ -73,9 +76,11 @@ def levers_without(name: str) -> Levers:
 def prepare(setting: Setting, config: BertConfig, name: str, batches: Sequence[Batch]) -> Side:
     """Build the step without a lever, and make the first steps; the last of them give its loss."""
     learner = build_without(setting, config, name)
-    side = replace(build_side(setting, HERE, learner, batches), name=name)
+    side = replace(build_side(setting, HERE_GRAPHS, learner, batches), name=name)
     if name == "fused_cross_entropy":
         side.steps = [partial(_in_block_cross_entropy, step) for step in side.steps]
+    if name == "varlen":
+        side.steps = [partial(_on_padded_rows, step) for step in side.steps]
     side.make_steps()
     side.loss = statistics.mean(float(loss) for loss in side.make_steps())
     return side
@@ -114,6 +119,12 @@ def _in_block_cross_entropy(step: Callable[[], Tensor]) -> Tensor:
         return step()
 
 
+def _on_padded_rows(step: Callable[[], Tensor]) -> Tensor:
+    """Make a step whose attention computes padding too."""
+    with forced_attention("fused"):
+        return step()
+
+
 def figures(
     config: BertConfig, batches: Sequence[Batch], side: Side, whole: Side, ceilings: Ceilings | None
 ) -> dict[str, Value]:
@@ -126,7 +137,7 @@ def figures(
         found["ms longer"] = statistics.median(own - other for own, other in pairs)
     if ceilings is not None:
         without, with_all = (
-            statistics.mean(predict_ms(config, shape_of(batch), levers, ceilings) for batch in batches)
+            statistics.mean(predict_ms(config, shape_of(batch), levers, ceilings, is_graphed=True) for batch in batches)
             for levers in (levers_without(side.name), ALL_LEVERS)
         )
         found |= {"predicted ms": without, "predicted ms longer": without - with_all}

@@ -15,9 +15,7 @@ from benchmarks.gpu.results import Report, Row
 from benchmarks.gpu.setting import Budget, Setting
 from bert_core.attention import BACKENDS, choose_backend
 from bert_core.attention.backend import AttentionCall
-
-DATA_SHEET_FLOPS_PER_S = {"H200": 989e12, "H100": 989e12, "A100": 312e12, "L40S": 362e12, "V100": 125e12, "T4": 65e12}
-"""Dense 16-bit matrix rate of a card by its data sheet; SXM forms where there are several."""
+from orchestrator.pretraining.meter import peak_flops
 
 _MEASURED_CODE = (
     "bert_core/**/*.py",
@@ -68,7 +66,7 @@ def card_facts(device: torch.device) -> dict[str, str]:
         "other processes on the card": ask_card("--query-compute-apps=pid,used_memory"),
         "clocks (SM, memory) and power": ask_card("--query-gpu=clocks.sm,clocks.mem,power.draw"),
         "bf16": "yes" if torch.cuda.is_bf16_supported(including_emulation=False) else "no",
-        "data sheet": f"{(data_sheet_flops_per_s(properties.name) or 0) / 1e12:.0f} TFLOP/s",
+        "data sheet": f"{(peak_flops(properties.name) or 0) / 1e12:.0f} TFLOP/s",
     }
 
 
@@ -144,8 +142,3 @@ def card_name(setting: Setting) -> str:
         return f"small-{setting.device.type}"
     name = torch.cuda.get_device_name(setting.device).removeprefix("NVIDIA ")
     return re.sub(r"\W+", "-", name).strip("-").lower() + ("-small" if setting.is_small else "")
-
-
-def data_sheet_flops_per_s(card: str) -> float | None:
-    """Rate of a card by its data sheet; None for a card that is not in the table."""
-    return next((rate for name, rate in DATA_SHEET_FLOPS_PER_S.items() if name in card), None)

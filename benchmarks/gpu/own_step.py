@@ -5,19 +5,25 @@ The shipped form of a run in bf16 has a residual stream in bf16 too, and compile
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from benchmarks._pretraining_batches import loss_of
+from benchmarks._pretraining_batches import OBJECTIVES, loss_of
 from benchmarks.gpu.setting import SMALL_FIRST_ROWS, Setting, in_precision
 from bert_core.compiled_layers import NUM_FIRST_ROWS, compile_layers
 from bert_core.config import BertConfig
+from bert_core.cuda_graphs import Work, capture_on
 from bert_core.examples.packing import PackedBatch
 from bert_core.heads.pretraining import BertForPreTraining, PretrainingLabels
 from bert_core.optimization import build_optimizer
 from bert_core.packed_sequences import PackedSequences
+from orchestrator.pretraining.device_batch import DeviceBatch, GlobalCounts
+from orchestrator.pretraining.step_graphs import StepGraphs
 
 MAX_GRADIENT_NORM = 1.0
 PackedInputs = tuple[PackedSequences, PretrainingLabels]
@@ -71,6 +77,39 @@ def own_loss(learner: Learner, inputs: PackedInputs) -> Callable[[], Tensor]:
     """Make the function that computes the loss of a packed batch."""
     assert isinstance(learner.model, BertForPreTraining)
     return lambda: loss_of(learner.model, *inputs)  # type: ignore[arg-type]
+
+
+class GraphedSteps:
+    """Steps of a learner in bf16 as a training run's CUDA graphs; off CUDA the kernels are called one by one."""
+
+    def __init__(self, learner: Learner) -> None:
+        worker, spec = SimpleNamespace(device=learner.device), SimpleNamespace(precision="bf16")
+        context: Any = SimpleNamespace(model=learner.model, spec=spec, worker=worker, objectives=OBJECTIVES)
+        self.graphs = StepGraphs(context, capture_on(learner.device) if learner.device.type == "cuda" else _run_at_once)
+        self._learner, self._num_steps = learner, 0
+
+    def step_of(self, inputs: PackedInputs) -> Callable[[], Tensor]:
+        """Make the function that makes a step with a batch on the CPU; the loss stays on the device."""
+        seqs, labels = inputs
+        fields = (seqs.input_ids, seqs.token_type_ids, seqs.cu_seqlens, *vars(labels).values())
+        packed = PackedBatch(*(tensor.numpy().astype(np.int32) for tensor in fields))
+        batch = DeviceBatch.copied(packed, self._learner.device, self.graphs.find_bucket(packed))
+        numbers = torch.tensor([len(packed.masked_positions), packed.num_sequences, len(packed.input_ids)])
+        *predictions, num_tokens = numbers.float().to(self._learner.device).unbind()
+        counts = GlobalCounts(dict(zip(OBJECTIVES, predictions, strict=True)), num_tokens)
+
+        def step() -> Tensor:
+            self._num_steps += 1
+            totals = self.graphs.run(batch, counts, seed=self._num_steps)
+            self._learner.update()
+            return totals[0] / totals[2] + totals[3] / totals[5]
+
+        return step
+
+
+def _run_at_once(work: Work) -> Work:
+    work()
+    return work
 
 
 def to_device(inputs: PackedInputs, device: torch.device) -> PackedInputs:

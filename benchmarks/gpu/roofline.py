@@ -1,7 +1,5 @@
 """Time of a pretraining step on a GPU, predicted from its operations and bytes before anything is measured.
 
-    python -m benchmarks.gpu.roofline_tables        # the tables of docs/performance.md
-
 A step is a list of operations. One that multiplies matrices takes its floating-point operations over the card's rate of
 products, every other one its bytes, read and written, over the card's copy rate; what each kind reaches of its ceiling
 is an assumption of `Ceilings`. Not counted: waiting for data, the head over pairs of segments, and norm and activation
@@ -12,7 +10,7 @@ P predicted positions, W parameters.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 
 from bert_core.config import BertConfig, count_flops_per_prediction, count_flops_per_token
 
@@ -91,7 +89,7 @@ class Levers:
     fused_adamw: bool = False
     """One pass over weights, gradients and moments, in place of ten."""
     varlen: bool = False
-    """No attention dropout, so that attention goes by variable-length flash attention and never sees padding."""
+    """Attention goes by variable-length flash attention and never sees padding."""
     compiled_layers: bool = False
     """Dropout, addition, norm and cast of a sub-layer are one kernel forward and one backward."""
     bf16_residual: bool = False
@@ -102,8 +100,6 @@ class Levers:
     """The last layer's rows behind attention are computed where a head reads them: P + B of T."""
 
 
-AS_IT_WAS = Levers(fused_adamw=True)
-"""The step before any work for GPUs."""
 ALL_LEVERS = Levers(*[True] * len(fields(Levers)))
 
 
@@ -216,30 +212,8 @@ def step_operations(config: BertConfig, shape: BatchShape, levers: Levers) -> It
     yield Operation("optimizer", (adamw + clipping) * (matrices + table) + casts * (matrices + table))
 
 
-def component_ms(
-    config: BertConfig, shape: BatchShape, levers: Levers, ceilings: Ceilings | None = None
-) -> dict[str, float]:
-    """Milliseconds of each component of a step, in the order in which a step comes to them first."""
-    found: dict[str, float] = {}
-    for operation in step_operations(config, shape, levers):
-        seconds = operation.seconds(ceilings or Ceilings(), shape.width, levers.varlen)
-        found[operation.component] = found.get(operation.component, 0.0) + 1000 * seconds
-    return found
-
-
 def step_ms(config: BertConfig, shape: BatchShape, levers: Levers, ceilings: Ceilings | None = None) -> float:
     """Milliseconds that a step takes the device."""
-    return sum(component_ms(config, shape, levers, ceilings).values())
-
-
-def utilization(config: BertConfig, shape: BatchShape, milliseconds: float, ceilings: Ceilings) -> float:
-    """Model FLOPs utilization: the step's useful operations over what the card multiplies in that time."""
-    return useful_flops(config, shape) / (milliseconds / 1000 * ceilings.product_flops_per_s)
-
-
-def one_after_another() -> Iterator[tuple[str, Levers]]:
-    """Name each lever, with all levers up to it."""
-    levers = Levers()
-    for lever in fields(Levers):
-        levers = replace(levers, **{lever.name: True})
-        yield lever.name, levers
+    rates = ceilings or Ceilings()
+    operations = step_operations(config, shape, levers)
+    return sum(1000 * operation.seconds(rates, shape.width, levers.varlen) for operation in operations)

@@ -5,7 +5,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
@@ -31,8 +30,6 @@ class Setting:
     device: torch.device
     is_small: bool = False
     """Whether everything is tiny: the same code in seconds, for machines without a card."""
-    text: Path | None = None
-    """File or folder with real text; None for generated text alone."""
 
     @property
     def is_cuda(self) -> bool:

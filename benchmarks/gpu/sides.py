@@ -1,4 +1,4 @@
-"""Sides that the GPU benchmark compares: a training step here, in three forms, and in transformers, in two."""
+"""Sides that the GPU benchmark compares: a training step here, in five forms, and in transformers, in two."""
 
 import statistics
 from collections.abc import Callable, Sequence
@@ -10,27 +10,31 @@ from torch import Tensor
 
 from benchmarks._pretraining_batches import pack_batch
 from benchmarks.gpu import peers
-from benchmarks.gpu.own_step import Learner, build_learner, compile_model, own_loss, to_device
+from benchmarks.gpu.own_step import GraphedSteps, Learner, build_learner, compile_model, own_loss, to_device
 from benchmarks.gpu.predictions import predict_ms, predict_peer_ms
-from benchmarks.gpu.roofline import BatchShape, Ceilings, Levers
+from benchmarks.gpu.roofline import ALL_LEVERS, BatchShape, Ceilings
 from benchmarks.gpu.setting import Setting
 from bert_core.config import BertConfig
 from bert_core.heads.pretraining import BertForPreTraining
 from bert_core.layers.layer_norm import set_residual_dtype
 
 HERE, HERE_COMPILED, HERE_DROPOUT = "here", "here, layers compiled", "here, attention dropout 0.1"
+HERE_GRAPHS, HERE_COMPILED_GRAPHS = "here, CUDA graphs", "here, layers compiled, CUDA graphs"
 PEER, PEER_COMPILED = "transformers", "transformers compiled"
 _MAX_GRAPHS = 64
 """Graphs that the compiler may make of one function: those of all sizes and widths."""
 
-_ALWAYS = Levers(fused_adamw=True, fused_cross_entropy=True, last_layer_rows=True)
+_AS_WRITTEN = replace(ALL_LEVERS, compiled_layers=False)
 LEVERS = {
-    HERE: replace(_ALWAYS, varlen=True, bf16_residual=True),
-    HERE_COMPILED: replace(_ALWAYS, varlen=True, bf16_residual=True, compiled_layers=True),
-    HERE_DROPOUT: _ALWAYS,
+    HERE: _AS_WRITTEN,
+    HERE_GRAPHS: _AS_WRITTEN,
+    HERE_DROPOUT: _AS_WRITTEN,
+    HERE_COMPILED: ALL_LEVERS,
+    HERE_COMPILED_GRAPHS: ALL_LEVERS,
 }
 """Levers of `roofline` that each side here has."""
 COMPILED_HERE = tuple(name for name, levers in LEVERS.items() if levers.compiled_layers)
+GRAPHED_HERE = (HERE_GRAPHS, HERE_COMPILED_GRAPHS)
 
 Batch = dict[str, Tensor]
 
@@ -83,6 +87,9 @@ def build_side(setting: Setting, name: str, learner: Learner, batches: Sequence[
     if name in (PEER, PEER_COMPILED):
         moved = [{key: value.to(setting.device) for key, value in batch.items()} for batch in batches]
         return Side(name, learner, [partial(learner.step, peers.peer_loss(learner, batch)) for batch in moved])
+    if name in GRAPHED_HERE:
+        graphed = GraphedSteps(learner)
+        return Side(name, learner, [graphed.step_of(pack_batch(batch)) for batch in batches])
     packed = [to_device(pack_batch(batch), setting.device) for batch in batches]
     return Side(name, learner, [partial(learner.step, own_loss(learner, inputs)) for inputs in packed])
 
@@ -102,7 +109,7 @@ def shape_of(batch: Batch) -> BatchShape:
 def predicted_ms(name: str, config: BertConfig, shapes: Sequence[BatchShape], ceilings: Ceilings) -> float:
     """Milliseconds that are predicted for a step of a side, in the mean over batches."""
     return statistics.mean(
-        predict_ms(config, shape, LEVERS[name], ceilings)
+        predict_ms(config, shape, LEVERS[name], ceilings, is_graphed=name in GRAPHED_HERE)
         if name in LEVERS
         else predict_peer_ms(config, shape, name == PEER_COMPILED, ceilings)
         for shape in shapes

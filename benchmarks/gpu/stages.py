@@ -8,11 +8,8 @@ from dataclasses import dataclass
 
 from benchmarks.gpu import (
     ceilings,
-    compile_time,
     feed,
-    goals,
     levers,
-    losses,
     machine,
     parity,
     resume,
@@ -41,20 +38,11 @@ STAGES = (
     Stage("machine", 5, machine.measure, "What the figures were measured on.", is_kept=False),
     Stage("ceilings", 20, ceilings.measure, "Rates of the card, on random data."),
     Stage("parity", 90, parity.measure, "Relative errors against float64, and those that rounding explains."),
-    Stage("losses", 60, losses.measure, "bf16 against fp32 from the same weights, and fp32 from other weights."),
     Stage("resume", 65, resume.measure, "Whether a run that is saved and loaded ends at the same bits."),
     Stage("step time", 160, step_time.measure, "A step here and in transformers, taking turns; medians over rounds."),
-    Stage(
-        "compile time",
-        60,
-        compile_time.measure,
-        "Seconds of compiling layers, and the steps that win them back.",
-        is_kept=False,
-    ),
     Stage("time shares", 40, time_shares.measure, "Where a step's time goes, by kernels' names."),
     Stage("levers", 50, levers.measure, "A step without each lever alone, in turns with the one that has all."),
     Stage("feed", 15, feed.measure, "Steps on fed batches, in turns with steps on batches that lie on the device."),
-    Stage("goals", 5, goals.measure, "What is asked of a GPU.", is_kept=False),
 )
 
 

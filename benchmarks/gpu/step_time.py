@@ -21,14 +21,12 @@ import torch
 from benchmarks._pretraining_batches import make_batch
 from benchmarks.gpu.cases import Case, cases, compile_s
 from benchmarks.gpu.ceilings import LARGE_PRODUCT, measured_ceilings, rate_per_s
-from benchmarks.gpu.machine import data_sheet_flops_per_s
 from benchmarks.gpu.own_step import Learner
 from benchmarks.gpu.results import NOT_REACHED, Report, Row, Value, is_reached
 from benchmarks.gpu.roofline import BatchShape, useful_flops
 from benchmarks.gpu.setting import Budget, Setting
 from benchmarks.gpu.sides import (
-    HERE,
-    HERE_COMPILED,
+    HERE_DROPOUT,
     LEVERS,
     Batch,
     Side,
@@ -39,6 +37,7 @@ from benchmarks.gpu.sides import (
     shape_of,
 )
 from bert_core.config import BertConfig
+from orchestrator.pretraining.meter import peak_flops
 
 FILLS = (1.0, 0.56)
 _NUM_BATCHES = 3
@@ -182,7 +181,7 @@ def figures(
     flops_per_s = statistics.mean(useful_flops(config, shape) for shape in shapes) / (ms / 1000)
     product_flops_per_s, ceilings = rate_per_s(report, LARGE_PRODUCT), measured_ceilings(report)
     predicted = None if ceilings is None else predicted_ms(side.name, config, shapes, ceilings)
-    sheet = data_sheet_flops_per_s(torch.cuda.get_device_name(setting.device)) if setting.is_cuda else None
+    sheet = peak_flops(torch.cuda.get_device_name(setting.device)) if setting.is_cuda else None
     return {
         "side": side.name,
         "tokens": tokens,
@@ -210,7 +209,7 @@ def computes_the_same(side: Side, other: Side) -> bool:
 
 def times_best_here(side: Side, sides: Sequence[Side]) -> float | None:
     """Time of a side as a multiple of the best one here without attention dropout: the median of paired ratios."""
-    own = [other for other in sides if other.name in (HERE, HERE_COMPILED)]
+    own = [other for other in sides if other.name in LEVERS and other.name != HERE_DROPOUT]
     if not own:
         return None
     best = min(own, key=lambda other: statistics.median(other.times_ms))

@@ -1,4 +1,4 @@
-"""Text to learn from in the GPU benchmark: generated with structure, or real; both become masked batches.
+"""Text to learn from in the GPU benchmark: generated with structure, it becomes masked batches.
 
 Generated text has topics and is a Markov chain. A document draws one of K topics, each with words of its own, and each
 word has four words of its topic that may follow it, with probabilities 0.6, 0.2, 0.15 and 0.05. So there is something
@@ -8,18 +8,11 @@ something that takes longer: which word follows which.
 Shapes: n documents, K topics, W words, S words of a document.
 """
 
-import gzip
-import json
-import lzma
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import count, islice
-from pathlib import Path
-from typing import TextIO
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bert_core.counter_random import permutation
 from bert_core.examples.chunks import ExampleRequest
@@ -28,12 +21,10 @@ from bert_core.examples.segments import TokenizedDocuments
 from bert_core.masking import MaskingConfig
 from bert_core.objectives.packed_batches import SegmentConfig, build_packed_batch, build_segments, count_examples
 from bert_core.text.segment_layout import SegmentLayout
-from bert_core.text.tokenizer_training import train_wordpiece
 
 _NUM_SPECIALS = 5
 """Padding, unknown, [CLS], [SEP], [MASK], in this order: as `train_wordpiece` numbers them."""
 _FOLLOWERS = (0.6, 0.2, 0.15, 0.05)
-_SENTENCE_ENDS = re.compile(r"(?<=[.!?])\s+")
 
 
 @dataclass(frozen=True)
@@ -102,59 +93,6 @@ def generated_text(num_documents: int, num_words: int, num_topics: int = 8, seed
     return LearnableText("generated", documents, num_words + _NUM_SPECIALS, layout, mask_token_id=4)
 
 
-def real_text(path: Path, max_characters: int, vocab_size: int) -> LearnableText:
-    """Read the first documents of a file or folder, and learn a WordPiece vocabulary from them.
-
-    Sentences end behind `.`, `!` or `?` and white space, which is enough to compare losses.
-    """
-    documents = [
-        sentences
-        for text in _cut(read_documents(path), max_characters)
-        if len(sentences := [part for part in _SENTENCE_ENDS.split(text) if part.strip()]) > 1
-    ]
-    tokenizer = train_wordpiece((text for document in documents for text in document), vocab_size)
-    ids = [tokenizer.encode_ids(document) for document in documents]
-    lengths: NDArray[np.int64] = np.array([len(sentence) for document in ids for sentence in document if sentence])
-    tokens = np.array([token for document in ids for sentence in document for token in sentence], dtype=np.uint32)
-    sentences = [sum(map(bool, document)) for document in ids]
-    layout = tokenizer.segment_layout
-    found = TokenizedDocuments(tokens, _offsets(lengths), _offsets(np.array(sentences)))
-    return LearnableText(path.name, found, tokenizer.vocab_size, layout, tokenizer.mask_id)
-
-
-def read_documents(path: Path) -> Iterator[str]:
-    """Read documents from a file, or from all files of a folder in the order of their names.
-
-    A line of `.jsonl` is a document's object with `text`; of other files each line is a document. Both may be `.gz` or
-    `.xz`.
-    """
-    if path.is_dir():
-        for part in sorted(entry for entry in path.iterdir() if entry.is_file()):
-            yield from read_documents(part)
-        return
-    with _open(path) as lines:
-        for line in lines:
-            yield json.loads(line)["text"] if ".jsonl" in path.name else line.strip()
-
-
 def first_batches(text: LearnableText, num_batches: int, batch_size: int, width: int, seed: int) -> list[PackedBatch]:
     """Make the first batches of a text."""
     return list(islice(text.batches(batch_size, width, seed), num_batches))
-
-
-def _open(path: Path) -> TextIO:
-    if path.suffix == ".gz":
-        return gzip.open(path, "rt", encoding="utf-8")
-    return lzma.open(path, "rt", encoding="utf-8") if path.suffix == ".xz" else path.open(encoding="utf-8")
-
-
-def _cut(texts: Iterator[str], max_characters: int) -> Iterator[str]:
-    for text in texts:
-        if max_characters <= 0:
-            return
-        yield text
-        max_characters -= len(text)
-
-
-def _offsets(lengths: Sequence[int] | NDArray[np.int64]) -> NDArray[np.int64]:
-    return np.concatenate([[0], np.cumsum(lengths)])

@@ -27,7 +27,7 @@ KINDS = (
 )
 """Kinds of kernels with patterns of their names; the first that fits is taken. `aten::` names are those of CPUs."""
 OTHER = "other"
-_CASES = ((HERE, "base", 128), (HERE, "base", 512), (HERE, "large", 128), (HERE_COMPILED, "base", 128))
+_CASES = ((HERE, "tiny", 128), (HERE, "base", 128), (HERE_COMPILED, "base", 128))
 """Sides, sizes and widths of the full form; what is compiled comes last, as a compiler may fail."""
 
 

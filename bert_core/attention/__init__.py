@@ -9,8 +9,8 @@ On the CPU all backends give the same bits at each repetition. On CUDA the backw
 up a query's gradient from several blocks of keys, in whichever order they come. PyTorch's own switch puts these sums in
 order, `torch.use_deterministic_algorithms(True)`, for varlen attention as well as for scaled_dot_product_attention,
 where it rules out cuDNN's kernel too. With `warn_only=True` PyTorch warns and keeps the kernels that are not
-deterministic (attention_backward.cu and sdp_utils.cpp in aten/native/transformers/cuda, PyTorch 2.11 and 2.13). What
-the order costs has not been measured here.
+deterministic (attention_backward.cu and sdp_utils.cpp in aten/native/transformers/cuda, PyTorch 2.11 and 2.13). The
+order costs a layer of base a tenth to a quarter of its attention on an H200 (docs/lab_log.md).
 """
 
 import torch
@@ -47,7 +47,8 @@ def attention(
     1 / (1 − dropout_p). With `slopes` (N,) the bias is −slope · |i − j| (Press et al. 2022).
     With `is_causal` a token attends to itself and to the tokens before it only.
     """
-    backend = choose_backend(AttentionCall.of(q, seqs, dropout_p, slopes, is_causal))
+    key = ("backend", q.dtype, q.shape[2], dropout_p, slopes is None, is_causal)
+    backend = seqs.cached(key, lambda: choose_backend(AttentionCall.of(q, seqs, dropout_p, slopes, is_causal)))
     if q.is_cuda:
         return backend(q, k, v, seqs, dropout_p, slopes, is_causal)
     with torch.autocast("cpu", enabled=False):  # it would make the softmax's output full precision, twice the memory

@@ -3,7 +3,8 @@
 Shapes: T tokens, N heads, D head size.
 """
 
-import importlib.util
+import warnings
+from functools import cache
 
 import torch
 from torch import Tensor
@@ -11,9 +12,10 @@ from torch import Tensor
 from bert_core.attention.backend import AttentionBackend, AttentionCall
 from bert_core.packed_sequences import PackedSequences
 
-_VARLEN_EXISTS = importlib.util.find_spec("torch.nn.attention.varlen") is not None
 _OLDEST = (8, 0)  # compute capability of the first cards that flash attention 2 runs on: Ampere
 _LARGEST_HEAD = 256
+_LARGEST_HEAD_EVERYWHERE = 192  # wider ones go backward where a multiprocessor has the memory of an A100's or H100's
+_LARGE_CARDS = ((8, 0), (9, 0))
 _HEAD_STEP = 8
 
 
@@ -21,27 +23,33 @@ class VarlenAttention(AttentionBackend):
     """Flash attention 2 (Dao 2023) over sequences of various lengths, by PyTorch, which never sees padding.
 
     What it refuses is what the kernel refuses (flash_attn/flash_api.cpp in PyTorch 2.11 and 2.13). Autocast leaves it
-    alone: its inputs have 16 bits because the layer in front of it computed them so. It is a custom operator with a
-    gradient and a shape rule of its own, so that torch.compile takes it into a graph as it is.
+    alone: its inputs have 16 bits because the layer in front of it computed them so.
+
+    Called is the operator below `torch.nn.attention.varlen.varlen_attn`, whose gradient is C++ too and which takes a
+    dropout probability. As it is private, it is tried once; where it fails, `varlen_attn` is called, without dropout.
     """
 
     name = "varlen"
 
     def refusal(self, call: AttentionCall) -> str | None:
-        """Reason not to use it: an old card, 32 bits, a head of an unfit width, dropout, biases, padding."""
-        capability = call.compute_capability or (0, 0)
-        fits = call.head_size % _HEAD_STEP == 0 and call.head_size <= _LARGEST_HEAD
-        reasons = {
-            "runs on CUDA only": call.device != "cuda",
-            "this PyTorch has no torch.nn.attention.varlen": not _VARLEN_EXISTS,
-            "needs compute capability 8.0 or newer; this card has {}.{}".format(*capability): capability < _OLDEST,
-            "computes in 16 bits only": call.dtype not in (torch.bfloat16, torch.float16),
-            f"needs heads whose width is a multiple of {_HEAD_STEP} and at most {_LARGEST_HEAD}": not fits,
-            "has no attention dropout": call.dropout_p != 0.0,
-            "has no linear biases": call.has_slopes,
-            "cannot leave out padding that is among the tokens": call.includes_padding,
-        }
-        return next((reason for reason, holds in reasons.items() if holds), None)
+        """Reason not to use it: an old card, 32 bits, a head of an unfit width, biases, padding."""
+        if call.device != "cuda":
+            return "runs on CUDA only"
+        major, minor = call.compute_capability or (0, 0)
+        if (major, minor) < _OLDEST:
+            return f"needs compute capability 8.0 or newer; this card has {major}.{minor}"
+        if call.dtype not in (torch.bfloat16, torch.float16):
+            return "computes in 16 bits only"
+        largest = _LARGEST_HEAD if (major, minor) in _LARGE_CARDS else _LARGEST_HEAD_EVERYWHERE
+        if call.head_size % _HEAD_STEP or call.head_size > largest:
+            return f"needs heads whose width is a multiple of {_HEAD_STEP} and at most {largest}"
+        if call.has_slopes:
+            return "has no linear biases"
+        if call.includes_padding:
+            return "cannot leave out padding that is among the tokens"
+        if call.dropout_p and not _flash_attention_runs():
+            return "has no attention dropout in this PyTorch"
+        return None
 
     def __call__(
         self,
@@ -53,10 +61,44 @@ class VarlenAttention(AttentionBackend):
         slopes: Tensor | None,
         is_causal: bool,
     ) -> Tensor:
+        borders, longest = seqs.cu_seqlens, seqs.max_seqlen
+        if _flash_attention_runs():
+            return _flash_attention(q, k, v, borders, longest, dropout_p, is_causal)
         from torch.nn.attention.varlen import varlen_attn
 
-        borders, longest = seqs.cu_seqlens, seqs.max_seqlen
         window = (-1, 0 if is_causal else -1)  # how far a token looks to the left and to the right; −1: without limit
         context = varlen_attn(q, k, v, borders, borders, longest, longest, window_size=window)
         assert isinstance(context, Tensor)  # a pair only where auxiliary outputs are asked for
         return context
+
+
+def _flash_attention(
+    q: Tensor, k: Tensor, v: Tensor, borders: Tensor, longest: int, dropout_p: float, is_causal: bool
+) -> Tensor:
+    """Context of each token, by the kernel itself: (T, N, D) each, (B+1,) → (T, N, D)."""
+    kernel = torch.ops.aten._flash_attention_forward
+    context: Tensor = kernel(q, k, v, borders, borders, longest, longest, dropout_p, is_causal, False)[0]
+    return context
+
+
+@cache
+def _flash_attention_runs() -> bool:
+    """Whether the operator computes a token's context and gradient here; no random number is used up."""
+    if not torch.cuda.is_available():
+        return True  # asked what a card would take
+    device = torch.cuda.current_device()
+    with torch.random.fork_rng([device]), torch.inference_mode(False), torch.enable_grad():
+        token = torch.ones(1, 1, _HEAD_STEP, dtype=torch.bfloat16, device="cuda", requires_grad=True)
+        borders = torch.tensor([0, 1], dtype=torch.int32, device="cuda")
+        try:
+            _flash_attention(token, token, token, borders, 1, 0.5, is_causal=False).sum().backward()  # type: ignore[no-untyped-call]
+        except torch.OutOfMemoryError:
+            raise
+        except (AttributeError, TypeError, RuntimeError) as error:
+            warnings.warn(
+                f"attention without padding has no dropout in PyTorch {torch.__version__} ({error}); models with "
+                "attention dropout compute padding too, which takes longer",
+                stacklevel=2,
+            )
+            return False
+    return True

@@ -6,12 +6,11 @@ from collections.abc import Mapping, Sequence
 from contextlib import nullcontext, redirect_stdout, suppress
 from dataclasses import replace
 from io import StringIO
-from itertools import chain, combinations, repeat
+from itertools import combinations, repeat
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from orchestrator.cells import printable
 from orchestrator.cli.frame import command
 from orchestrator.cli.messages import notify
 from orchestrator.cli.output import show_rows, show_table, show_text
@@ -21,6 +20,7 @@ from orchestrator.cli.registry_reading import find_run, open_registry
 from orchestrator.errors import InputError, NotFoundError, SeveralRunsError
 from orchestrator.progress import terminal_width
 from orchestrator.progress.log_lines import folded
+from orchestrator.significance.summary import LEVEL
 
 if TYPE_CHECKING:
     from orchestrator.registry import Registry
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from orchestrator.significance.comparison import DifferenceResult, McNemarResult
     from orchestrator.significance.ranking import SeedNoise
 
-_WIDTH = 80
 _DECIMALS = 12
 """Decimals of a difference of scores; what comes after them is noise of the processor's arithmetic."""
+_POOLED = "seed noise of the ranking"
 
 
 class _Pair(NamedTuple):
@@ -61,30 +61,35 @@ def compare(names: tuple[str, ...]) -> None:
     scores, why_not = list["Comparison"](), ""
     with open_registry() as registry:
         found = [_find(registry, name) for name in names]
-        references = [getattr(one, "id", name) for name, one in zip(names, found, strict=True)]
-        if len(set(references)) < len(references):
+        if len({getattr(one, "id", name) for name, one in zip(names, found, strict=True)}) < len(names):
             raise InputError("the same is named twice; name different ones")
+        scored = [_scored(registry, one) for one in found]
+        if any(one is stage for one, stage in zip(found, scored, strict=True)):
+            found = scored  # whose settings can be held against those of what is no pipeline
+        references = [getattr(one, "id", name) for name, one in zip(names, scored, strict=True)]
         try:
             scores = registry.compare(*references)
         except InputError as error:
             why_not = str(error)
-        noise = registry.seed_noise(scores[0].first) if scores else None
+        noise = registry.seed_noise(scores[0].first) if scores else None  # of the ranking that all of them are in
         both = zip(combinations(names, 2), combinations(found, 2), scores or repeat(None), strict=False)
         pairs = [_pair(registry, named, *sides, compared) for named, sides, compared in both]
     form, output = current_reading().form, current_reading().output
-    records = [_record(pair, why_not) for pair in pairs]
     if form == "json":
+        records = [_record(pair, noise, why_not) for pair in pairs]
         show_text(json.dumps(records, indent=2, ensure_ascii=False, default=str), output)
     elif form == "csv":
-        rows = [row for record in records for row in _rows(record)]
+        rows = [row for pair in pairs for row in _rows(_record(pair, noise, why_not))]
         show_rows(rows, ["a", "b", "section", "field", "first", "second"])
     else:
+        from orchestrator.reports.run_differences import difference_lines
+
         with nullcontext(StringIO()) if output is None else redirect_stdout(StringIO()) as shown:
             for number, pair in enumerate(pairs):
                 show_text("\n" if number else "")
                 if pair.scores is not None:
                     _show_scores(pair.scores, noise)
-                lines = _difference_lines(pair)
+                lines = difference_lines(pair.differences, pair.runs)
                 show_text(("\n" if pair.scores and lines else "") + "\n".join(lines))
         if output is not None:
             show_text(shown.getvalue(), output)
@@ -95,16 +100,24 @@ def compare(names: tuple[str, ...]) -> None:
 def _find(registry: "Registry", name: str) -> "RunRecord | GroupRecord":
     """The run or the group that a name means, of a model the run that registered it. Raises: NotFoundError."""
     try:
-        return find_run(registry, name)
-    except SeveralRunsError:
-        raise
+        return find_run(registry, name, or_model=True)
     except NotFoundError as no_run:
-        with suppress(NotFoundError):
-            return registry.group(name)
-        with suppress(NotFoundError):
-            if (run_id := registry.models.get(name).run_id) is not None:
-                return registry.run(run_id)
-        raise no_run
+        if not isinstance(no_run, SeveralRunsError):
+            with suppress(NotFoundError):
+                return registry.group(name)
+        raise
+
+
+def _scored(registry: "Registry", one: "RunRecord | GroupRecord") -> "RunRecord | GroupRecord":
+    """The last stage of a pipeline on a task, which has the scores; anything else itself."""
+    from orchestrator.registry.records import RunRecord
+
+    if isinstance(one, RunRecord) and one.kind == "pipeline":
+        for stage in registry.stages(one.id):
+            if stage.task is not None:
+                notify(f"of pipeline {one.id} the scores of its last stage: {stage.id} ({stage.name})")
+                return stage
+    return one
 
 
 def _pair(
@@ -135,13 +148,20 @@ def _show_scores(comparison: "Comparison", noise: "SeedNoise | None") -> None:
     sides = [group_record(group, noise) | {"group": group_label(group.key)} for group in both]
     show_table(sides, ["group", "mean", "sd", "low", "high", "n", "best"])
     show_text("\n")
-    show_table(_test_rows(comparison), ["test", "of", "difference", "low", "high", "p"])
+    tests = _test_rows(comparison, noise)
+    show_table(tests, ["test", "of", "difference", "low", "high", "p"])
     for side in sides:
         if side["notes"]:
             notify(f"{side['group']}: {side['notes']}")
+    pooled = next((row["p"] for row in tests if row["test"] == _POOLED), None)
+    if pooled is not None and (pooled * comparison.num_comparisons < 1 - LEVEL) != comparison.is_distinguishable:
+        notify(
+            "the noise of seeds pooled over the whole ranking, by which a sweep ends and `leaderboard` ranks, says "
+            "otherwise: it assumes that a seed matters about as much in every group, the answer above does not"
+        )
 
 
-def _test_rows(comparison: "Comparison") -> list[dict[str, Any]]:
+def _test_rows(comparison: "Comparison", noise: "SeedNoise | None") -> list[dict[str, Any]]:
     """Every test that could be made, a row each, with what it is of; the first one speaks."""
     examples, metric, of_seeds = comparison.examples, comparison.first.metric, comparison.of_seeds
     rows = [_test_row("Welch, all seeds", metric, comparison.welch)]
@@ -150,6 +170,9 @@ def _test_rows(comparison: "Comparison") -> list[dict[str, Any]]:
         rows.insert(0 if of_seeds is comparison.paired else 1, paired)
     if (bootstrap := comparison.bootstrap) is not None:
         rows.append(_test_row("bootstrap over seeds", metric, replace(of_seeds, interval=bootstrap)) | {"p": None})
+    if noise is not None and comparison.first.summary and comparison.second.summary:
+        pooled = noise.compare(comparison.first.summary, comparison.second.summary)
+        rows.append(_test_row(_POOLED, metric, pooled))
     if examples is not None and examples.score is not None:
         rows.append(_test_row(f"paired bootstrap, {examples.num_examples:,} examples", metric, examples.score))
     for answers in examples.answers if examples else ():
@@ -166,7 +189,7 @@ def _test_row(test: str, about: str, result: "DifferenceResult | McNemarResult")
     return {"test": test, "of": about, "difference": difference, "low": low, "high": high, "p": result.p_value}
 
 
-def _comparison_row(comparison: "Comparison") -> dict[str, Any]:
+def _comparison_row(comparison: "Comparison", noise: "SeedNoise | None") -> dict[str, Any]:
     result = comparison.result
     low, high = result.interval or (None, None)
     return {
@@ -185,19 +208,19 @@ def _comparison_row(comparison: "Comparison") -> dict[str, Any]:
         "num_second": len(comparison.second.seeds),
         "num_common": len(comparison.differences),
         "num_seeds_needed": comparison.num_seeds_needed,
-        "tests": _test_rows(comparison),
+        "tests": _test_rows(comparison, noise),
         "differs_in": {path: list(values) for path, values in comparison.differs_in.items()},
     }
 
 
-def _record(pair: _Pair, why_not: str) -> dict[str, Any]:
+def _record(pair: _Pair, noise: "SeedNoise | None", why_not: str) -> dict[str, Any]:
     differences: dict[str, dict[str, Any]] = {}
     for each in pair.differences:
         differences.setdefault(each.section, {})[each.field] = {"first": each.first, "second": each.second}
     record: dict[str, Any] = {
         "a": pair.names[0],
         "b": pair.names[1],
-        "scores": None if pair.scores is None else _comparison_row(pair.scores),
+        "scores": None if pair.scores is None else _comparison_row(pair.scores, noise),
         "scores_not_compared": why_not or None,
     }
     if pair.runs is not None:
@@ -217,61 +240,3 @@ def _rows(record: Mapping[str, Any]) -> list[dict[str, Any]]:
     for section, fields in record["differences"].items():
         rows += [names | {"section": section, "field": field, **both} for field, both in fields.items()]
     return rows
-
-
-def _difference_lines(pair: _Pair) -> list[str]:
-    """Lines of all that differs, for a person: of 80 characters at most where words allow it."""
-    from orchestrator.reports.run_differences import TITLES, shown_value
-
-    runs, lines = pair.runs, list[str]()
-    for name, run in (("first", runs.first), ("second", runs.second)) if runs else ():
-        told = f"{name:<6}  {run.id}  {run.kind} {run.name}, {run.state}, {run.created_at:%Y-%m-%d %H:%M}"
-        lines.append(printable(told, keep_lines=False))
-    for section, title in TITLES.items():
-        found = [each for each in pair.differences if each.section == section]
-        lines += [*([""] if lines else []), title] if found else []
-        lines += chain.from_iterable(map(_lines, found))
-        for one in found:
-            if one.field == "commit" and one.first and one.second:
-                commits = (shown_value(commit, section) for commit in (one.first, one.second))
-                lines.append(f"  see: git diff {' '.join(commits)}")
-    return lines if runs is None else [*lines, "", *_sentences(runs)]
-
-
-def _lines(each: "Difference") -> list[str]:
-    """Lines of one field: both values in one line where they fit, else one below the other."""
-    from orchestrator.progress.log_lines import wrapped
-    from orchestrator.reports.run_differences import shown_value
-
-    first, second = each.first, each.second
-    one, other = (shown_value(value, each.section) for value in (first, second))
-    if one == other:  # they differ in digits that a table rounds away, or in their types
-        one, other = (printable(json.dumps(value, default=str)) for value in (first, second))
-    name, change = printable(each.field.removesuffix(".digest"), keep_lines=False), ""
-    if each.section in ("scores", "speed") and first is not None and second is not None:
-        change = f" ({second - first:+.4g})"
-    line = f"  {name}: {one} → {other}{change}"
-    if len(line) <= _WIDTH:
-        return [line]
-    rows = [f"  {name}:"]
-    for label, text in (("first", one), ("second", other)):
-        begun, *rest = wrapped(text, _WIDTH - 12) or [""]
-        rows += [f"    {label:<8}{begun}", *(f"{'':12}{row}" for row in rest)]
-    return rows
-
-
-def _sentences(runs: "RunComparison") -> list[str]:
-    """Sentences on refused test scores, on what is the same in both runs, and on what was not recorded of one."""
-    is_of_sweeps = "sweep" in (runs.first.kind, runs.second.kind)
-    words = {"run": "kind, task and state" if runs.first.task else "kind and state"}
-    words |= {"scores": "scores of the best trial"} if is_of_sweeps else {}
-    sentences = [f"The test score of {run_id} is refused: {why}." for run_id, why in runs.refusals.items()]
-    if runs.same_files:
-        named = " and ".join(runs.same_files)
-        sentences.append(f"Other examples of the same file, or the same file read another way: the {named} data.")
-    if runs.same:
-        sentences.append(f"The same in both: {', '.join(words.get(one, one) for one in runs.same)}.")
-    for run in (runs.first, runs.second):
-        if sections := [words.get(one, one) for one, ids in runs.unknown.items() if run.id in ids]:
-            sentences.append(f"Not recorded of {run.id}: {', '.join(sections)}.")
-    return sentences

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from orchestrator.cli.frame import command, current_settings, overrides_argument, precision_option, refuse_options
-from orchestrator.cli.messages import notify, status_line
+from orchestrator.cli.messages import notify
 from orchestrator.cli.output import show_record, show_rows, show_table, show_text, write_pieces
 from orchestrator.cli.predicting import (
     batch_size_option,
@@ -29,23 +29,18 @@ from orchestrator.cli.reading import (
 )
 from orchestrator.cli.registry_reading import open_registry
 from orchestrator.errors import InputError, RegistryError
-from orchestrator.progress import counted
+from orchestrator.progress import counted, show_progress
 
 if TYPE_CHECKING:
     from orchestrator.inference.task_scores import ErrorAnalysis
     from orchestrator.results import Split
     from orchestrator.retrieval.searching import Reranking
-    from orchestrator.settings import Settings
     from orchestrator.specs.network import Precision
     from orchestrator.tasks import Task
 
 _MAX_MATRIX_CLASSES = 10
 """Classes up to which the matrix of confusions is shown; of more, the commonest ones. As JSON it is always there."""
 _MAX_CONFUSIONS = 10
-_DATA_FIELDS = {"folder", "files", "head"}
-"""Fields of a task whose overrides describe other data than the model's own."""
-_OF_OTHER_FILES = {"folder", "split", "max_train_examples", "max_validation_examples"}
-"""Fields of the task that a model was fine-tuned on which say nothing about another file."""
 _SHOWN_CHARACTERS = 100
 
 _reranking_options = options(
@@ -112,11 +107,18 @@ def evaluate(
     folder, settings = find_model(model), current_settings()
     import torch
 
-    from orchestrator.inference.task_scores import Scoring, evaluate_closely
+    from orchestrator.inference.task_scores import Scoring, evaluate_closely, own_task_values, values_on_file
     from orchestrator.kinds.data_digests import data_digests
+    from orchestrator.models.recorded_task import read_recorded_task
+    from orchestrator.tasks.catalogue import KNOWN_TASKS
 
-    own_values = own_task_values(model, folder, task, overrides, split, settings)
-    with status_line() as status:
+    recorded, is_named = read_recorded_task(model, settings), task in KNOWN_TASKS or task.endswith((".yaml", ".yml"))
+    if not is_named and (is_named_as_data(task) or "/" in task or Path(task).is_file()):
+        refuse_options(("split",), f"chooses among the files of a task, and {task} is one file, scored whole")
+        own_values: Mapping[str, Any] | None = values_on_file(folder, task, split, recorded)
+    else:
+        own_values = own_task_values(recorded, task, overrides)
+    with show_progress() as progress:
         scoring = Scoring(
             folder=folder,
             task=_load_task(task, overrides, own_values),
@@ -128,7 +130,7 @@ def evaluate(
             reranking=_find_reranking(rerank, relevant_label, num_candidates),
         )
         device = "cuda" if torch.cuda.is_available() else "cpu"
-        found = evaluate_closely(scoring, device, status, num_mistakes=num_errors)
+        found = evaluate_closely(scoring, device, progress.status, num_mistakes=num_errors)
     result = found.result
     record = {"model": model, "task": result.task, "split": result.split, "num_examples": result.num_examples}
     record |= {"computed_in": precision} | dict(result.counts) | dict(result.metrics)
@@ -167,60 +169,6 @@ def _brief_confusions(matrix: "Sequence[Mapping[str, Any]]") -> "tuple[str, Sequ
     ]
     commonest = sorted(confusions, key=lambda each: -each["count"])[:_MAX_CONFUSIONS]
     return f"confusions: the commonest {len(commonest)} of {len(confusions)}", commonest
-
-
-def own_task_values(
-    model: str, folder: str, task: str, overrides: Sequence[str], split: str, settings: "Settings"
-) -> Mapping[str, Any] | None:
-    """Values of the task that TASK means: a file, scored as the model's own task, or the id of that task.
-
-    None where TASK is the id of a known task, or a spec.
-    """
-    from orchestrator.models.recorded_task import read_recorded_task
-    from orchestrator.tasks.catalogue import KNOWN_TASKS
-
-    recorded, is_known = read_recorded_task(model, settings), task in KNOWN_TASKS
-    is_spec = task.endswith((".yaml", ".yml"))
-    if not is_known and not is_spec and (is_named_as_data(task) or "/" in task or Path(task).is_file()):
-        return _on_file(folder, task, split, recorded)
-    if recorded is None or recorded["id"] != task:
-        return None
-    overridden = {text.removeprefix("task.").partition("=")[0].partition(".")[0] for text in overrides}
-    if overridden & _DATA_FIELDS:
-        return None if is_known else {name: recorded[name] for name in recorded.keys() - _OF_OTHER_FILES}
-    if not (recorded.get("split") or {}).get("folds"):
-        return recorded
-    files = {split: file for split, file in (recorded.get("files") or {}).items() if split != "train"}
-    if not files:
-        raise InputError(f"task {task} has folds of its training file alone; name a file to score on")
-    return {**recorded, "split": None, "files": files}  # folds are no splits to score on
-
-
-def _on_file(folder: str, file: str, split: str, recorded: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The model's task with a file as its split: as its run says, or as its folder does where no run is recorded."""
-    from orchestrator.finetuning.model_folder import load_task_definition
-    from orchestrator.storage import exists, local_copy
-    from orchestrator.tasks.catalogue import KNOWN_TASKS
-    from orchestrator.tasks.table_files import column_names, table_name
-    from orchestrator.tasks.text_files import BadRecords
-
-    learned = load_task_definition(local_copy(folder, skip=("model.safetensors",)))
-    files = {"files": {split: file}}
-    if learned.id in KNOWN_TASKS:
-        return {"id": learned.id} | files
-    texts: Sequence[str] = learned.text_columns
-    if not texts and table_name(file) and exists(file):  # as `predict` finds them
-        names = column_names(file, BadRecords(file, "skip"), within=False)
-        texts = [key for key in ("text", "text_pair") if key in names and key in learned.type.request_keys]
-    saved = {
-        "head": learned.head,
-        "text_columns": texts,
-        "numerical_columns": [column.name for column in learned.columns.numbers],
-        "categorical_columns": [column.name for column in learned.columns.categories],
-        "objective": learned.objective,
-    }
-    kept = {name: value for name, value in (recorded or saved).items() if name not in _OF_OTHER_FILES}
-    return kept | {"id": Path(file).name, "labels": learned.labels or None} | files
 
 
 @command(
@@ -299,9 +247,17 @@ def search(
         raise InputError(f"query {empty[0]} is empty; leave it out")
     kind = "hnsw" if approximate else "exact"
     with (
-        status_line() as status,
+        show_progress() as progress,
         open_searcher(
-            folder, documents, index, reranker, status, kind, device=device, precision=precision, dimensions=dimensions
+            folder,
+            documents,
+            index,
+            reranker,
+            progress.status,
+            kind,
+            device=device,
+            precision=precision,
+            dimensions=dimensions,
         ) as searcher,
     ):
         left_out = searcher.index.counts["num_empty_documents"]
@@ -337,10 +293,9 @@ def _write_pairs(
     from orchestrator.storage import join
 
     loaded, kept = _load_task(task[0], task[1:]), join(current_settings().storage, INDEXES)
-    with status_line() as status:
-        found = mine_pairs(
-            folder, loaded, split, num_negatives, num_candidates, status, kept, for_encoder=learner == "encoder"
-        )
+    with show_progress() as progress:
+        say, for_encoder = progress.status, learner == "encoder"
+        found = mine_pairs(folder, loaded, split, num_negatives, num_candidates, say, kept, for_encoder=for_encoder)
         write_pieces((json_lines([pair]) for pair in found), output)
 
 

@@ -10,12 +10,12 @@ from typing import Any
 import click
 
 from orchestrator.cli.frame import GlobalOptionsGroup, command, current_settings, overrides_argument, spec_argument
-from orchestrator.cli.messages import is_confirmed, notify, say_now, status_line
+from orchestrator.cli.messages import is_confirmed, notify, say_now
 from orchestrator.cli.output import show_rows, show_text
 from orchestrator.cli.reading import age_s, current_reading, format_options
 from orchestrator.cli.registry_reading import open_for_writing, open_registry
 from orchestrator.errors import ClusterError
-from orchestrator.progress import counted
+from orchestrator.progress import counted, show_progress
 from orchestrator.settings import without_password
 
 
@@ -103,10 +103,10 @@ def merge(other: str, unfinished: bool, dry_run: bool) -> int:
     from orchestrator.registry.merging import merge_registry
 
     merged = []
-    with closing(Database(current_settings().registry, read_only=dry_run)) as target, status_line() as show:
+    with closing(Database(current_settings().registry, read_only=dry_run)) as target, show_progress() as progress:
         for one in merge_registry(target, other, unfinished=unfinished, dry_run=dry_run):
             merged.append(one)
-            show(f"{'comparing' if dry_run else 'merging'}: {counted(len(merged), 'item')}, {one.name[:40]}")
+            progress.status(f"{'comparing' if dry_run else 'merging'}: {counted(len(merged), 'item')}, {one.name[:40]}")
     rows = [asdict(one) for one in merged if one.change != "unchanged"]
     columns, empty = ["what", "id", "name", "change", "remark"], "nothing to merge: both are the same"
     show_rows(rows, columns, empty=empty, spare=["name"])

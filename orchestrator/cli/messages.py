@@ -6,15 +6,14 @@ Before something is deleted, a person is asked.
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import TextIO
 
 import click
 
 from orchestrator.cells import printable
 from orchestrator.errors import InputError
-from orchestrator.progress import UNDER_WAY, clear_screen, is_terminal, reader_may_leave, show_progress, terminal_width
+from orchestrator.progress import UNDER_WAY, clear_screen, is_terminal, reader_may_leave, terminal_width
 from orchestrator.progress.log_lines import folded
 from orchestrator.settings import ASKED_AT_VARIABLE
 
@@ -49,13 +48,6 @@ def say_now(what: str) -> None:
     command that came from another machine."""
     if ASKED_AT_VARIABLE not in os.environ:
         logger.info(printable(what), extra=UNDER_WAY)
-
-
-@contextmanager
-def status_line() -> Iterator[Callable[[str], None]]:
-    """Function that replaces the status line of long work, on stderr."""
-    with show_progress() as progress:
-        yield progress.status
 
 
 def is_confirmed(verb: str, what: str, *, dry_run: bool, yes: bool) -> bool:

@@ -19,6 +19,8 @@ def next_commands(facts: "RunFacts") -> list[str]:
     """Commands that use what a run left, go on with it, or show more of it."""
     own, run = f"orchestrator{given_options()}", facts.run
     commands = model_commands(facts)
+    if run.state in (RunState.PENDING, RunState.RUNNING) and run.parent_id is None:
+        commands += [f"{own} runs logs {run.id} --follow", f"{own} stop {run.id}"]
     if run.state in (RunState.FAILED, RunState.STOPPED) and run.parent_id is None:
         commands += [resume_command(run.id), f"{own} runs logs {run.id}"]
     if run.kind == "sweep":

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 from orchestrator.cli.frame import command, current_settings, precision_option
-from orchestrator.cli.messages import notify, say_now, status_line
+from orchestrator.cli.messages import notify, say_now
 from orchestrator.cli.output import show_record, show_rows, show_text, write_pieces
 from orchestrator.cli.reading import format_options, options, output_option, output_path
 from orchestrator.errors import InputError
-from orchestrator.progress import clear_screen, counted, is_terminal
+from orchestrator.progress import Progress, clear_screen, counted, is_terminal, show_progress
 
 if TYPE_CHECKING:
     from orchestrator.inference.answering import Abilities
@@ -73,8 +73,9 @@ _lines_and_workers = options(
     "-f",
     "--format",
     "form",
-    type=click.Choice(["csv", "jsonl"]),
-    help="Output format for a table. Default: the ending of --output, else of FILE.",
+    type=click.Choice(["csv", "json", "jsonl"]),
+    help="Output format for a table; json and jsonl: an object per line. Default: the ending of --output, else of "
+    "FILE.",
 )
 @output_option("Write to FILE instead of stdout.")
 def predict(
@@ -143,7 +144,7 @@ def _delimiter(file: str, form: str | None, output: str | None) -> str | None:
     from orchestrator.tasks.text_files import plain_name
 
     ending = Path(plain_name(output or file)).suffix
-    if form == "jsonl" or (form is None and ending in (".json", ".jsonl", ".ndjson")):
+    if form in ("json", "jsonl") or (form is None and ending in (".json", ".jsonl", ".ndjson")):
         return None
     if form is not None:
         return ","
@@ -253,7 +254,7 @@ def _write(answers: "Iterator[PredictedBlock]", output: str | None, write: Calla
     """Write the answers while they come, and tell how far they are where that does not stand among them."""
     num_truncated = 0
 
-    def pieces(status: Callable[[str], None]) -> Iterator[bytes]:
+    def pieces(progress: Progress) -> Iterator[bytes]:
         nonlocal num_truncated
         num_lines, begun_at = 0, time.monotonic()
         for some in answers:
@@ -262,10 +263,10 @@ def _write(answers: "Iterator[PredictedBlock]", output: str | None, write: Calla
             num_truncated += some.num_truncated
             if output is not None or not is_terminal(sys.stdout):
                 rate = num_lines / (time.monotonic() - begun_at)
-                status(f"{counted(num_lines, 'line')}  {rate:{',.0f' if rate >= 10 else '.2g'}} lines/s")
+                progress.status(f"{counted(num_lines, 'line')}  {rate:{',.0f' if rate >= 10 else '.2g'}} lines/s")
 
-    with status_line() as status:
-        written = write(pieces(status))
+    with show_progress() as progress:
+        written = write(pieces(progress))
     if num_truncated:
         notify(f"of {counted(num_truncated, 'text')} only the beginning was read: the model reads no more tokens")
     return written

@@ -1,20 +1,24 @@
 """Reading the registry in commands."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from orchestrator.cli.frame import command, current_settings
+from orchestrator.cells import cell
+from orchestrator.cli.frame import command, current_settings, given_options
 from orchestrator.cli.messages import notify
 from orchestrator.cli.reading import list_options
+from orchestrator.errors import NotFoundError, RegistryError, SeveralRunsError
 from orchestrator.progress import counted
 from orchestrator.run_ids import is_run_id
 
 if TYPE_CHECKING:
     from orchestrator.registry import Registry
     from orchestrator.registry.records import RunRecord
+    from orchestrator.specs import Spec
 
 NUM_LISTED = 5
 """Runs of one name that a message lists."""
@@ -24,7 +28,6 @@ NUM_PARAMETERS_SHOWN = 4
 
 def open_registry() -> "Registry":
     """Open the registry for reading; before the first run it is empty. Raises: RegistryError for a mistyped one."""
-    from orchestrator.errors import RegistryError
     from orchestrator.registry import Registry
 
     settings = current_settings()
@@ -63,7 +66,9 @@ def table_command(name: str | None = None, *, example: str) -> Callable[[Callabl
     return make
 
 
-def find_run(registry: "Registry", wanted: str, *, only: bool = False, or_task: bool = False) -> "RunRecord":
+def find_run(
+    registry: "Registry", wanted: str, *, only: bool = False, or_task: bool = False, or_model: bool = False
+) -> "RunRecord":
     """The run or trial that a person means: by its exact name, its whole id, or the beginning of its id.
 
     Of several runs of a name the newest, which is said. Raises: NotFoundError, with the nearest name.
@@ -71,12 +76,18 @@ def find_run(registry: "Registry", wanted: str, *, only: bool = False, or_task: 
     Args:
         only: whether a name that several runs have is an error, for a command that takes something away.
         or_task: whether the nearest name may be a task's, for a command that takes tasks, too.
+        or_model: whether a model's name stands for the run that registered it.
     """
-    run = registry.run(wanted, or_task=or_task)
+    try:
+        run = registry.run(wanted, or_task=or_task)
+    except NotFoundError as no_run:
+        if or_model and not isinstance(no_run, SeveralRunsError):
+            with suppress(NotFoundError):
+                return registry.run(str(registry.models.get(wanted).run_id))
+        raise
     called = registry.newest_called(run.name) if run.name == wanted and not run.id.startswith(wanted) else None
     num_called = called[1] if called else 1
     if num_called > 1 and only:
-        from orchestrator.errors import SeveralRunsError
         from orchestrator.registry.query_language import quoted
 
         table = registry.run_table(f"name = {quoted(run.name)}", trials=run.parent_id is not None, limit=NUM_LISTED)
@@ -101,6 +112,25 @@ def run_id_of(wanted: str) -> str:
             return find_run(registry, wanted).id
 
     return retry_while_unavailable(look_up)
+
+
+def tell_earlier(spec: "Spec", what_follows: str) -> None:
+    """Tell of a completed run of the same spec: it may be all that is wanted.
+
+    Args:
+        what_follows: words on a new run, with `{}` for what it does.
+    """
+    from orchestrator.registry import Registry
+
+    with suppress(RegistryError), Registry(current_settings().registry, read_only=True) as registry:
+        earlier = registry.newest_completed(spec.fingerprint())
+        if earlier is None:
+            return
+        score = registry.metrics.latest(earlier.id).get(str(earlier.metric))
+        scored = "" if score is None else f" ({earlier.metric} {cell(score)})"
+        shown = f"orchestrator{given_options()} runs show {earlier.id}"
+        does = "takes over what its stages have done" if earlier.kind == "pipeline" else "repeats it"
+        notify(f"run {earlier.id} completed this spec before{scored}: {shown}\n{what_follows.format(does)}")
 
 
 def no_runs(registry: "Registry") -> str:

@@ -1,7 +1,6 @@
 """Commands that look at results: `report`, `board`, `cost`, `check`."""
 
 import webbrowser
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,7 +10,6 @@ from orchestrator.cli.messages import notify, say_now
 from orchestrator.cli.output import PAGE, show_rows, show_text
 from orchestrator.cli.reading import current_reading, output_option, time_of
 from orchestrator.cli.registry_reading import find_run, no_runs, open_registry, table_command
-from orchestrator.errors import NotFoundError, SeveralRunsError
 from orchestrator.progress import clear_screen
 
 if TYPE_CHECKING:
@@ -119,14 +117,7 @@ def _runs_meant(registry: "Registry", what: str, condition: str) -> list["RunRec
 
     if ids := registry.run_ids(f"task = {quoted(what)} and {condition}", trials=False):
         return registry.run_records(ids)
-    try:
-        return [find_run(registry, what, or_task=True)]
-    except SeveralRunsError:
-        raise
-    except NotFoundError as no_run:
-        with suppress(NotFoundError):
-            return [registry.run(str(registry.models.get(what).run_id))]
-        raise NotFoundError(f"{what!r} is no run, model or task here. {no_run}") from None
+    return [find_run(registry, what, or_task=True, or_model=True)]
 
 
 def _cost_row(run: "RunRecord", usage: "Usage | None", prices: "PriceTable | None") -> dict[str, Any]:
@@ -164,6 +155,7 @@ def check(registry: "Registry", what: str, with_all: bool) -> None:
     and model size. A sweep is scored by the mean over the seeds of its best recipe, a task by its newest runs. Notes
     below the table say why the two may differ. Sources: published/numbers.yaml in the Python package.
     """
+    say_now(f"comparing {what} with published scores")
     from orchestrator.published.comparison import compare, load_numbers, run_scores
 
     named = _runs_meant(registry, what, "state = 'COMPLETED'")[:_NEWEST_OF_TASK]

@@ -80,6 +80,7 @@ def _flag(registry: "Registry", runs: "Sequence[RunRecord]", flag: "Flag", *, se
     """Set or clear a flag of runs, and say which runs and stages it reached."""
     from orchestrator.registry.tables import PIPELINE
 
+    before = registry.annotations.flagged(flag)
     for run in runs:
         (registry.annotations.set_flag if sets else registry.annotations.clear_flag)(run.id, flag)
     flagged = registry.annotations.flagged(flag)
@@ -89,7 +90,9 @@ def _flag(registry: "Registry", runs: "Sequence[RunRecord]", flag: "Flag", *, se
         if run not in same:
             num_stages = sum(stage not in same for stage in stages)
             with_stages = f" and its {counted(num_stages, 'stage')}" if num_stages else ""
-            notify(f"{'' if sets else 'no longer '}{flag}: {run.kind} {run.id} ({run.name}){with_stages}")
+            new = flag if sets else f"no longer {flag}"
+            old = f"{flag} already" if sets else f"not {flag}"
+            notify(f"{old if (run.id in before) == sets else new}: {run.kind} {run.id} ({run.name}){with_stages}")
         for one in same:
             bearers = registry.annotations.bearers(one.id, flag)
             if sets:

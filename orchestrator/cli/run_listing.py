@@ -172,12 +172,14 @@ def _show_runs(
         row["score"] = row.get(f"metrics.{row['metric']}") if row.get("metric") else None
         row["step"] = None if row["state"] == RunState.COMPLETED else registry.metrics.last_step(row["id"])
         row["progress"] = _progress(row["step"], row["error"])
-    columns, spare = [*table.columns, "score", "step"], _of_one_value(rows)
+    columns, asked = [*table.columns, "score", "step"], f"{query} {sort or ''}"
+    spare = [name for name in _of_one_value(rows) if name != (sort or "").lstrip("-")]
     if current_reading().is_brief:
-        columns = _brief_columns(table, f"{query} {sort or ''}", trials=selects["trials"])
-        spare = [name for name in spare if name != (sort or "").lstrip("-")]
+        columns = _brief_columns(table, asked, trials=selects["trials"])
+    elif current_reading().form == "table":
+        columns = [name for name in columns if _tells(name, rows) or _is_named(name, asked)]
     empty = "" if total else _why_empty(registry, query, num_archived)
-    show_rows(rows, columns, empty=empty, spare=spare, total=total)
+    show_rows(rows, columns, empty=empty, spare=spare, below=["progress"], total=total)
     if any(column.startswith("metrics.test.") for column in columns):
         refusals = registry.test_refusals([row["id"] for row in rows])
         for why in sorted(set(refusals.values())):
@@ -203,9 +205,15 @@ def _brief_columns(table: "RecordTable", asked: str, *, trials: bool) -> list[st
 
 def _of_one_value(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """Columns that a narrow terminal can do without: first those that are the same in every one of several rows."""
-    spare = ("seconds", "metric", "kind", "state", "created_at", "task", "name", "seed")
+    spare = ("seconds", "metric", "kind", "created_at", "task", "seed")
     same = [name for name in spare if len(rows) > 1 and len({row.get(name) for row in rows}) == 1]
     return list(dict.fromkeys(["metric", *same, *spare]))
+
+
+def _tells(column: str, rows: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether a column of a wide table tells something of a row: it has values, and of parameters several ones."""
+    values = [value for row in rows if (value := row.get(column)) not in (None, "", [])]
+    return bool(values) and (not column.startswith("params.") or len(rows) == 1 or any(v != values[0] for v in values))
 
 
 def _is_named(column: str, text: str) -> bool:

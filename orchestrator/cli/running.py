@@ -12,33 +12,43 @@ from typing import TYPE_CHECKING
 
 import click
 
-from orchestrator.cells import cell
 from orchestrator.cli.frame import (
     command,
     current_settings,
     given_options,
-    name_option,
-    nice_option,
     overrides_argument,
     resume_command,
     spec_argument,
 )
-from orchestrator.cli.messages import at_work, notify, say_now, status_line, write_message
+from orchestrator.cli.messages import at_work, notify, say_now, write_message
 from orchestrator.cli.next_commands import model_commands
 from orchestrator.cli.output import show_text
-from orchestrator.cli.registry_reading import run_id_of
+from orchestrator.cli.registry_reading import run_id_of, tell_earlier
 from orchestrator.cli.tree import HINTS
 from orchestrator.cluster.connection import dashboard_address, give_way
 from orchestrator.errors import ClusterError, HoursReached
-from orchestrator.progress import is_terminal, reader_may_leave
-from orchestrator.run_ids import is_run_id, new_run_id
+from orchestrator.progress import is_terminal, reader_may_leave, show_progress
+from orchestrator.run_ids import check_name, is_run_id, new_run_id
 from orchestrator.run_states import RunState
 from orchestrator.settings import ASKED_AT_VARIABLE
 
 if TYPE_CHECKING:
     from orchestrator.execution.jobs import SubmittedJob
     from orchestrator.registry.records import RunRecord
-    from orchestrator.specs import AnySpec, Spec
+    from orchestrator.specs import AnySpec
+
+
+def _checked_name(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    try:
+        return None if value is None else check_name(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+_name_option = click.option(
+    "--name", callback=_checked_name, metavar="NAME", help="Name of the run. Default: that of the spec."
+)
+_nice_option = click.option("--nice", is_flag=True, help="Low CPU priority (local runs only).")
 
 
 @command(example="demo")
@@ -56,8 +66,8 @@ def demo() -> int:
 @command(example="run reviews.yaml\nrun reviews.yaml stages.finetuning.recipe.epochs=1 --name short")
 @spec_argument
 @overrides_argument
-@name_option
-@nice_option
+@_name_option
+@_nice_option
 @click.option("--run-id", hidden=True, help="Id of the run, which was drawn where it was submitted.")
 def run(spec_path: str, overrides: tuple[str, ...], name: str | None, nice: bool, run_id: str | None) -> None:
     """Run a spec, on this machine or a Ray cluster.
@@ -75,7 +85,7 @@ def run(spec_path: str, overrides: tuple[str, ...], name: str | None, nice: bool
     if nice:
         give_way()
     spec = _load_named(spec_path, overrides, name)
-    _tell_earlier(spec)
+    tell_earlier(spec, "this run {}; Ctrl-C stops")
     from orchestrator.execution.runner import run_spec  # torch among it: a wrong spec is told before
 
     _carry_out(partial(run_spec, spec, settings=current_settings(), run_id=run_id, overrides=overrides))
@@ -88,27 +98,11 @@ def _load_named(spec_path: str, overrides: Sequence[str], name: str | None) -> "
     return spec.model_copy(update={"name": name}) if name else spec
 
 
-def _tell_earlier(spec: "Spec") -> None:
-    """Tell of a completed run of the same spec: it may be all that is wanted."""
-    from orchestrator.errors import RegistryError
-    from orchestrator.registry import Registry
-
-    with suppress(RegistryError), Registry(current_settings().registry, read_only=True) as registry:
-        earlier = registry.newest_completed(spec.fingerprint())
-        if earlier is None:
-            return
-        score = registry.metrics.latest(earlier.id).get(str(earlier.metric))
-        scored = "" if score is None else f" ({earlier.metric} {cell(score)})"
-        shown = f"orchestrator{given_options()} runs show {earlier.id}"
-        repeats = "takes over what its stages have done" if earlier.kind == "pipeline" else "repeats it"
-        notify(f"run {earlier.id} completed this spec before{scored}: {shown}\nthis run {repeats}; Ctrl-C stops")
-
-
 @command(example="resume 7f3a execution.num_workers=2\nresume my-sweep trials=40")
 @click.argument("run_id", metavar="RUN")
 @overrides_argument
 @click.option("--allow-drift", is_flag=True, help="Ignore changed data, models or versions (tag drift).")
-@nice_option
+@_nice_option
 @click.option("--check", is_flag=True, hidden=True, help="Only check that it can go on here; the run goes to stdout.")
 def resume(run_id: str, overrides: tuple[str, ...], allow_drift: bool, nice: bool, check: bool) -> None:
     """Resume an interrupted run, with the same id.
@@ -182,7 +176,7 @@ def _carry_out(work: Callable[..., "RunRecord"], *again: str, is_shown: bool = T
 @overrides_argument
 @click.option("--resume", "resumed", metavar="RUN", help="Resume this run instead of starting a spec.")
 @click.option("--allow-drift", is_flag=True, help="With --resume: ignore changed data, models or versions.")
-@name_option
+@_name_option
 @click.option("--no-wait", is_flag=True, help="Return when the job is accepted; do not follow its log.")
 def submit(
     spec_path: str | None,
@@ -297,8 +291,8 @@ def wait(run_id: str, timeout_s: float | None) -> int:
     from orchestrator.execution.waiting import outcome_line, wait_for_run
 
     settings, run_id = current_settings(), run_id_of(run_id)
-    with status_line() as show:
-        told = show if is_terminal(sys.stderr) else None
+    with show_progress() as progress:
+        told = progress.status if is_terminal(sys.stderr) else None
         record = wait_for_run(run_id, settings=settings, timeout_s=timeout_s, on_progress=told)
     notify(outcome_line(record))
     return 0 if record.state == RunState.COMPLETED else 1

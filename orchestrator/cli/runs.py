@@ -14,7 +14,7 @@ import click
 
 from orchestrator.cells import printable, setting_cell
 from orchestrator.cli.frame import command, current_settings, given_options
-from orchestrator.cli.messages import make_room, notify, say_now, status_line
+from orchestrator.cli.messages import make_room, notify, say_now
 from orchestrator.cli.next_commands import next_commands
 from orchestrator.cli.output import show_record, show_rows, show_text, write_output
 from orchestrator.cli.reading import (
@@ -28,7 +28,7 @@ from orchestrator.cli.reading import (
 from orchestrator.cli.registry_reading import NUM_PARAMETERS_SHOWN, find_run, open_registry, run_id_of, table_command
 from orchestrator.errors import InputError, NotFoundError
 from orchestrator.measurements import COLLAPSED
-from orchestrator.progress import counted, terminal_width
+from orchestrator.progress import counted, show_progress, terminal_width
 from orchestrator.progress.log_lines import folded
 from orchestrator.run_states import RunState
 from orchestrator.settings import ASKED_AT_VARIABLE
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from orchestrator.registry import Registry
     from orchestrator.registry.records import RunRecord
     from orchestrator.reports.run_facts import RunFacts
+    from orchestrator.reports.tracker_exports import ExportedRun
 
 _MOST_SCORES, _MOST_STAGES = 6, 12
 
@@ -351,10 +352,12 @@ def _write_for(tracker: str, registry: "Registry", where: str, output: str) -> N
     from orchestrator.reports.tracker_exports import TRACKERS, load_runs, write_runs
 
     runs = load_runs(registry, where)
-    with status_line() as show:
-        changed = write_runs(
-            tracker, runs, Path(output).expanduser(), on_run=lambda run: show(f"writing {run.title[:60]} for {tracker}")
-        )
+    with show_progress() as progress:
+
+        def tell(run: "ExportedRun") -> None:
+            progress.status(f"writing {run.title[:60]} for {tracker}")
+
+        changed = write_runs(tracker, runs, Path(output).expanduser(), on_run=tell)
     if changed:
         names = ", ".join(f"{name} as {written}" for name, written in changed.items())
         notify(f"{tracker} takes no such names, and has {names}")

@@ -15,6 +15,7 @@ from orchestrator.cli.frame import command, current_settings, given_options, ove
 from orchestrator.cli.messages import notify, say_now
 from orchestrator.cli.output import show_rows, show_text
 from orchestrator.cli.reading import current_reading, format_options, output_option
+from orchestrator.cli.registry_reading import tell_earlier
 from orchestrator.drafting.request import DRAFT_KINDS, DraftKind, DraftRequest
 from orchestrator.errors import InputError
 from orchestrator.progress import is_terminal
@@ -129,6 +130,7 @@ def plan(spec_path: str, overrides: tuple[str, ...]) -> None:
     inputs = resolved_inputs(spec, current_settings())
     rows = [asdict(row) for row in plan_spec(spec, inputs)]
     show_rows(rows, ["stage", "what", "value"])
+    tell_earlier(spec, "a new run {}")
     check_room(spec, inputs)
 
 

@@ -11,7 +11,7 @@ import click
 
 from orchestrator.cells import printable
 from orchestrator.cli.frame import GlobalOptionsGroup, current_settings, refuse_options
-from orchestrator.cli.messages import notify, say_now, status_line
+from orchestrator.cli.messages import notify, say_now
 from orchestrator.cli.output import show_lines, show_record, show_rows
 from orchestrator.cli.reading import current_reading, format_options, options, output_options
 from orchestrator.progress import counted, terminal_width
@@ -161,14 +161,13 @@ def _read_examples(
     if phase >= len(spec.phases):
         raise InputError(f"--phase {phase} is too large: the last phase of {path} is {len(spec.phases) - 1}")
     tokenizer, storage = _load_tokenizer(spec.tokenizer), current_settings().storage
-    with status_line() as status:
-        status("reading the text")
-        with open_sample_store(spec.corpus, tokenizer, spec.validation_fraction, spec.shard_bytes, storage) as sample:
-            stream = build_stream(spec, SplitShards(sample.store, "train"), tokenizer)
-            last = stream.examples_per_epoch(phase) - 1
-            if first > last:
-                raise InputError(f"--from {first} is too large: the last example of an epoch is {last}")
-            return spec, sample.origin, preview_examples(stream, tokenizer, phase, epoch, first, num_examples)
+    say_now("reading the text")
+    with open_sample_store(spec.corpus, tokenizer, spec.validation_fraction, spec.shard_bytes, storage) as sample:
+        stream = build_stream(spec, SplitShards(sample.store, "train"), tokenizer)
+        last = stream.examples_per_epoch(phase) - 1
+        if first > last:
+            raise InputError(f"--from {first} is too large: the last example of an epoch is {last}")
+        return spec, sample.origin, preview_examples(stream, tokenizer, phase, epoch, first, num_examples)
 
 
 def _load_tokenizer(name: str) -> "Tokenizer":

@@ -7,6 +7,7 @@ that starts it, those of a cluster have `MEMORY` from their node, so the files t
 """
 
 import logging
+import math
 import os
 import secrets
 import signal
@@ -30,6 +31,12 @@ _CONNECT_TIMEOUT_S = 5.0
 def names_no_cluster(settings: Settings) -> bool:
     """Whether Ray runs on this machine alone, because the settings name no cluster."""
     return settings.address in (None, "local")
+
+
+def most_cpus(settings: Settings) -> float:
+    """CPUs that compute at once at most: the cores of this machine, of which a local Ray counts more; of a cluster
+    infinitely many."""
+    return float(os.cpu_count() or 1) if names_no_cluster(settings) else math.inf
 
 
 def is_dashboard(address: str) -> bool:
@@ -235,7 +242,7 @@ def _init(options: dict[str, Any], tries: int) -> None:
 
 
 def _check_token(address: str) -> None:
-    """Check that the cluster takes this process's token: Ray itself asks for 20 s, and then only says that it failed.
+    """Check that a head answers and takes this process's token: Ray itself asks for 20 s, and prints each failure.
 
     Raises: ClusterError.
     """
@@ -251,6 +258,10 @@ def _check_token(address: str) -> None:
     except grpc.RpcError as error:
         if error.code() == grpc.StatusCode.UNAUTHENTICATED:
             raise ClusterError(f"Ray at {address} refuses the token, or there is none; {_TOKEN_REMEDY}") from error
+        if error.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.UNIMPLEMENTED):  # no timeout: it may be slow
+            raise ClusterError(
+                f"what listens at {address} is no head of a Ray cluster; give HOST:PORT of one, usually HOST:6379"
+            ) from error
 
 
 def _use_private_token(home: Path) -> None:

@@ -21,7 +21,6 @@ from bert_core.text.tokenization import Tokenizer
 from orchestrator.distillation.comparison import compare_sizes, compare_speeds, vector_agreement
 from orchestrator.distillation.task_loss import DistillationLoss
 from orchestrator.errors import SpecError
-from orchestrator.finetuning.attention_note import new_attention_note
 from orchestrator.finetuning.building import build_model, check_fit
 from orchestrator.finetuning.checkpointed_training import CheckpointedTraining
 from orchestrator.finetuning.evaluation import ScoredSplit, evaluate_model, score_model, with_labels_of
@@ -148,14 +147,12 @@ def _prepare(job: DistillJob, warn: Callable[[str], None]) -> _Pair:
     """
     spec, recipe = job.spec, job.spec.recipe
     name = "cuda" if job.use_gpu else "cpu"
-    device = choose_device(name, recipe.allow_tf32, recipe.precision, warn, or_else="set execution.gpus 0")
+    device = choose_device(name, recipe.allow_tf32, recipe.precision, warn, trains=True, or_else="set execution.gpus 0")
     teacher_folder = local_copy(job.teacher_folder)
     teacher = load_fine_tuned(teacher_folder)
     task = with_labels_of(teacher, job.task, spec.teacher)
     HEADS[task.head].set_objective(teacher.model, task.objective)
     student = _build_student(spec, teacher, task, job.init_folder).to(device)
-    if device.type == "cuda" and (note := new_attention_note(student.config, recipe)):
-        warn(note)
     teacher.model.to(device)
     train, validation = (
         prepare_trial_features(task, split, recipe, teacher.tokenizer, job.cache) for split in ("train", "validation")

@@ -25,7 +25,7 @@ class StudentStatus:
         """Take in a measurement; returns the line for held-out scores, and None for what was measured in training."""
         if event.split == "validation":
             line = f"step {event.step:,}  {_scores_text(event.values)}"
-            self.view = replace(self.view, held_out=f"held out {event.step:,}: {_scores_text(event.values)}")
+            self.view = replace(self.view, held_out=f"step {event.step:,} held out: {_scores_text(event.values)}")
             return line
         num_steps = round(event.step * self._epochs / event.epoch) if event.epoch else self.view.num_steps
         speed = event.values["examples_per_s"]

@@ -4,6 +4,7 @@ A run at its limit ends as `orchestrator stop` ends one: it saves what it can, a
 """
 
 import logging
+import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -46,17 +47,27 @@ def hours_reached(record: RunRecord, spec: Spec, seconds: float, pipeline: str |
 
 @contextmanager
 def metered(
-    record: RunRecord, spec: Spec, registry: Registry, stop_watch: StopWatch, interval_s: float = INTERVAL_S
+    record: RunRecord,
+    spec: Spec,
+    registry: Registry,
+    stop_watch: StopWatch,
+    interval_s: float = INTERVAL_S,
+    most_cpus: float = math.inf,
 ) -> Iterator[None]:
     """Record from a thread what an attempt takes, until the end of the block, and stop it at the limit of its hours.
 
-    A pipeline has no costs beside its stages'. Raises: HoursReached where earlier attempts took all hours.
+    A pipeline has no costs beside its stages'.
+
+    Args:
+        most_cpus: CPUs that there are, where Ray may count more.
+
+    Raises: HoursReached where earlier attempts took all hours.
     """
     pipeline = stop_watch.outermost
     before_s, begun_at = record.seconds or 0.0, time.monotonic()
     if (reached := hours_reached(record, spec, before_s, pipeline)) is not None:
         raise reached
-    meter = None if isinstance(spec, PipelineSpec) else _Meter(record, spec, registry)
+    meter = None if isinstance(spec, PipelineSpec) else _Meter(record, spec, registry, most_cpus)
 
     def look() -> bool:
         if meter is not None:
@@ -77,8 +88,8 @@ def metered(
 class _Meter:
     """Meter of what an attempt holds of the connected Ray: a sweep what its trials hold, others their processes."""
 
-    def __init__(self, record: RunRecord, spec: Spec, registry: Registry) -> None:
-        self._run, self._registry = record, registry
+    def __init__(self, record: RunRecord, spec: Spec, registry: Registry, most_cpus: float) -> None:
+        self._run, self._registry, self._most_cpus = record, registry, most_cpus
         held = kind_of(spec).resources(spec)
         self._held = held if held.with_gpus is None else held.on(cluster_resources())
         self._gpu_type = " or ".join(gpu_types()) if self._held.total.get("GPU") else None
@@ -95,7 +106,9 @@ class _Meter:
             trial_s = self._registry.costs.trial_seconds(run_id, number)
             held_s = self._held_s if trial_s is None else trial_s
             cpu_s, gpu_s = (held_s * self._held.total.get(name, 0.0) for name in ("CPU", "GPU"))
-            cost = AttemptCostRecord(run_id, number, now - self._begun_at, cpu_s, gpu_s, self._gpu_type)
+            seconds = now - self._begun_at
+            cpu_s = min(cpu_s, self._most_cpus * seconds)
+            cost = AttemptCostRecord(run_id, number, seconds, cpu_s, gpu_s, self._gpu_type)
             self._registry.costs.record(cost)
 
     def _num_held(self) -> float:

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 
-from orchestrator.cluster.connection import connect, names_no_cluster
+from orchestrator.cluster.connection import connect, most_cpus, names_no_cluster
 from orchestrator.cluster.metrics_servers import RunGauges
 from orchestrator.cluster.shortage import LAST_PATIENCE_S, watch_head
 from orchestrator.errors import InputError, NotFoundError, RegistryError
@@ -134,7 +134,8 @@ class Session:
                         RunGauges(record.id, record.name).show,
                     )
                     work = self._run_stages if isinstance(spec, PipelineSpec) else self._run_kind
-                    with metered(record, spec, self.registry, self.stop_watch):
+                    cpus = most_cpus(self.settings)
+                    with metered(record, spec, self.registry, self.stop_watch, most_cpus=cpus):
                         record_result = work(spec, context)
                 context.refuse_if_superseded()
                 self.recorder.complete(record.id, record_result())

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bert_core.counter_random import derive_key
+from bert_core.kernels.dropout import seed_dropout
 from orchestrator.finetuning.batches import make_parts
 from orchestrator.finetuning.heads import HEADS, Batch, HeadModel
 from orchestrator.finetuning.logits import autocast
@@ -50,7 +51,7 @@ def forward_and_backward(
         logits = _compute_all_logits(model, features, recipe, loss, step, windows)
     values = []
     for number, batch in enumerate(make_parts(model, features, windows, logits)):
-        seed_dropout(recipe.seed, step, number)
+        seed_part(recipe.seed, step, number, device)
         with autocast(device, recipe.precision):
             value = loss(model, batch)
         value.backward()  # type: ignore[no-untyped-call]
@@ -72,12 +73,12 @@ def _compute_all_logits(
     compute = loss.logits if isinstance(loss, LossOfLogits) else HEADS[features.head].logits
     found = []
     for number, batch in enumerate(make_parts(model, features, windows)):
-        seed_dropout(recipe.seed, step, number)
+        seed_part(recipe.seed, step, number, device)
         with autocast(device, recipe.precision):
             found.append(compute(model, batch))
     return torch.cat(found)
 
 
-def seed_dropout(seed: int, step: int, number: int) -> None:
+def seed_part(seed: int, step: int, number: int, device: torch.device) -> None:
     """Seed the dropout of a step's part; of the first one as that of a whole batch, which it may be."""
-    torch.manual_seed(derive_key(seed, "dropout", step, *([number] if number else [])))
+    seed_dropout(derive_key(seed, "dropout", step, *([number] if number else [])), device)

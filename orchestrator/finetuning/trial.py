@@ -12,7 +12,6 @@ from bert_core.micro_batches import is_out_of_memory
 from bert_core.optimization import unfreeze_top_layers
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.errors import OWN_ERRORS
-from orchestrator.finetuning.attention_note import new_attention_note
 from orchestrator.finetuning.building import build_model
 from orchestrator.finetuning.checkpointed_training import CheckpointedTraining
 from orchestrator.finetuning.evaluation import ScoredSplit, score_model
@@ -99,6 +98,7 @@ def _train(job: TrialJob, plan: TrialPlan, report: Report) -> tuple[BestEvaluati
         recipe.precision,
         notes.append,
         is_shared=job.card_share is not None,
+        trains=True,
         or_else=WITHOUT_CARD,
     )
     if job.use_gpu and job.card_share is not None:
@@ -107,8 +107,6 @@ def _train(job: TrialJob, plan: TrialPlan, report: Report) -> tuple[BestEvaluati
     train, validation = (job.shared_features(split, recipe, tokenizer, plan.fold) for split in ("train", "validation"))
     init_folder = None if recipe.init_from == RANDOM else str(job.local_folder(recipe.init_from))
     model = build_model(task, recipe, init_folder, tokenizer).to(device)
-    if device.type == "cuda" and (note := new_attention_note(model.config, recipe)):
-        notes.append(note)
     if recipe.freeze_encoder:
         train, validation = freeze((train, validation), model, recipe.precision, job.cache, notes.append)
         unfreeze_top_layers(model, 0)

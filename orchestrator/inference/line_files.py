@@ -7,6 +7,7 @@ from orchestrator.cluster.connection import connect, names_no_cluster
 from orchestrator.cluster.nodes import Processes
 from orchestrator.errors import ClusterError, InputError
 from orchestrator.inference.blocks import LinePredictor, PredictedBlock, line_blocks, predict_blocks
+from orchestrator.nearest import no_file
 from orchestrator.progress import counted
 from orchestrator.settings import Settings
 from orchestrator.storage import exists
@@ -36,7 +37,7 @@ def predict_file(
     Raises: InputError, naming file and line; CheckpointError, TokenizerError; ClusterError.
     """
     if not exists(file):
-        raise InputError(f"there is no file {file}; check the path")
+        raise InputError(no_file(file))
     if num_workers is None and names_no_cluster(settings):
         yield from predict_blocks(load(folder), line_blocks(read(file)), file)
         return

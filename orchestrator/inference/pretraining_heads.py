@@ -92,6 +92,12 @@ def fill_mask(folder: str, text: str, top_k: int = 5) -> list[FilledMask]:
 def next_sentence(folder: str, first: str, second: str) -> NextSentenceAnswer:
     """Predict how likely the second text follows the first. Raises: InputError, CheckpointError."""
     model, tokenizer = _load_pretraining(folder, "next_sentence.weight", "next sentences")
+    assert model.next_sentence is not None, "a model without this head has been refused"
+    if not model.next_sentence.bias.any():  # zeros to begin with, which the first step of a training moves
+        raise CheckpointError(
+            f"the head for next sentences of {folder} was never trained, as with sentence_objective: none; use a model "
+            "pretrained with sentence_objective: next_sentence"
+        )
     a, b = tokenizer.encode_ids([first, second])
     if not a or not b:
         raise InputError("next-sentence needs two texts with at least one word each")
@@ -100,7 +106,6 @@ def next_sentence(folder: str, first: str, second: str) -> NextSentenceAnswer:
     _check_length(len(ids), model.config.max_seq_length)
     types = [0] * (len(ids) - len(b) - 1) + [layout.type_of_second] * (len(b) + 1)
     seqs = PackedSequences.from_lengths(torch.tensor(ids), torch.tensor(types), torch.tensor([0, len(ids)]))
-    assert model.next_sentence is not None, "a model without this head has been refused"
     with torch.inference_mode():
         state = model.bert.encode(seqs, model.bert.pooled_tokens(seqs))  # (1, H)
         logits = model.next_sentence(model.bert.pool(state))  # (1, 2)

@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any
 
 from orchestrator.errors import InputError
+from orchestrator.nearest import no_file
 from orchestrator.storage import exists
 from orchestrator.storage.text_lines import parse_line, stream_lines
 from orchestrator.storage.uris import is_local, local_path
@@ -88,8 +89,7 @@ def check_there(path: str) -> None:
     """Check that there is a file. Raises: InputError."""
     if not exists(path):
         raise InputError(
-            f"there is no file {path}; check the path. A text that looks like one goes to stdin: "
-            "echo TEXT | orchestrator predict MODEL"
+            f"{no_file(path)}\na text that looks like a file goes to stdin: echo TEXT | orchestrator predict MODEL"
         )
 
 

@@ -2,16 +2,21 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from orchestrator.errors import InputError
 from orchestrator.finetuning.evaluation import evaluate_model
+from orchestrator.finetuning.model_folder import load_task_definition
 from orchestrator.models.device import choose_device
 from orchestrator.results import EvaluationResult, Split
 from orchestrator.retrieval.searching import INDEXES, Reranking, rank_queries
 from orchestrator.specs.network import Precision
-from orchestrator.storage import join
+from orchestrator.storage import exists, join, local_copy
 from orchestrator.tasks import Task, rows_with_texts, score, write_prediction_rows
+from orchestrator.tasks.catalogue import KNOWN_TASKS
+from orchestrator.tasks.table_files import column_names, table_name
+from orchestrator.tasks.text_files import BadRecords
 
 
 @dataclass(frozen=True)
@@ -119,3 +124,53 @@ def check_reranks(task: Task) -> None:
     """Check that a task has hits that a reranker can score. Raises: InputError."""
     if not task.type.is_searched:
         raise InputError(f"task {task.id} is no retrieval: it has no hits to score again; leave rerank out")
+
+
+_DATA_FIELDS = {"folder", "files", "head"}
+"""Fields of a task whose overrides describe other data than the model's own."""
+_OF_OTHER_FILES = {"folder", "split", "max_train_examples", "max_validation_examples"}
+"""Fields of the task that a model was fine-tuned on which say nothing about another file."""
+
+
+def own_task_values(
+    recorded: Mapping[str, Any] | None, task: str, overrides: Sequence[str]
+) -> Mapping[str, Any] | None:
+    """Values of the task that a model was fine-tuned on, by the task's id; None where the id means another one.
+
+    Args:
+        recorded: values of the model's task; None where they are not known.
+        overrides: `KEY=VALUE` texts, `task.` before KEY or not.
+    """
+    if recorded is None or recorded["id"] != task:
+        return None
+    overridden = {text.removeprefix("task.").partition("=")[0].partition(".")[0] for text in overrides}
+    if overridden & _DATA_FIELDS:
+        is_known = task in KNOWN_TASKS
+        return None if is_known else {name: recorded[name] for name in recorded.keys() - _OF_OTHER_FILES}
+    if not (recorded.get("split") or {}).get("folds"):
+        return recorded
+    files = {split: file for split, file in (recorded.get("files") or {}).items() if split != "train"}
+    if not files:
+        raise InputError(f"task {task} has folds of its training file alone; name a file to score on")
+    return {**recorded, "split": None, "files": files}  # folds are no splits to score on
+
+
+def values_on_file(folder: str, file: str, split: str, recorded: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The model's task with a file as its split: as its run says, or as its folder does where no run is recorded."""
+    learned = load_task_definition(local_copy(folder, skip=("model.safetensors",)))
+    files = {"files": {split: file}}
+    if learned.id in KNOWN_TASKS:
+        return {"id": learned.id} | files
+    texts: Sequence[str] = learned.text_columns
+    if not texts and table_name(file) and exists(file):  # as `predict` finds them
+        names = column_names(file, BadRecords(file, "skip"), within=False)
+        texts = [key for key in ("text", "text_pair") if key in names and key in learned.type.request_keys]
+    saved = {
+        "head": learned.head,
+        "text_columns": texts,
+        "numerical_columns": [column.name for column in learned.columns.numbers],
+        "categorical_columns": [column.name for column in learned.columns.categories],
+        "objective": learned.objective,
+    }
+    kept = {name: value for name, value in (recorded or saved).items() if name not in _OF_OTHER_FILES}
+    return kept | {"id": Path(file).name, "labels": learned.labels or None} | files

@@ -23,7 +23,7 @@ _STEP_FIELDS = (
     *("model", "phases", "global_batch_size", "micro_batch_size", "threads_per_worker", "precision"),
     *("gradient_precision", "micro_batch_tokens", "execution.activation_checkpointing"),
     *("token_objective", "sentence_objective", "execution.num_workers", "execution.device"),
-    *("execution.compile_layers", "execution.deterministic"),
+    *("execution.compile_layers", "execution.cuda_graphs", "execution.deterministic"),
 )
 """Fields of a pretraining that decide how long a step takes."""
 _TRIAL_FIELDS = (
@@ -73,7 +73,8 @@ def _step_values(parameters: Mapping[str, Any]) -> dict[str, Any]:
     return {
         path: value
         for path, value in parameters.items()
-        if value not in (None, False) and any(path == field or path.startswith(f"{field}.") for field in _STEP_FIELDS)
+        if value not in (None, False, "never")
+        and any(path == field or path.startswith(f"{field}.") for field in _STEP_FIELDS)
     }
 
 

@@ -224,3 +224,8 @@ def _gains(groups: Sequence[TrialGroup], baseline: float | None, several_seeds: 
     if len(groups) > 1 and groups[1] is not at_random:
         difference = compute_difference(best.summary, groups[1].summary, noise)
         yield f"beside the next group ({groups[1].summary.mean:.4f}): {difference.words(remedy)}"
+    if len(groups) > 1 and noise is not None:
+        yield (
+            "the noise of seeds is pooled over all groups here; `orchestrator compare` tests two groups by their own "
+            "seeds alone, and may need more of them"
+        )

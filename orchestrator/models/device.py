@@ -23,6 +23,7 @@ def choose_device(
     warn: Callable[[str], None] = logger.warning,
     *,
     is_shared: bool = False,
+    trains: bool = False,
     or_else: str = COMMANDS_WITHOUT_CARD,
 ) -> torch.device:
     """Return the device of a name, after a look at its card and saying how this process multiplies fp32 matrices there.
@@ -34,13 +35,14 @@ def choose_device(
     Args:
         warn: told, once in a process, what limits work on its card: others on it, or its age.
         is_shared: whether others on the card are of the same work, so that nobody need be told of them.
+        trains: whether it is for a training, where fp32 on a card with units for bf16 is a limit, too.
         or_else: what whoever asked can set to do without a card that cannot be used: a field of a spec with its value.
 
     Raises: ClusterError where there is no card that torch can use; SpecError where it has no units for the precision.
     """
     if name != "cpu":
         check_card(find_card(or_else), precision)
-        for note in new_card_notes(name, is_shared=is_shared):
+        for note in new_card_notes(name, is_shared=is_shared, trains_in=precision if trains else None):
             warn(note)
         torch.set_float32_matmul_precision("high" if allow_tf32 else "highest")
         torch.backends.cudnn.allow_tf32 = allow_tf32  # an LSTM's own products

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
+from orchestrator.cluster.connection import most_cpus
 from orchestrator.corpus.input_files import find_files
 from orchestrator.costs import UNKNOWN_GPU, Usage, load_prices, usage_of, with_price
 from orchestrator.errors import RegistryError
@@ -57,10 +58,10 @@ def cost_fact(kind: AnyKind, spec: Spec, inputs: Resolved, expected: ExpectedTim
         with suppress(RegistryError), Registry(inputs.settings.registry, read_only=True) as registry:
             usage = usage_of(expected.earlier, registry)
     if usage is None:
-        held = kind.resources(spec)  # as much at once as it may, and no more CPUs than this machine has
+        held = kind.resources(spec)  # as much at once as it may, and by trials no more CPUs than this machine has
         cpus, gpus = (held.total.get(name, 0.0) for name in ("CPU", "GPU"))
-        cpu_s = expected.seconds * min(cpus * held.up_to, max(float(os.cpu_count() or 1), cpus))
-        gpu_s = expected.seconds * gpus * held.up_to
+        most = min(max(float(os.cpu_count() or 1), cpus), most_cpus(inputs.settings))
+        cpu_s, gpu_s = expected.seconds * min(cpus * held.up_to, most), expected.seconds * gpus * held.up_to
         usage = Usage(expected.seconds, cpu_s, {UNKNOWN_GPU: gpu_s} if gpu_s else {})
     return "cost", f"about {with_price(usage, load_prices(inputs.settings.home))}"
 

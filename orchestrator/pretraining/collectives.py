@@ -109,6 +109,8 @@ class GradientBuckets:
         self._buckets: list[_Bucket] = []
         self._bucket_of: dict[nn.Parameter, _Bucket] = {}
         self._is_last = False
+        self._num_sent = 0
+        """Number of the first buckets that have left in this step."""
         if worker.num_workers > 1:
             for parameter in self._parameters:
                 parameter.register_post_accumulate_grad_hook(self._note_ready)  # type: ignore[no-untyped-call]
@@ -136,17 +138,20 @@ class GradientBuckets:
                 self._send(bucket)
         for bucket in self._buckets:
             _receive(bucket)
+        self._num_sent = 0
 
     def _note_ready(self, parameter: nn.Parameter) -> None:
         """Send the buckets that this gradient was the last of; in their order, as all workers must."""
         if not self._is_last or (bucket := self._bucket_of.get(parameter)) is None:
             return
         bucket.num_ready += 1
-        for first in self._buckets:
+        while self._num_sent < len(self._buckets):
+            first = self._buckets[self._num_sent]
             if first.message is None:
                 if first.num_ready < len(first.parameters):
                     break
                 self._send(first)
+            self._num_sent += 1
 
     def _send(self, bucket: _Bucket) -> None:
         gradients = [

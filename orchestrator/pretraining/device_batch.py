@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bert_core.examples.packing import PackedBatch
+from bert_core.examples.size_buckets import SizeBucket
 from bert_core.heads.pretraining import BertForPreTraining, LossSums, PretrainingLabels
 from bert_core.packed_sequences import PackedSequences
 
@@ -27,6 +28,8 @@ if TYPE_CHECKING:  # this file also runs where a GPU machine has torch and no py
 
 _ARRAYS = ("input_ids", "token_type_ids", "cu_seqlens", "masked_positions", "masked_labels", "sentence_labels")
 """Fields of a PackedBatch in the order in which they are laid end to end."""
+FindBucket = Callable[[PackedBatch], SizeBucket]
+"""Function that names the sizes that a batch is filled up to."""
 
 
 @dataclass(frozen=True)
@@ -44,17 +47,19 @@ class DeviceBatch:
     host: PackedBatch
     values: Tensor
     """The arrays of the batch end to end on the device, int32: half the bytes of the int64 that the model reads."""
+    bucket: SizeBucket | None = None
+    """Sizes that the batch was filled up to before it was copied; None: it was not."""
 
     @classmethod
-    def copied(cls, batch: PackedBatch, device: torch.device) -> Self:
-        """Copy a batch to a device from ordinary memory."""
-        values = torch.from_numpy(lay_end_to_end(batch, np.empty(num_values(batch), np.int32)))
-        return cls(batch, values.to(device, non_blocking=True))
+    def copied(cls, batch: PackedBatch, device: torch.device, bucket: SizeBucket | None = None) -> Self:
+        """Copy a batch to a device from ordinary memory, filled up to a bucket's sizes where there is one."""
+        copied = batch if bucket is None else bucket.fill(batch)
+        values = torch.from_numpy(lay_end_to_end(copied, np.empty(num_values(copied), np.int32)))
+        return cls(batch, values.to(device, non_blocking=True), bucket)
 
     def cut(self, parts: Iterable[PackedBatch]) -> Iterator[MicroBatch]:
         """Yield micro-batches with the same sequences as `parts`, which are consecutive cuts of `host`, in order."""
-        sizes = [len(getattr(self.host, name)) for name in _ARRAYS]
-        arrays = dict(zip(_ARRAYS, torch.split(self.values, sizes), strict=True))
+        arrays = _split(self.values, _sizes(self.host) if self.bucket is None else _sizes_in(self.bucket))
         starts = dict.fromkeys(_ARRAYS, 0)
         for part in parts:
             first_token = starts["input_ids"]
@@ -64,6 +69,25 @@ class DeviceBatch:
                 starts[name] += len(own[name])
             starts["cu_seqlens"] -= 1  # where a part ends, the next one begins
             yield _micro_batch(own, first_token, max_seqlen=int(np.diff(part.cu_seqlens).max()))
+
+
+def filled_micro_batch(values: Tensor, bucket: SizeBucket) -> MicroBatch:
+    """Make one micro-batch of a batch that was filled up, from its arrays end to end; the bucket alone says where."""
+    return _micro_batch(_split(values, _sizes_in(bucket)), 0, bucket.max_seqlen)
+
+
+def _sizes(batch: PackedBatch) -> list[int]:
+    return [len(getattr(batch, name)) for name in _ARRAYS]
+
+
+def _sizes_in(bucket: SizeBucket) -> list[int]:
+    tokens, predictions = [bucket.num_tokens] * 2, [bucket.num_predictions] * 2
+    return [*tokens, bucket.num_sequences + 1, *predictions, bucket.num_sentence_labels]
+
+
+def _split(values: Tensor, sizes: list[int]) -> dict[str, Tensor]:
+    """Views of the arrays that lie end to end, by their names."""
+    return dict(zip(_ARRAYS, torch.split(values, sizes), strict=True))
 
 
 def _micro_batch(arrays: Mapping[str, Tensor], first_token: int, max_seqlen: int) -> MicroBatch:
@@ -82,7 +106,7 @@ def _micro_batch(arrays: Mapping[str, Tensor], first_token: int, max_seqlen: int
 
 def num_values(batch: PackedBatch) -> int:
     """Return the number of integers of all arrays of a batch."""
-    return sum(len(getattr(batch, name)) for name in _ARRAYS)
+    return sum(_sizes(batch))
 
 
 def lay_end_to_end(batch: PackedBatch, values: NDArray[np.int32]) -> NDArray[np.int32]:
@@ -128,39 +152,43 @@ class CopyStream:
 
 
 def device_batches(
-    batches: Iterator[tuple[int, PackedBatch]], device: torch.device
+    batches: Iterator[tuple[int, PackedBatch]], device: torch.device, find_bucket: FindBucket | None = None
 ) -> Generator[tuple[int, DeviceBatch], None, None]:
     """Yield numbered batches on a device; on a GPU one is on its way while the one before it is worked on.
+
+    Args:
+        find_bucket: names the sizes that each batch is filled up to before it is copied.
 
     Raises: what `batches` raises, in the place of the batch that it did not give.
     """
     if device.type == "cuda":
-        yield from one_step_ahead(batches, CopyStream(device))
+        yield from one_step_ahead(batches, CopyStream(device), find_bucket)
     else:
         for step, batch in batches:
-            yield step, DeviceBatch.copied(batch, device)
+            yield step, DeviceBatch.copied(batch, device, None if find_bucket is None else find_bucket(batch))
 
 
 def one_step_ahead(
-    batches: Iterator[tuple[int, PackedBatch]], copies: Copies[Sent]
+    batches: Iterator[tuple[int, PackedBatch]], copies: Copies[Sent], find_bucket: FindBucket | None = None
 ) -> Generator[tuple[int, DeviceBatch], None, None]:
     """Yield numbered batches; a thread takes and sends the next one while the caller has the one before it.
 
     The thread ends with the iterator, after the batch that it is at.
     """
 
-    def send_next() -> tuple[int, PackedBatch, Sent] | None:
+    def send_next() -> tuple[int, PackedBatch, SizeBucket | None, Sent] | None:
         for step, batch in batches:
-            return step, batch, copies.send(batch)
+            bucket = None if find_bucket is None else find_bucket(batch)
+            return step, batch, bucket, copies.send(batch if bucket is None else bucket.fill(batch))
         return None
 
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix="device-feed") as thread:
         coming = thread.submit(send_next)
         while (sent := coming.result()) is not None:
-            step, batch, copy = sent
+            step, batch, bucket, copy = sent
             values = copies.receive(copy)
             coming = thread.submit(send_next)
-            yield step, DeviceBatch(batch, values)
+            yield step, DeviceBatch(batch, values, bucket)
 
 
 @dataclass(frozen=True)

@@ -34,18 +34,16 @@ class LayerCompilation:
 
     def __init__(self, spec: PretrainSpec, worker: Worker, tell: Tell, warn: Tell) -> None:
         self._spec, self._worker, self._tell, self._warn = spec, worker, tell, warn
-        self._is_compiled: bool | None = None
+        self._is_compiled = False
 
     def begin(self, model: BertForPreTraining, checkpoint: Mapping[str, Any] | None) -> None:
-        """Compile a model's layers where the run's choice is to do so; without effect once it has been made.
+        """Compile a model's layers where the run's choice is to do so.
 
         Args:
             checkpoint: JSON of the checkpoint that the run goes on from; None where there is none.
 
         Raises: RunFailedError when the compiler fails where layers are to be compiled in any case.
         """
-        if self._is_compiled is not None:
-            return
         began = None if checkpoint is None else bool(checkpoint.get(_KEY, False))
         self._is_compiled = self._choose(began) and self._compile(model)
         if began is not None and began != self._is_compiled:
@@ -57,7 +55,7 @@ class LayerCompilation:
 
     def state(self) -> dict[str, bool]:
         """The choice, under its name in a checkpoint."""
-        return {_KEY: bool(self._is_compiled)}
+        return {_KEY: self._is_compiled}
 
     def _choose(self, began: bool | None) -> bool:
         asked = self._spec.execution.compile_layers

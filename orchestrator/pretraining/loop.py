@@ -8,7 +8,7 @@ import dataclasses
 import math
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
@@ -22,6 +22,7 @@ from bert_core.examples.packing import PackedBatch
 from bert_core.micro_batches import compute_in_parts
 from orchestrator.corpus.stream import ExampleStream
 from orchestrator.errors import RunFailedError
+from orchestrator.pretraining import step_graphs
 from orchestrator.pretraining.collectives import StopVote, Worker, all_reduce_sum
 from orchestrator.pretraining.device_batch import DeviceBatch, device_batches, pretraining_sums
 from orchestrator.pretraining.divergence import REMEDY, DivergedStepError, Divergences, StepWatch, max_loss
@@ -31,6 +32,7 @@ from orchestrator.pretraining.meter import Meter, Utilization, add_sums, empty_t
 from orchestrator.pretraining.micro_batches import EvaluationSizes
 from orchestrator.pretraining.shared_checkpoint import read_for_all
 from orchestrator.pretraining.step import StepContext, training_step
+from orchestrator.pretraining.step_graphs import StepGraphs
 from orchestrator.provenance.machine import read_machine
 from orchestrator.results import Event, MessageEvent, MetricEvent, WorkersEvent
 from orchestrator.specs import PretrainSpec
@@ -159,6 +161,7 @@ class TrainingLoop:
         self.snapshots = Snapshots(job.run_folder, job.attempt)
         self._evaluation_sizes = EvaluationSizes(self.micro_batches, self.events.warn)
         self._compilation = LayerCompilation(self.spec, worker, self.events.tell, self.events.warn)
+        self._has_form = False
         self.divergences = Divergences(job, worker)
         # A teacher's work beside the model's own would make the share a wrong one.
         knows_work = job.loss is None
@@ -182,7 +185,8 @@ class TrainingLoop:
             while True:
                 first_step = self._begin()
                 try:
-                    with closing(device_batches(batches(first_step), self.worker.device)) as coming:
+                    find_bucket = None if self.context.graphs is None else self.context.graphs.find_bucket
+                    with closing(device_batches(batches(first_step), self.worker.device, find_bucket)) as coming:
                         is_complete = self._train_on(coming, first_step)
                     self._tell_saved(wait=True)
                     return is_complete
@@ -256,7 +260,7 @@ class TrainingLoop:
         self.meter = Meter(self.worker, self.objectives, self._utilization)
         found = read_for_all(self.checkpoints, self.worker, self.events.warn)
         if found is None:
-            self._compilation.begin(self.model, None)
+            self._begin_form(None)
             if self.divergences.passed_over:  # the step that diverged has changed model and optimizer
                 self.model.load_state_dict(build_model(self.job).state_dict())
                 self.optimizer.state.clear()
@@ -274,12 +278,20 @@ class TrainingLoop:
             self.meter.restore(extra["meter"])
         self.divergences.passed_over.update(extra.get("passed_over", ()))
         self.micro_batches.restore(extra)
-        self._compilation.begin(self.model, extra)
+        self._begin_form(extra)
         for values in extra["metrics"]:
             self.events.emit(MetricEvent(**values))
         self.events.emit(event)
         self.events.tell(f"goes on at step {event.step:,} of {self.spec.steps:,}")
         return event.step
+
+    def _begin_form(self, checkpoint: Mapping[str, Any] | None) -> None:
+        """Choose once how the run's steps are computed; those of a checkpoint are computed as they were."""
+        if not self._has_form:
+            self._compilation.begin(self.model, checkpoint)
+            graphs = StepGraphs.chosen(self.context, checkpoint, self.events.tell, self.events.warn)
+            self.context = dataclasses.replace(self.context, graphs=graphs)
+        self._has_form = True
 
     def save_checkpoint(self, step: int, meter: dict[str, Any] | None = None) -> None:
         """Save everything that decides the next steps, and the measurements that may not be recorded yet.
@@ -300,6 +312,7 @@ class TrainingLoop:
             "passed_over": sorted(self.divergences.passed_over),
             **self.micro_batches.state(),
             **self._compilation.state(),
+            **step_graphs.state(self.context.graphs),
             "meter": meter,
         }
         self._saver.save(step, self.model, self.optimizer, extra)

@@ -6,6 +6,7 @@ device before they are read.
 """
 
 import math
+import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -103,24 +104,29 @@ def named_metrics(totals: Tensor, objectives: Sequence[str]) -> dict[str, float]
 
 
 PEAK_FLOPS = {
-    "NVIDIA A10": 125e12,
-    "NVIDIA A30": 165e12,
-    "NVIDIA A40": 149.7e12,
-    "NVIDIA A100-SXM4-40GB": 312e12,
-    "NVIDIA A100-SXM4-80GB": 312e12,
-    "NVIDIA A100-PCIE-40GB": 312e12,
-    "NVIDIA A100 80GB PCIe": 312e12,
-    "NVIDIA H100 80GB HBM3": 989.4e12,
-    "NVIDIA H100 PCIe": 756e12,
-    "NVIDIA H200": 989.4e12,
-    "NVIDIA L4": 121e12,
-    "NVIDIA L40": 181e12,
-    "NVIDIA L40S": 362e12,
+    **{"A10": 125e12, "A30": 165e12, "A40": 149.7e12, "A6000": 154.8e12, "A100": 312e12},
+    **{
+        "H100": 989.4e12,
+        "H100 PCIe": 756e12,
+        "H100 NVL": 835e12,
+        "H200": 989.4e12,
+        "H200 NVL": 835e12,
+        "GH200": 989.4e12,
+    },
+    **{"B200": 2250e12, "GB200": 2500e12, "L4": 121e12, "L40": 181e12, "L40S": 362e12, "4090": 165.2e12},
 }
-"""FLOP/s in bf16 on dense matrices, from NVIDIA's data sheets, by the names that its driver gives to whole GPUs.
+"""FLOP/s in bf16 on dense matrices, from NVIDIA's data sheets, by words in the name that its driver gives to a GPU."""
 
-Other devices, and parts of a GPU (MIG), have no entry: no share is better than one of a guessed peak.
-"""
+
+def peak_flops(card: str) -> float | None:
+    """FLOP/s of a card by its name; None where it is not known, as of parts of a GPU (MIG) and of laptops.
+
+    >>> [peak_flops(f"NVIDIA {name}") for name in ("A100-SXM4-80GB", "L40S", "A100-SXM4-40GB MIG 1g.5gb", "T4")]
+    [312000000000000.0, 362000000000000.0, None, None]
+    """
+    words = {word for word in PEAK_FLOPS if re.search(rf"(?<![A-Za-z0-9]){word}(?![A-Za-z0-9])", card)}
+    is_less = " MIG " in card or "Laptop" in card
+    return None if is_less or not words else PEAK_FLOPS[max(words, key=len)]
 
 
 @dataclass(frozen=True)
@@ -143,7 +149,7 @@ class Utilization:
         """Utilization of a run; None where the peak of some worker's device is not known. All workers ask."""
         if worker.device.type != "cuda" or precision != "bf16":
             return None
-        own = PEAK_FLOPS.get(torch.cuda.get_device_name(worker.device), math.nan)
+        own = peak_flops(torch.cuda.get_device_name(worker.device)) or math.nan
         peak = torch.tensor(own, dtype=torch.float64, device=worker.device)
         all_reduce_sum(peak, worker)
         if math.isnan(float(peak)):

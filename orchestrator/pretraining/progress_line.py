@@ -46,9 +46,10 @@ class TrainingStatus:
         losses = [f"{objective.metric_prefix} {values[objective.loss_name]:.3f}" for objective in shown]
         if event.split == "validation":
             accuracies = [values[objective.accuracy_name] for objective in shown]
-            parts = [f"{loss} ({accuracy:.1%})" for loss, accuracy in zip(losses, accuracies, strict=True)]
-            parts += [f"perplexity {values[PERPLEXITY]:,.1f}"] if PERPLEXITY in values else []
-            line = f"held out {event.step:,}: {'  '.join(parts)}".replace("%", " %")
+            parts = [f"{loss} ({accuracy:.0%})" for loss, accuracy in zip(losses, accuracies, strict=True)]
+            if (perplexity := values.get(PERPLEXITY)) is not None:
+                parts.append(f"perplexity {perplexity:,.{int(perplexity < 100)}f}")
+            line = f"step {event.step:,} held out: {'  '.join(parts)}".replace("%", " %").replace("%", "% right", 1)
             self.view = replace(self.view, held_out=line)
             return line
         measured = [*losses, f"{values['tokens_per_s']:,.0f} tokens/s", *_data_wait(values)]

@@ -21,6 +21,7 @@ from torch.optim import Optimizer
 from bert_core.counter_random import derive_key
 from bert_core.examples.packing import PackedBatch
 from bert_core.heads import BertForPreTraining
+from bert_core.kernels.dropout import seed_dropout
 from bert_core.layers.layer_norm import set_residual_dtype
 from bert_core.learning_rates import learning_rate_factor
 from bert_core.micro_batches import compute_in_parts
@@ -30,6 +31,7 @@ from orchestrator.pretraining.collectives import GradientBuckets, StopVote, Work
 from orchestrator.pretraining.device_batch import DeviceBatch, GlobalCounts, StepLoss, label_loss
 from orchestrator.pretraining.meter import add_sums, empty_totals
 from orchestrator.pretraining.micro_batches import MicroBatches
+from orchestrator.pretraining.step_graphs import StepGraphs
 from orchestrator.specs import PretrainSpec
 
 
@@ -46,6 +48,8 @@ class StepContext:
     loss: StepLoss
     micro_batches: MicroBatches
     gradients: GradientBuckets
+    graphs: StepGraphs | None = None
+    """Forward and backward as CUDA graphs, where the run has them; batches are filled up for them then."""
 
     @classmethod
     def begun(
@@ -79,8 +83,10 @@ class StepContext:
         return cls(model, optimizer, spec, worker, objectives, loss or label_loss, micro_batches, gradients)
 
     def forget_gradients(self) -> None:
-        """Drop the gradients that a step which ran out of memory left."""
+        """Drop what a step that ran out of memory left: gradients, and graphs, whose time is over."""
         self.optimizer.zero_grad(set_to_none=True)
+        if self.graphs is not None:
+            self.graphs.forget()
 
     def learning_rate(self, step: int) -> float:
         """Learning rate of the update that a step, counted from 0, makes."""
@@ -128,9 +134,12 @@ def _forward_and_backward(
 ) -> Tensor:
     """Forward and backward over a worker's part of a step, in micro-batches; returns its totals."""
     worker, spec = context.worker, context.spec
+    seeds = [derive_key(spec.seed, "dropout", step, worker.rank, number) >> 1 for number in range(len(parts))]
+    if context.graphs is not None and len(parts) == 1:
+        return context.graphs.run(batch, counts, seeds[0])
     totals = empty_totals(context.objectives, worker.device)
     for number, micro in enumerate(batch.cut(parts)):
-        torch.manual_seed(derive_key(spec.seed, "dropout", step, worker.rank, number) >> 1)
+        seed_dropout(seeds[number], worker.device)
         sums, loss = context.loss(context.model, micro, spec, counts)
         context.gradients.backward(loss, is_last=number == len(parts) - 1)
         add_sums(totals, sums, micro.sequences.num_tokens)

@@ -12,7 +12,7 @@ from orchestrator.registry.connections import WriteTransaction
 from orchestrator.registry.database import RegistryPart
 from orchestrator.registry.dialects import change_row, find_row, replace_unstorable, upsert, upsert_rows, utc_now
 from orchestrator.registry.marks import add_marks
-from orchestrator.registry.parameters import flatten, load_parameters, run_group_digest, write_parameters
+from orchestrator.registry.parameters import RECIPE, flatten, load_parameters, run_group_digest, write_parameters
 from orchestrator.registry.roll_up import keys_of_runs, open_run, roll_up, roll_up_again, roll_up_tests
 from orchestrator.registry.tables import ALL_RUNS, ATTEMPTS, CODE_DIFFS, OPEN_RUNS, RUNS
 from orchestrator.results import WorkersEvent
@@ -240,6 +240,7 @@ def _end_attempts(
 
 
 def _parameters_of(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Parameters of a run by its spec, without the fields that are columns of the run."""
+    """Parameters of a run by its spec, without the fields that are columns of the run, or that `space` overrides."""
     flat = flatten({key: value for key, value in spec.items() if key not in ("kind", "name", "tags")})
-    return {replace_unstorable(path): value for path, value in flat.items()}
+    unused = {f"{RECIPE}{name}" for name in spec.get("space") or ()}
+    return {replace_unstorable(path): value for path, value in flat.items() if path not in unused}

@@ -1,13 +1,7 @@
 """The query language: from text to a tree of comparisons, joined and negated, or an error with a caret under the place.
 
-`orchestrator help queries` tells what it means. Keywords may be in large letters.
-
-    any         all [or all …]
-    all         one [and one …]
-    one         not one, ( any ), or a comparison:
-                side < side [< side …], side [not] in (side, …), side [not] like TEXT, side [not] between side and side,
-                side is [not] null, or a side alone, which is true
-    side        FIELD, FUNCTION(FIELD), FUNCTION(FIELD, NUMBER), or a literal, as a key of `_LITERALS`
+The grammar is in query_language.lark; `orchestrator help queries` tells what it means. Its parser is loaded with the
+first query, which takes longer than most lists do.
 """
 
 import math
@@ -16,9 +10,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from orchestrator.errors import InputError
+
+if TYPE_CHECKING:
+    from lark import Lark, Token
 
 METRIC_SPLITS = ("validation", "test", "train")
 FUNCTIONS = ("best", "worst", "min", "max", "first", "last", "at")
@@ -30,8 +29,6 @@ UNITS_S: Mapping[str, float] = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0,
 _MOST_DAYS = 36_500
 """Longest age: a calendar has no day that is much further back."""
 MAX_CHARACTERS, MAX_COMPARISONS, MAX_DEPTH = 10_000, 200, 50
-_MAX_OPEN = 100
-"""Parentheses and `not` that are open at once: the parser calls itself for each."""
 _OF_PARTS = ("space.", "stages.")
 """Beginnings of paths whose values the trials of a sweep, or the stages of a pipeline, have as their own."""
 _PLAIN_NAME = re.compile(r"[A-Za-z_][\w./-]*")
@@ -44,37 +41,25 @@ _WHOLE = re.compile(r"[+-]?\d{1,4000}")
 """A whole number; longer ones are beyond Python's own limit, and infinite for every column."""
 _SPELLINGS = {"==": "=", "<>": "!="}
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
-_LITERALS: dict[str, Callable[[str], Any]] = {
-    "number": lambda text: int(text) if _WHOLE.fullmatch(text) else float(text),
-    "text": lambda text: _unquoted(text),
-    "age": lambda text: Age(float(text[:-1]), text[-1]),
-    "date": str,
-    "true": lambda text: True,
-    "false": lambda text: False,
-    "null": lambda text: None,
-    "nan": lambda text: math.nan,
-    "inf": lambda text: -math.inf if text[0] == "-" else math.inf,
+_LITERALS: dict[str, Callable[[Any], Any]] = {
+    "NUMBER": lambda token: int(token) if _WHOLE.fullmatch(token) else float(token),
+    "TEXT": lambda token: _unquoted(token),
+    "AGE": lambda token: Age(float(token[:-1]), token[-1]),
+    "DATE": str,
+    "TRUE": lambda token: True,
+    "FALSE": lambda token: False,
+    "NULL": lambda token: None,
+    "NAN": lambda token: math.nan,
+    "INF": lambda token: -math.inf if token[0] == "-" else math.inf,
 }
-"""Values of literals, by the kind of their token."""
-_KEYWORDS = frozenset(("or", "and", "not", "in", "is", "like", "between", "true", "false", "null", "nan"))
-_TOKEN = re.compile(
-    r"""[ \t\f\r\n]*(?:
-      (?P<operator> [<>!=]= | <> | [<>=])
-    | (?P<date> [0-9]{4}-[0-9]{2}-[0-9]{2}
-        (?:T[0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]+)?)?(?:Z|[+-][0-9]{2}(?::?[0-9]{2})?)?)? (?![\w.:/-]))
-    | (?P<age> [0-9]+(?:\.[0-9]+)?[smhdw] (?![\w./-]))
-    | (?P<number> [+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)? (?![\w.]))
-    | (?P<inf> (?i:[+-]?inf(?:inity)?) (?![\w./-]))
-    | (?P<text> '(?:[^']|'')*' | "(?:[^"]|"")*")
-    | (?P<sign> [(),])
-    | (?P<word> [A-Za-z_][\w./-]* (?:(?<=\.)(?:'(?:[^']|'')*'|"(?:[^"]|"")*"))?)
-    )""",
-    re.VERBOSE,
-)
-"""Words are keywords, functions and fields, of which the part after the last dot may stand in quotes."""
-_SIDE = "a field (metrics.f1, params.recipe.size, task, …), a number, text in quotes, a date, an age (7d), null"
-_TESTS = "a comparison (= != < <= > >=), not, in, like, between, is"
-_TOO_LONG = f"The query is too long; at most {MAX_COMPARISONS} comparisons and {MAX_DEPTH} nested parts."
+"""Values of literals, by their terminal."""
+_IN_WORDS = {
+    **{"FIELD": "a field (metrics.f1, params.recipe.size, task, …)", "NUMBER": "a number", "TEXT": "text in quotes"},
+    **{"DATE": "a date", "AGE": "an age (7d)", "OPERATOR": "a comparison (= != < <= > >=)", "NOT": "not", "IN": "in"},
+    **{"LIKE": "like", "BETWEEN": "between", "_IS": "is", "NULL": "null", "LPAR": "(", "COMMA": "a comma", "RPAR": ")"},
+    **{"_AND": "and", "_OR": "or", "$END": "the end"},
+}
+"""Words for what may stand in a place; of what hardly anybody means nothing is said."""
 
 
 def quoted(text: str) -> str:
@@ -199,13 +184,15 @@ class Combination:
 Condition = Comparison | Combination
 
 
-def comparisons(condition: Condition, depth: int = 1) -> Iterator[tuple[Comparison, int]]:
-    """Every comparison of a query, with its depth."""
-    if isinstance(condition, Comparison):
-        yield condition, depth
-    else:
-        for part in condition.parts:
-            yield from comparisons(part, depth + 1)
+def comparisons(condition: Condition) -> Iterator[tuple[Comparison, int]]:
+    """Every comparison of a query, with its depth; without recursion, since a tree may be too deep for it."""
+    pending = [(condition, 1)]
+    while pending:
+        part, depth = pending.pop()
+        if isinstance(part, Comparison):
+            yield part, depth
+        else:
+            pending += [(child, depth + 1) for child in reversed(part.parts)]
 
 
 class MisplacedError(Exception):
@@ -232,172 +219,133 @@ def errors_in(text: str) -> Iterator[None]:
 
 def parse_filter(text: str) -> Condition:
     """Parse a query into its tree. Raises: InputError with a caret under the wrong place."""
-    with errors_in(text):
-        parser = _Parser(text)
-        condition = parser.any()
-        parser.expect("and, or, the end", "end")
+    condition: Condition = _parse(text, "start")
     sizes = [(len(one.values), depth) for one, depth in comparisons(condition)]
     if sum(count for count, _ in sizes) > MAX_COMPARISONS or max(depth for _, depth in sizes) > MAX_DEPTH:
-        raise InputError(_TOO_LONG)
+        raise InputError(f"The query is too long; at most {MAX_COMPARISONS} comparisons and {MAX_DEPTH} nested parts.")
     return condition
 
 
 def parse_operand(text: str) -> Operand:
     """Parse a field, or a function of one: `best(metrics.f1)`. Raises: InputError with a caret."""
     with errors_in(text):
-        parser = _Parser(text)
-        operand = _operand(parser.side(), 0)
-        parser.expect("the end", "end")
-        return operand
+        return _operand(_parse(text, "operand"))
 
 
-class _Token(NamedTuple):
-    kind: str
-    """A group of `_TOKEN`; a keyword, in small letters, and a sign are their own; `end` and `unknown` come last."""
-    text: str
-    place: int
+def _parse(text: str, start: str) -> Any:
+    from lark.exceptions import UnexpectedInput
+
+    if len(text) > MAX_CHARACTERS:
+        raise InputError(f"The query is too long; at most {MAX_CHARACTERS} characters.")
+    with errors_in(text):
+        try:
+            return _grammar().parse(text, start=start)
+        except UnexpectedInput as error:
+            raise _explained(error.pos_in_stream or 0, getattr(error, "token", None), text, start) from None
 
 
-class _Parser:
-    """Recursive descent: a method for each rule of the grammar. Raises: MisplacedError, InputError."""
+@lru_cache
+def _grammar() -> "Lark":
+    """The parser. It builds the tree while it reads, which needs no recursion however deep the text is nested."""
+    from lark import Lark
 
-    def __init__(self, text: str) -> None:
-        if len(text) > MAX_CHARACTERS:
-            raise InputError(f"The query is too long; at most {MAX_CHARACTERS} characters.")
-        self._text, self._tokens, self._num_open = text, _tokens(text), 0
-        self._next = next(self._tokens)
+    return Lark(
+        Path(__file__).with_name("query_language.lark").read_text(encoding="utf-8"),
+        parser="lalr",
+        start=["start", "operand"],
+        maybe_placeholders=True,
+        transformer=_Tree(),
+        lexer_callbacks={name: partial(_with_value, read) for name, read in _LITERALS.items()},
+    )
 
-    def _take(self, *kinds: str) -> _Token | None:
-        """The next token, if it is of one of these kinds."""
-        token = self._next
-        if token.kind not in kinds:
-            return None
-        self._next = next(self._tokens, token)
-        return token
 
-    def expect(self, words: str, *kinds: str) -> _Token:
-        """The next token, which must be of one of these kinds; `words` say what may stand here."""
-        if (token := self._take(*kinds)) is None:
-            raise self._error(words)
-        return token
+def _with_value(read: Callable[["Token"], Value], token: "Token") -> "Token":
+    token.value = read(token)
+    return token
 
-    def any(self) -> Condition:
-        return self._joined("or", lambda: self._joined("and", self._one))
 
-    def _joined(self, word: str, part: Callable[[], Condition]) -> Condition:
-        parts = [part()]
-        while self._take(word):
-            parts.append(part())
-        return parts[0] if len(parts) == 1 else Combination(word, tuple(parts))
+class _Tree:
+    """Builder of the tree, from the leaves up; its methods are named like the rules of the grammar.
 
-    def _one(self) -> Condition:
-        opening = self._take("not", "(")
-        if opening is None:
-            return self._comparison()
-        self._num_open += 1
-        if self._num_open > _MAX_OPEN:
-            raise InputError(_TOO_LONG)
-        condition = self.any() if opening.kind == "(" else Combination("not", (self._one(),))
-        if opening.kind == "(":
-            self.expect("and, or, )", ")")
-        self._num_open -= 1
-        return condition
+    They get the rule's parts. A side of a comparison is an operand, or the token of a literal with its `value`.
+    """
 
-    def _comparison(self) -> Condition:
-        place, links = self._next.place, list[Condition]()
-        side = self.side(f"{_SIDE}, not, (")
-        while operator := self._take("operator"):
-            left, place = side, self._next.place
-            side = self.side()
-            links.append(_compared(left, _SPELLINGS.get(operator.text, operator.text), side, place))
-        if links:
-            return links[0] if len(links) == 1 else Combination("and", tuple(links))
-        operand, values = _operand(side, place), list[Value | Operand]()
-        if self._take("is"):
-            word = "!=" if self._take("not") else "="
-            wanted = self.expect("not, null, nan", "null", "nan", "inf")
-            return Comparison(operand, word, (_LITERALS[wanted.kind](wanted.text),))
-        negated, test = self._take("not"), self._take("in", "like", "between")
-        if test is None:
-            if negated or self._next.kind not in ("and", "or", ")", "end"):
-                raise self._error("in, like, between" if negated else f"{_TESTS}, and, or, the end")
-            return Comparison(operand, "=", (True,))
-        if test.kind == "like":
-            values.append(_unquoted(self.expect("text in quotes", "text").text))
-        elif test.kind == "between":
-            values.append(self.side())
-            self.expect("and", "and")
-            values.append(self.side())
-        else:
-            self.expect("(", "(")
-            values.append(self.side())
-            while self._take(","):
-                values.append(self.side())
-            self.expect("a comma, )", ")")
-        made = Comparison(operand, test.kind, tuple(values))
+    def any(self, parts: list[Condition]) -> Condition:
+        return Combination("or", tuple(parts))
+
+    def all(self, parts: list[Condition]) -> Condition:
+        return Combination("and", tuple(parts))
+
+    def negation(self, parts: list[Any]) -> Condition:
+        return Combination("not", (parts[1],))
+
+    def truth(self, parts: list[Any]) -> Condition:
+        return Comparison(_operand(parts[0]), "=", (True,))
+
+    def chain(self, parts: list[Any]) -> Condition:
+        sides, operators = parts[::2], [_SPELLINGS.get(operator, str(operator)) for operator in parts[1::2]]
+        links = tuple(map(_compared, sides, operators, sides[1:]))
+        return links[0] if len(links) == 1 else Combination("and", links)
+
+    def tested(self, parts: list[Any]) -> Condition:
+        side, negated, word, *values = parts
+        made = Comparison(_operand(side), word.lower(), tuple(map(_value, values)))
         return made if negated is None else Combination("not", (made,))
 
-    def side(self, expected: str = _SIDE) -> Value | Operand:
-        if literal := self._take(*_LITERALS):
-            value: Value = _LITERALS[literal.kind](literal.text)
-            return value
-        name, step = self.expect(expected, "word"), None
-        if not re.fullmatch(r"\w+", name.text) or not self._take("("):
-            return _field(name)
-        measured = _field(self.expect("a field", "word"))
-        if self._take(","):
-            step = _LITERALS["number"](self.expect("a number", "number").text)
-        self.expect("a comma, )", ")")
-        return replace(measured, function=name.text.lower(), step=step, start=name.place)
+    def is_so(self, parts: list[Any]) -> Condition:
+        side, negated, value = parts
+        return Comparison(_operand(side), "=" if negated is None else "!=", (value.value,))
 
-    def _error(self, expected: str) -> MisplacedError:
-        """The error at the next token, with what may stand there."""
-        kind, _, place = self._next
-        word, remedy = _WORD.match(self._text, place)[0], ""  # type: ignore[index]
-        if word in _OTHER_QUOTES:
-            return MisplacedError(place, "Text stands in straight quotes, ' or \":")
-        if kind == "unknown" and word in "'\"":
-            return MisplacedError(place, "The quote that opens here is not closed:")
-        if _NAME_AT_END.search(self._text[:place]):
-            remedy = '; a name with other signs or blanks stands in quotes, metrics."f1_C++"'
-        elif "text in quotes" in expected and word[:1].isalnum():
-            remedy = f"; with quotes it is text: '{word}'"
-        message = "The query ends too early" if kind == "end" else f"The query goes wrong at {word!r}"
-        return MisplacedError(place, f"{message}; expected: {expected}{remedy}:")
+    def field(self, parts: list[Any]) -> Operand:
+        """The name, of which the part after the last dot may stand in quotes: `metrics."f1_C++"`."""
+        (token,) = parts
+        area, quote, rest = token.partition("." + token[-1]) if token[-1] in "'\"" else (str(token), "", "")
+        name = f"{area}.{_unquoted(quote[1] + rest)}" if quote else area
+        return Operand(name, is_quoted=bool(quote), place=token.start_pos, start=token.start_pos)
+
+    def history(self, parts: list[Any]) -> Operand:
+        function, metric, step = parts
+        number = None if step is None else step.value
+        return replace(self.field([metric]), function=function.lower(), step=number, start=function.start_pos)
 
 
-def _tokens(text: str) -> Iterator[_Token]:
-    """Yield the tokens of a query, and last its end, or the place from which on there is none."""
-    place = 0
-    while found := _TOKEN.match(text, place):
-        kind, place = str(found.lastgroup), found.end()
-        word = found[kind].lower()
-        yield _Token(word if kind == "sign" or word in _KEYWORDS else kind, found[kind], found.start(kind))
-    rest = text[place:].lstrip(" \t\f\r\n")
-    yield _Token("unknown", rest, len(text) - len(rest)) if rest else _Token("end", "", len(text.rstrip()))
-
-
-def _field(word: _Token) -> Operand:
-    """The field of a name, of which the part after the last dot may stand in quotes: `metrics."f1_C++"`."""
-    name, is_quoted = word.text, word.text[-1] in "'\""
-    if is_quoted:
-        area, quote, rest = name.partition("." + name[-1])
-        name = f"{area}.{_unquoted(quote[1] + rest)}"
-    return Operand(name, is_quoted=is_quoted, place=word.place, start=word.place)
-
-
-def _compared(left: Value | Operand, operator: str, right: Value | Operand, place: int) -> Comparison:
-    """Comparison of two sides, its field on the left; the right one stands at a place."""
+def _compared(left: Any, operator: str, right: Any) -> Comparison:
+    """Comparison of two sides, its field on the left."""
     if isinstance(left, Operand):
-        return Comparison(left, operator, (right,))
-    return Comparison(_operand(right, place), _MIRRORED.get(operator, operator), (left,))
+        return Comparison(left, operator, (_value(right),))
+    return Comparison(_operand(right), _MIRRORED.get(operator, operator), (left.value,))
 
 
-def _operand(side: Value | Operand, place: int) -> Operand:
+def _value(side: Any) -> Value | Operand:
+    return side if isinstance(side, Operand) else side.value
+
+
+def _operand(side: Any) -> Operand:
     if not isinstance(side, Operand):
-        raise MisplacedError(place, "There should be a field here, such as metrics.f1 or task:")
+        raise MisplacedError(side.start_pos, "There should be a field here, such as metrics.f1 or task:")
     return side
 
 
 def _unquoted(text: str) -> str:
     return text[1:-1].replace(text[0] * 2, text[0])
+
+
+def _explained(place: int, token: "Token | None", text: str, start: str) -> MisplacedError:
+    """The error at a place, or at a token that the grammar does not expect, with what may stand there."""
+    ends = token is not None and token.type == "$END"
+    place, remedy = len(text.rstrip()) if ends else place, ""
+    word = _WORD.match(text, place)[0]  # type: ignore[index]
+    if word in _OTHER_QUOTES:
+        return MisplacedError(place, "Text stands in straight quotes, ' or \":")
+    if token is None and word in "'\"":
+        return MisplacedError(place, "The quote that opens here is not closed:")
+    before = _grammar().parse_interactive(text[:place], start=start)  # the parser has gone on since then
+    before.exhaust_lexer()
+    accepted = before.accepts()  # type: ignore[no-untyped-call]
+    if _NAME_AT_END.search(text[:place]):
+        remedy = '; a name with other signs or blanks stands in quotes, metrics."f1_C++"'
+    elif "TEXT" in accepted and word[:1].isalnum():
+        remedy = f"; with quotes it is text: '{word}'"
+    expected = ", ".join(said for terminal, said in _IN_WORDS.items() if terminal in accepted)
+    message = "The query ends too early" if ends else f"The query goes wrong at {word!r}"
+    return MisplacedError(place, f"{message}; expected: {expected}{remedy}:")

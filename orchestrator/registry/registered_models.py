@@ -129,14 +129,16 @@ def _find_model(connection: Connection, name: str) -> ModelRecord:
     """The version that a name means. Raises: NotFoundError, which lists models that are registered."""
     for row in connection.execute(named_version(name).with_only_columns(*_COLUMNS)):
         return ModelRecord(*row)
-    plain, version = split_version(name)
-    aliases = connection.scalars(select(ALIASES.c.alias).where(ALIASES.c.name == plain).order_by(ALIASES.c.alias)).all()
+    plain, _ = split_version(name)
+    own = select(MODELS.c.version).where(MODELS.c.name == plain).order_by(MODELS.c.version.desc())
+    if versions := connection.scalars(own.limit(MAX_CANDIDATES)).all():
+        aliases = connection.scalars(select(ALIASES.c.alias).where(ALIASES.c.name == plain).order_by(ALIASES.c.alias))
+        there = ", ".join(f"{plain}@{word}" for word in (*versions, *aliases))
+        raise NotFoundError(f"No model {name!r} is registered; these are: {there}.")
     names = list(connection.scalars(select(MODELS.c.name).distinct().order_by(MODELS.c.name)))
     # A pipeline's models are called by it and their stage: `reviews/finetuning` for who says `reviews`.
     near = [other for other in names if other.startswith(f"{plain or name}/")] or nearest(plain or name, names, 1)
     hint = f"did you mean {near[0]}? " if near else ""
-    if version is not None and not version.isdecimal() and plain in names:
-        hint = f"{plain} has {'the aliases ' + ', '.join(aliases) if aliases else 'no alias'}; "
     labels = newest_labels(connection)
     raise NotFoundError(
         f"No model {name!r} is registered; {hint}" + (f"the latest: {labels}." if labels else "there is none yet.")

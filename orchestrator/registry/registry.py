@@ -257,7 +257,7 @@ class Registry:
     def stages(self, run_id: str) -> list[RunRecord]:
         """Stages of a pipeline that have begun, or were done before, the newest first; none of any other run."""
         of_pipeline = select(STAGES.c.run_id).where(STAGES.c.pipeline == run_id)
-        with self._database.connection(writing=False) as connection:
+        with self._database.connection(writing=False) as connection:  # without the parser, which takes longer to load
             return load_runs(connection, self._state(), RUNS.c.key.in_(of_pipeline), RUNS.c.parent_id.is_(None))
 
     def named_in_specs(self, fields: Collection[str], *, except_of: Collection[str] = ()) -> dict[str, set[str]]:

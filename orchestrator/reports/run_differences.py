@@ -5,11 +5,14 @@ Of any other run the newest attempt counts.
 """
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
-from orchestrator.cells import MISSING, cell, setting_cell
+from orchestrator.cells import MISSING, cell, printable, setting_cell
 from orchestrator.measurements import is_of_the_machine
+from orchestrator.progress.log_lines import wrapped
 from orchestrator.registry.model_origins import SplitData
 from orchestrator.registry.parameters import is_source_digest
 from orchestrator.registry.records import AttemptRecord, RunRecord
@@ -28,6 +31,7 @@ TITLES = {
     "stages": "Stages, each of which can be compared",
 }
 """Headings of the sections of a comparison, in the order of reading."""
+_WIDTH = 80
 _DATA_PARAMETERS = "data."
 _DIGEST, _DIGEST_CHARS = ".digest", 12
 _SPLITS: tuple[Split, ...] = ("train", "validation", "test")
@@ -98,7 +102,7 @@ def run_sections(facts: RunFacts) -> dict[str, dict[str, Any] | None]:
         "data": _data(facts),
         "code": _code(facts.made_by),
         "environment": _environment(facts.made_by),
-        "scores": {name: value for name, value in values.items() if not is_of_the_machine(name)},
+        "scores": {name: value for name, value in values.items() if not is_of_the_machine(name)} | facts.stage_scores,
         "speed": {"seconds": run.seconds, **{name: v for name, v in values.items() if is_of_the_machine(name)}},
         "stages": {stage_name(stage): stage.id for stage in facts.stages},
     }
@@ -169,3 +173,56 @@ def _environment(attempt: AttemptRecord | None) -> dict[str, Any] | None:
         **dict(versions),
         "worker hosts": sorted({host for group in attempt.workers or () for host in group["hosts"]}) or None,
     }
+
+
+def difference_lines(differences: Sequence[Difference], runs: RunComparison | None = None) -> list[str]:
+    """Lines of all that differs, for a person: of 80 characters at most where words allow it."""
+    lines = list[str]()
+    for name, run in (("first", runs.first), ("second", runs.second)) if runs else ():
+        told = f"{name:<6}  {run.id}  {run.kind} {run.name}, {run.state}, {run.created_at:%Y-%m-%d %H:%M}"
+        lines.append(printable(told, keep_lines=False))
+    for section, title in TITLES.items():
+        found = [each for each in differences if each.section == section]
+        lines += [*([""] if lines else []), title] if found else []
+        lines += chain.from_iterable(map(_lines, found))
+        for one in found:
+            if one.field == "commit" and one.first and one.second:
+                commits = (shown_value(commit, section) for commit in (one.first, one.second))
+                lines.append(f"  see: git diff {' '.join(commits)}")
+    return lines if runs is None else [*lines, "", *_sentences(runs)]
+
+
+def _lines(each: Difference) -> list[str]:
+    """Lines of one field: both values in one line where they fit, else one below the other."""
+    first, second = each.first, each.second
+    one, other = (shown_value(value, each.section) for value in (first, second))
+    if one == other:  # they differ in digits that a table rounds away, or in their types
+        one, other = (printable(json.dumps(value, default=str)) for value in (first, second))
+    name, change = printable(each.field.removesuffix(".digest"), keep_lines=False), ""
+    if each.section in ("scores", "speed") and first is not None and second is not None:
+        change = f" ({second - first:+.4g})"
+    line = f"  {name}: {one} → {other}{change}"
+    if len(line) <= _WIDTH:
+        return [line]
+    rows = [f"  {name}:"]
+    for label, text in (("first", one), ("second", other)):
+        begun, *rest = wrapped(text, _WIDTH - 12) or [""]
+        rows += [f"    {label:<8}{begun}", *(f"{'':12}{row}" for row in rest)]
+    return rows
+
+
+def _sentences(runs: RunComparison) -> list[str]:
+    """Sentences on refused test scores, on what is the same in both runs, and on what was not recorded of one."""
+    is_of_sweeps = "sweep" in (runs.first.kind, runs.second.kind)
+    words = {"run": "kind, task and state" if runs.first.task else "kind and state"}
+    words |= {"scores": "scores of the best trial"} if is_of_sweeps else {}
+    sentences = [f"The test score of {run_id} is refused: {why}." for run_id, why in runs.refusals.items()]
+    if runs.same_files:
+        named = " and ".join(runs.same_files)
+        sentences.append(f"Other examples of the same file, or the same file read another way: the {named} data.")
+    if runs.same:
+        sentences.append(f"The same in both: {', '.join(words.get(one, one) for one in runs.same)}.")
+    for run in (runs.first, runs.second):
+        if sections := [words.get(one, one) for one, ids in runs.unknown.items() if run.id in ids]:
+            sentences.append(f"Not recorded of {run.id}: {', '.join(sections)}.")
+    return sentences

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator.cells import cell, field_cell, setting_cell
 from orchestrator.measurements import COLLAPSED, is_of_the_machine
-from orchestrator.progress import duration
+from orchestrator.progress import counted, duration
 from orchestrator.run_states import RunState
 
 if TYPE_CHECKING:
@@ -195,14 +195,27 @@ class RunFacts:
             for number, one in enumerate(self.registry.annotations.notes(self.run.id), start=1)
         }
 
+    @cached_property
+    def stage_scores(self) -> dict[str, float]:
+        """Scores by which the stages of a pipeline rank, as `finetuning.accuracy`; of no other run."""
+        found = [(stage, self.registry.metrics.latest(stage.id).get(str(stage.metric))) for stage in self.stages]
+        return {f"{stage_name(stage)}.{stage.metric}": score for stage, score in found if score is not None}
+
     @property
     def stage_lines(self) -> dict[str, str]:
-        """A line on each stage of a pipeline, by its name."""
+        """A line on each stage of a pipeline, by its name; of one that has not completed with how far it came."""
         lines = {}
         for stage in self.stages:
-            score = self.registry.metrics.latest(stage.id).get(str(stage.metric))
-            scored = "" if score is None else f", {stage.metric} {cell(score)}"
-            lines[f"stage {stage_name(stage)}"] = f"{stage.id} {stage.kind} {stage.state}{scored}"
+            told, registry = [f"{stage.id} {stage.kind} {stage.state}"], self.registry
+            if (score := self.stage_scores.get(f"{stage_name(stage)}.{stage.metric}")) is not None:
+                told.append(f"{stage.metric} {cell(score)}")
+            if stage.state != RunState.COMPLETED:
+                trials = registry.trials.table(stage.id).records
+                num_ended = sum(trial["finished_at"] is not None for trial in trials)
+                step = registry.metrics.last_step(stage.id)
+                told += [f"{num_ended} of {counted(len(trials), 'trial')} ended"] if trials else []
+                told += [f"step {step:,}"] if step else []
+            lines[f"stage {stage_name(stage)}"] = ", ".join(told)
         return lines
 
     @property

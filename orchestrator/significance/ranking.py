@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from orchestrator.significance.comparison import DifferenceResult
 from orchestrator.significance.summary import LEVEL, ROUNDING, Interval, Summary, t_p_value, t_quantile
 
 Column = NDArray[Any]
@@ -110,6 +111,12 @@ class SeedNoise(NamedTuple):
         total = one.variance + other.variance
         shares = (one.variance / total) ** 2 / one.degrees + (other.variance / total) ** 2 / other.degrees
         return MeanNoise(total, min(1.0 / shares, self.most_degrees))
+
+    def compare(self, first: Group, second: Group) -> DifferenceResult:
+        """The difference of two means, the first one's minus the second one's, beside this noise."""
+        difference, noise = first.mean - second.mean, self.of_difference(first, second)
+        half, p_value = noise.half_width(), t_p_value(difference / math.sqrt(noise.variance), noise.degrees)
+        return DifferenceResult(difference, Interval(difference - half, difference + half), p_value)
 
     def interval(self, group: Group, bounds: tuple[float, float] | None = None) -> Interval:
         """The 95 % interval of a group's mean.

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from orchestrator.errors import SpecError
-from orchestrator.nearest import did_you_mean, nearest
+from orchestrator.nearest import did_you_mean, similar_file
 from orchestrator.specs.fields import Spec
 from orchestrator.specs.kinds import SPEC_KINDS, spec_class
 from orchestrator.specs.overrides import Overrides, apply_override, merge, parse_overrides
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from orchestrator.specs.pipeline import AnySpec
     from orchestrator.specs.task import TaskSpec
 
+_SPECS = "*.y*ml"
 Places = dict[KeyPath, Place]
 Members = Mapping[str, list[str]]
 """Variants of stages: from `@stage` to each `@stage.variant`."""
@@ -180,7 +181,7 @@ def _read_with_bases(path: Path, above: tuple[Path, ...]) -> YamlDocument:
         chain = " → ".join(str(step.name) for step in (*above, resolved))
         raise SpecError(f"{path}: `extends` goes in a circle: {chain}")
     if not path.is_file():
-        raise SpecError(f"no spec at {path}{_similar_file(path)}")
+        raise SpecError(f"no spec at {path}{similar_file(path, _SPECS)}")
     document = read_document(path)
     stages = document.values.get("stages")
     for stage in stages if isinstance(stages, dict) else ():
@@ -200,24 +201,13 @@ def _lay_over_base(document: YamlDocument, at: KeyPath, path: Path, above: tuple
         raise SpecError(f"{place}: extends is {shown(base_name)}; it must be the file name of another spec")
     base_path = path.parent / base_name
     if not base_path.is_file():
-        raise SpecError(f"{place}: extends names {base_path}, which is no file{_similar_file(base_path)}")
+        raise SpecError(f"{place}: extends names {base_path}, which is no file{similar_file(base_path, _SPECS)}")
     base = _read_with_bases(base_path, above)
     merge(base.values, part, at)
     part.clear()
     part.update(base.values)
     for key, written in base.places.items():
         document.places.setdefault((*at, *key), written)
-
-
-def _similar_file(path: Path) -> str:
-    if path.is_dir():
-        return ": it is a folder"
-    if not path.parent.is_dir():
-        return f": there is no folder {path.parent}"
-    names = [file.name for file in path.parent.glob("*.y*ml")]
-    by_stem = {Path(name).stem: name for name in names}
-    close = nearest(path.stem, by_stem, 1)
-    return f"; did you mean {path.parent / by_stem[close[0]]}?" if close else ""
 
 
 def _drop_axes_left_out(values: dict[str, Any]) -> None:

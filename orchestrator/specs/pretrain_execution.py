@@ -66,6 +66,13 @@ class ExecutionSpec(ExecutionSection):
         "Layers as compiled kernels, which take less time. `auto` compiles on GPUs in runs of 10,000 steps and more, "
         "where it pays; never on CPUs. Other last bits and dropout than without; a resumed run goes on as it began.",
     )
+    cuda_graphs: Literal["never", "auto"] = execution(
+        "never",
+        "`auto`: on GPUs a step's forward and backward are launched once for each of a few sizes of batches, which are "
+        "filled up to it, and repeated from there, wherever the batch is not cut into parts. Small models are held up "
+        "by launches. Takes up to twice the memory. Other last bits and dropout than without; a resumed run goes on as "
+        "it began.",
+    )
     deterministic: bool = execution(
         False,
         "On GPUs only kernels that add up in one order: a run that is resumed ends at the same bits, as on CPUs in any "

@@ -36,7 +36,6 @@ _MUST_BE = {
 REMOVED = {
     "budget": "a pretraining, sweep, probe or distillation, also as a stage of a pipeline, has execution.max_hours; "
     "limits of money, CPU or GPU hours are gone",
-    "cuda_graphs": "leave it out; execution.compile_layers is what makes steps shorter",
     "scheduler: hyperband": "use asha, which ends weak trials as they come",
     "scheduler: pbt": "use asha, and vary values in space",
 }

@@ -79,7 +79,7 @@ class RecipeSpec(Section):
     dropout: float | None = identity(None, "Dropout everywhere; the model's own when left out.", ge=0.0, lt=1.0)
     attention_dropout: float | None = identity(
         None,
-        "Dropout of attention weights; as elsewhere when left out. With 0, bf16 on a GPU takes flash attention.",
+        "Dropout of attention weights; as elsewhere when left out.",
         ge=0.0,
         lt=1.0,
     )

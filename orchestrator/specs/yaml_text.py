@@ -91,7 +91,10 @@ def parse_document(text: str, source: str) -> YamlDocument:
     if values is None:
         raise SpecError(f"{source} is empty; a spec begins with a line such as `kind: sweep`")
     if not isinstance(values, dict):
-        raise SpecError(f"{source}: a spec is a mapping of fields, such as `kind: sweep`; this is a {_noun(values)}")
+        raise SpecError(
+            f"{source}: a spec is a mapping of fields, such as `kind: sweep`; this is a {_noun(values)}. A spec for a "
+            "file of data is written by: orchestrator init FILE"
+        )
     return YamlDocument(values, places)
 
 

@@ -17,6 +17,7 @@ from fsspec.compression import compr
 from fsspec.utils import infer_compression
 
 from orchestrator.errors import InputError
+from orchestrator.nearest import no_file
 from orchestrator.storage.file_access import open_read
 
 _SHOWN_CHARACTERS = 60
@@ -36,7 +37,7 @@ def stream_lines(path: str) -> Iterator[str]:
         ):
             yield from lines
     except FileNotFoundError:
-        raise InputError(f"there is no file {path}; check the path") from None
+        raise InputError(no_file(path)) from None
     except (OSError, EOFError, zlib.error, lzma.LZMAError, zstandard.ZstdError) as error:
         reason = getattr(error, "strerror", None) or error
         raise InputError(f"{path} cannot be read ({reason}); check the path, or fetch the file again") from None

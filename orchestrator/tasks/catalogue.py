@@ -193,5 +193,5 @@ def check_known(task: TaskSpec) -> None:
     if task.id not in KNOWN_TASKS and task.head is None and not task.files:
         raise NotFoundError(
             f"no known task is called {task.id!r}{did_you_mean(task.id, KNOWN_TASKS)} "
-            "(a task of one's own needs head=… and files.validation=…)"
+            "(of a task of your own, name the labeled file, or give head=… and files.validation=…)"
         )

@@ -6,7 +6,7 @@ from itertools import chain
 from typing import Any
 
 from orchestrator.errors import InputError, NotFoundError, SpecError, TaskDataError
-from orchestrator.nearest import nearest
+from orchestrator.nearest import nearest, no_file
 from orchestrator.results import Split
 from orchestrator.specs.task import TaskSpec
 from orchestrator.storage import exists
@@ -171,7 +171,7 @@ def _checked_files(
     """The files of a task's splits, all of them there; a divided training file stands for validation, too."""
     for split, path in files.items():
         if not exists(path):
-            raise TaskDataError(f"task.files.{split}: there is no file {path}")
+            raise TaskDataError(f"task.files.{split}: {no_file(path)}")
     if spec.split is not None:
         return _divided_files(spec, files)
     is_learned = not task_type.reason_not_learned

@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple, Self
 
 from bert_core.text.characters import plain_text
 from orchestrator.errors import TaskDataError
+from orchestrator.nearest import no_file
 from orchestrator.progress import counted
 from orchestrator.results import Split
 from orchestrator.storage import digest_file, exists
@@ -198,7 +199,7 @@ class Task(TaskDefinition):
         Raises: TaskDataError when there is no such file.
         """
         if not exists(path):
-            raise TaskDataError(f"unlabeled: there is no file {path}; check the path")
+            raise TaskDataError(f"unlabeled: {no_file(path)}")
         reader = self.reader.without_labels()
         return replace(self, id=f"{self.id}_unlabeled", files={"train": path}, reader=reader, max_examples={})
 

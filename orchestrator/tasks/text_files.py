@@ -19,6 +19,7 @@ from typing import Literal
 import zstandard
 
 from orchestrator.errors import TaskDataError
+from orchestrator.nearest import no_file
 from orchestrator.progress import counted
 from orchestrator.storage import exists, join, open_read, read_bytes
 from orchestrator.storage.compression import COMPRESSIONS, compression_problem
@@ -127,7 +128,7 @@ def check_file(path: str) -> None:
         with open_read(path) as raw:
             head = raw.read(_HEAD_BYTES)
     except FileNotFoundError:
-        raise TaskDataError(f"there is no file {path}; check the path") from None
+        raise TaskDataError(no_file(path)) from None
     except IsADirectoryError:
         raise
     except OSError as error:

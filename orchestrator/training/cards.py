@@ -124,13 +124,14 @@ def check_card(card: Card, precision: Precision) -> None:
         )
 
 
-def card_notes(device: str, *, is_shared: bool = False) -> list[str]:
+def card_notes(device: str, *, is_shared: bool = False, trains_in: Precision | None = None) -> list[str]:
     """Texts that a person is told of a device that is used all the same, one for each limit; none of a CPU.
 
     To be asked before this process takes memory of the card. What is not there at all `choose_device` refuses.
 
     Args:
         is_shared: whether others on the card are of the same work, so that nobody need be told of them.
+        trains_in: precision of the training that the card is for.
     """
     if device == "cpu":
         return []
@@ -149,15 +150,20 @@ def card_notes(device: str, *, is_shared: bool = False) -> list[str]:
             f"{card.name} (compute capability {_capability_text(card)}) is too old for flash attention and TF32: "
             "attention is computed on padded rows, and products in full fp32"
         )
+    elif trains_in == "fp32":
+        notes.append(
+            f"precision fp32 on {card.name}, which has units for bf16: attention computes padding too; with precision "
+            "bf16 a step takes less time"
+        )
     return notes
 
 
-def new_card_notes(device: str, *, is_shared: bool = False) -> list[str]:
+def new_card_notes(device: str, *, is_shared: bool = False, trains_in: Precision | None = None) -> list[str]:
     """Texts of `card_notes` the first time in a process; none later, when it holds memory of the card itself."""
     if os.getpid() in _PROCESSES_TOLD:
         return []
     _PROCESSES_TOLD.add(os.getpid())
-    return card_notes(device, is_shared=is_shared)
+    return card_notes(device, is_shared=is_shared, trains_in=trains_in)
 
 
 def find_memory() -> tuple[int, int]:

@@ -26,6 +26,12 @@ def packed(lengths: list[int]) -> PackedSequences:
     return PackedSequences.from_numpy(np.arange(total, dtype=np.int32), np.zeros(total, np.int8), cu_seqlens)
 
 
+def assert_same(again: PackedSequences, seqs: PackedSequences) -> None:
+    assert again.max_seqlen == seqs.max_seqlen
+    for name in ("input_ids", "token_type_ids", "position_ids", "cu_seqlens", "indices", "attention_mask"):
+        assert torch.equal(getattr(again, name), getattr(seqs, name)), name
+
+
 @settings(deadline=None)
 @given(LENGTHS)
 def test_positions_restart_in_each_sequence(lengths: list[int]) -> None:
@@ -38,9 +44,7 @@ def test_positions_restart_in_each_sequence(lengths: list[int]) -> None:
 def test_a_known_longest_length_gives_the_same_batch_unchecked(lengths: list[int]) -> None:
     seqs = packed(lengths)
     again = PackedSequences.from_lengths(seqs.input_ids, seqs.token_type_ids, seqs.cu_seqlens, max_seqlen=max(lengths))
-    for name, value in vars(seqs).items():
-        same = getattr(again, name)
-        assert torch.equal(same, value) if isinstance(value, torch.Tensor) else same == value, name
+    assert_same(again, seqs)
 
 
 @settings(deadline=None)
@@ -62,9 +66,7 @@ def test_padded_rows_and_lengths_give_the_same_batch(lengths: list[int], extra: 
     again = PackedSequences.from_padded(
         seqs.unpack(seqs.input_ids, width), torch.arange(width) < torch.tensor(lengths)[:, None]
     )
-    for name, value in vars(seqs).items():
-        same = getattr(again, name)
-        assert torch.equal(same, value) if isinstance(value, torch.Tensor) else same == value, name
+    assert_same(again, seqs)
 
 
 def test_position_is_the_column_when_padding_lies_left_or_between() -> None:

@@ -41,6 +41,7 @@ TORCH_HALF = (
     "bert_core.attention",
     "bert_core.checkpoints",
     "bert_core.compiled_layers",
+    "bert_core.cuda_graphs",
     "bert_core.device_copies",
     "bert_core.distillation",
     "bert_core.heads",

@@ -1,7 +1,4 @@
-"""Attention backends and models against float64. Run alone: pytest tests/gpu/test_parity.py
-
-On a machine with a GPU and without the project's other dependencies: python -m benchmarks.gpu --check
-"""
+"""Attention backends and models against float64. Run alone: pytest tests/gpu/test_parity.py"""
 
 import pytest
 

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import torch
+
 from bert_core import BertConfig, BertForPreTraining, BertForSentenceEmbedding, BertForSequenceClassification
 from bert_core.checkpoints.sentence_transformers import SentenceEmbeddingConfig
 from bert_core.text.tokenizer_training import train_wordpiece
@@ -27,9 +29,11 @@ CONFIG = {
 def save_pretrained(folder: Path) -> str:
     """A folder of a model that fills masks and follows sentences."""
     tokenizer = train_wordpiece([WORDS] * 3, vocab_size=200, min_frequency=1)
-    BertForPreTraining.from_config(BertConfig(vocab_size=tokenizer.vocab_size, **CONFIG), seed=0).save_pretrained(
-        folder
-    )
+    model = BertForPreTraining.from_config(BertConfig(vocab_size=tokenizer.vocab_size, **CONFIG), seed=0)
+    assert model.next_sentence is not None
+    with torch.no_grad():
+        model.next_sentence.bias += torch.tensor([0.1, -0.1])  # as training moves it
+    model.save_pretrained(folder)
     tokenizer.save(folder)
     return str(folder)
 

@@ -5,7 +5,6 @@ Alone: pytest tests/bert_core/attention/test_attention.py
 
 import math
 from dataclasses import replace
-from importlib.util import find_spec
 from typing import Any
 
 import pytest
@@ -13,7 +12,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bert_core.attention import BACKENDS, attention, choose_backend
+from bert_core.attention import BACKENDS, attention, choose_backend, varlen
 from bert_core.attention.backend import AttentionBackend, AttentionCall
 from bert_core.attention.positions import alibi_slopes, apply_rotary, rotation
 from bert_core.model import BertModel
@@ -161,13 +160,13 @@ HALF, FULL = torch.bfloat16, torch.float32
 VARLEN_CALL = AttentionCall("cuda", HALF, compute_capability=(9, 0))
 
 
-@pytest.mark.skipif(find_spec("torch.nn.attention.varlen") is None, reason="this PyTorch has no varlen attention")
-@pytest.mark.parametrize("changes", [{}, {"is_causal": True}, {"head_size": 256}, {"compute_capability": (8, 0)}])
+@pytest.mark.parametrize(
+    "changes", [{}, {"is_causal": True}, {"head_size": 256}, {"compute_capability": (8, 0)}, {"dropout_p": 0.1}]
+)
 def test_varlen_is_chosen_on_cuda_in_sixteen_bits(changes: dict[str, Any]) -> None:
     assert choose_backend(replace(VARLEN_CALL, **changes)).name == "varlen"
 
 
-@pytest.mark.skipif(find_spec("torch.nn.attention.varlen") is None, reason="this PyTorch has no varlen attention")
 @pytest.mark.parametrize(
     "changes",
     [
@@ -175,13 +174,18 @@ def test_varlen_is_chosen_on_cuda_in_sixteen_bits(changes: dict[str, Any]) -> No
         {"dtype": FULL},
         {"head_size": 12},
         {"head_size": 264},
-        {"dropout_p": 0.1},
         {"has_slopes": True},
         {"includes_padding": True},
     ],
 )
 def test_what_varlen_cannot_do_goes_to_the_fused_kernels(changes: dict[str, Any]) -> None:
     assert choose_backend(replace(VARLEN_CALL, **changes)).name == "fused"
+
+
+def test_where_the_kernel_does_not_run_dropout_goes_to_the_fused_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(varlen, "_flash_attention_runs", lambda: False)
+    assert choose_backend(replace(VARLEN_CALL, dropout_p=0.1)).name == "fused"
+    assert choose_backend(VARLEN_CALL).name == "varlen"
 
 
 def test_a_call_is_described_by_its_arguments() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from orchestrator.cli.entry import Interrupted
-from orchestrator.cli.on_head import ON_HEAD, ON_THIS_MACHINE
+from orchestrator.cli.frame import ON_HEAD, ON_THIS_MACHINE
 from orchestrator.cli.tree import PLACES
 from orchestrator.errors import ClusterError
 from orchestrator.execution.head_commands import HeadAnswer

@@ -31,7 +31,7 @@ def test_what_reads_loads_nothing_heavy(recorded_sweep: RecordedSweep) -> None:
     with Registry(Settings.from_options().registry) as registry:
         registry.costs.record(AttemptCostRecord(sweep, 1, 60.0, 50.0, gpu_seconds=0.0))
         pipeline = Recorder(registry).start({"kind": "pipeline", "name": "all", "stages": {}}, "f").id
-    needs_no_specs = [
+    needs_neither_the_query_parser_nor_specs = [
         "runs list", "runs list -f json", f"runs show {pipeline}",
     ]  # fmt: skip
     of_the_registry = [
@@ -44,8 +44,8 @@ def test_what_reads_loads_nothing_heavy(recorded_sweep: RecordedSweep) -> None:
     of_results = [f"check {sweep}", f"stop {sweep}", f"compare {trials[0]} {trials[2]}"]
     rankings = ["leaderboard", "leaderboard --all"]
     for lines, heavy in (
-        (rankings, NOT_FOR_READING - {"numpy"} | {"pydantic"}),
-        (needs_no_specs, NOT_FOR_READING | {"pydantic"}),
+        (rankings, NOT_FOR_READING - {"numpy"} | {"lark", "pydantic"}),
+        (needs_neither_the_query_parser_nor_specs, NOT_FOR_READING | {"lark", "pydantic"}),
         (of_the_registry, NOT_FOR_READING),
         (of_one_run, NOT_FOR_READING - FOR_FILES),
         (of_results, NOT_FOR_READING - FOR_FILES - {"numpy"}),

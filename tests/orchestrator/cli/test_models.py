@@ -5,7 +5,6 @@ Alone: .venv/bin/pytest tests/orchestrator/cli/test_models.py
 
 import json
 import shutil
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ import torch
 
 from bert_core import BertConfig, BertForPreTraining
 from bert_core.text.tokenization import Tokenizer
-from orchestrator.cli.evaluating import own_task_values
 from orchestrator.errors import NotFoundError
 from orchestrator.inference.pretraining_heads import fill_mask, next_sentence
 from orchestrator.models.resolve import resolve_model
@@ -95,6 +93,7 @@ def test_what_a_model_cannot_do_is_said(
         ({"causal_attention": True}, "fill-mask", "reads from left to right"),
         ({"causal_attention": True}, "next-sentence", "reads from left to right"),
         ({"family": "distilbert"}, "next-sentence", "a model of its family (distilbert)"),
+        ({}, "next-sentence", "was never trained"),
     ],
 )
 def test_a_model_that_was_pretrained_otherwise_is_refused(
@@ -131,6 +130,7 @@ def test_evaluate_shows_classes_confusions_and_the_worst_mistakes(
     assert [row["support"] for row in record["classes"]] == [2, 1]
     assert all(row["prediction"] != row["gold"] for row in record["mistakes"])
     of_file = json.loads(command("evaluate", classifier, "dev.csv", "-f", "json").out)
+    assert command("evaluate", classifier, "dev.csv", "--split", "test").status == 2
     assert of_file["accuracy"] == record["accuracy"], "a file is read with the columns that `predict` reads"
     assert json.loads((tmp_path / "p.jsonl").read_text().splitlines()[0])["text"] == "cats rest"
 
@@ -201,30 +201,3 @@ def test_a_model_that_is_none_is_not_found(
     (tmp_path / "models").mkdir()
     with pytest.raises(NotFoundError, match=complaint):
         resolve_model(name, Settings.from_options())
-
-
-OWN = {"id": "mine", "head": "ner", "files": {"validation": "dev.conll"}, "max_validation_examples": 5}
-KNOWN = {"id": "sst2", "folder": "data/sst2"}
-
-
-@pytest.mark.parametrize(
-    ("recorded", "task", "overrides", "found"),
-    [
-        (OWN, "mine", (), OWN),
-        (OWN, "mine", ("max_validation_examples=9",), OWN),
-        (OWN, "mine", ("files.validation=new.conll",), {name: OWN[name] for name in ("id", "head", "files")}),
-        (OWN, "other", (), None),
-        (KNOWN, "sst2", ("folder=elsewhere",), None),
-        (None, "mine", (), None),
-    ],
-)
-def test_other_files_are_scored_as_the_recorded_task(
-    recorded: dict[str, Any] | None,
-    task: str,
-    overrides: Sequence[str],
-    found: dict[str, Any] | None,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("orchestrator.models.recorded_task.read_recorded_task", lambda model, settings: recorded)
-    settings = Settings.from_options()
-    assert own_task_values("model", "folder", task, overrides, "validation", settings) == found

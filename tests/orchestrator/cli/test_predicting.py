@@ -78,11 +78,22 @@ def test_the_first_numbers_of_vectors_are_kept_and_the_models_prompts_stand_befo
     assert (command("embed", encoder, "a cat", "--dimensions", "17").status) == 2
 
 
-@pytest.mark.parametrize("file", ["reviews", "my data/reviews.csv.gz"])
-def test_a_file_that_is_not_there_is_no_text(file: str, command: Command, classifier: str) -> None:
+@pytest.mark.parametrize(
+    ("file", "told"),
+    [
+        ("notes", "; check the path"),
+        ("my data/reviews.csv.gz", ": there is no folder my data"),
+        ("reviws.csv", "; did you mean reviews.csv?"),
+        ("reviews.tsv", "; did you mean reviews.csv?"),
+    ],
+)
+def test_a_file_that_is_not_there_is_no_text(
+    file: str, told: str, command: Command, classifier: str, tmp_path: Path
+) -> None:
+    (tmp_path / "reviews.csv").write_text("text\ncats rest\n")
     outcome = command("predict", classifier, file)
     assert (outcome.status, outcome.out) == (2, "")
-    assert f"there is no file {file}; check the path" in outcome.err
+    assert f"there is no file {file}{told}" in outcome.err
 
 
 @pytest.mark.parametrize("text", ["see example.com", "what a film...yes"])
@@ -177,6 +188,7 @@ def test_a_tsv_file_comes_back_as_tsv_and_an_ending_asks_for_json_lines(
     Path("rows.csv").write_text('text;note\n"cats; rest";a,b\n')
     assert '\n"cats; rest";a,b;' in command("predict", classifier, "rows.csv").out
     assert command("predict", classifier, "rows.tsv", "-o", "answers.jsonl").status == 0
+    assert command("predict", classifier, "rows.tsv", "-f", "json").out == Path("answers.jsonl").read_text()
     assert list(json.loads(Path("answers.jsonl").read_text())) == ["text", "id", "prediction", "score"]
 
 

@@ -16,7 +16,9 @@ from tests.orchestrator.cli.laboratory import Command
 from tests.orchestrator.registry.samples import new_run
 
 
-def record_group(recipe: dict[str, object], scores: Sequence[float], num_failed: int = 0) -> str:
+def record_group(
+    recipe: dict[str, object], scores: Sequence[float], num_failed: int = 0, tags: Sequence[str] = ()
+) -> str:
     """Record a sweep of one group, a seed for each score and for each trial that failed; return its id."""
     spec = {"kind": "sweep", "task": {"id": "mrpc"}, "recipe": recipe}
     trials = [
@@ -25,7 +27,7 @@ def record_group(recipe: dict[str, object], scores: Sequence[float], num_failed:
     ]
     trials += [TrialResult("k9", 9, {}, RunState.FAILED, 9, error="out of memory")] * num_failed
     with Registry(Settings.from_options().registry) as registry:
-        sweep = new_run(registry, kind="sweep", spec=spec, task="mrpc", metric="f1")
+        sweep = new_run(registry, kind="sweep", spec=spec, task="mrpc", metric="f1", tags=tags)
         registry.trials.record(sweep, trials)
     return sweep
 
@@ -104,6 +106,28 @@ def test_a_board_and_a_comparison_are_there_for_a_program(command: Command, thre
     rows = [pair["scores"] for pair in pairs]
     assert [row["distinguishable"] for row in rows] == [None, True, None], "one seed cannot be tested"
     assert rows[1]["differs_in"] == {"recipe.learning_rate": [1e-05, 3e-05]}
+
+
+def test_a_comparison_tells_that_the_noise_of_the_whole_ranking_says_otherwise(command: Command, home: object) -> None:
+    recipes = {1e-5: (0.80, 0.82), 3e-5: (0.86, 0.87), 1e-4: (0.70, 0.71), 3e-4: (0.60, 0.615)}
+    first, second, *_ = (record_group({"learning_rate": rate}, scores) for rate, scores in recipes.items())
+    (pair,) = json.loads(command("compare", first, second, "-f", "json").out)
+    tests = {row["test"]: row["p"] for row in pair["scores"]["tests"]}
+    assert (pair["scores"]["distinguishable"], tests["seed noise of the ranking"] < 0.05) == (False, True)
+    assert "pooled over the whole ranking" in command("compare", first, second).err
+
+
+def test_a_pipeline_is_compared_by_the_scores_of_its_last_stage(command: Command, home: object) -> None:
+    with Registry(Settings.from_options().registry) as registry:
+        pipelines = [new_run(registry, kind="pipeline", name=f"p{number}") for number in range(2)]
+    sweeps = [
+        record_group({"learning_rate": rate}, (rate, rate + 0.1), tags=[f"pipeline:{pipeline}"])
+        for rate, pipeline in zip((0.2, 0.6), pipelines, strict=True)
+    ]
+    (both,) = json.loads(command("compare", *pipelines, "-f", "json").out)
+    assert (both["scores"]["difference"], both["first"]["id"]) == (pytest.approx(-0.4), pipelines[0])
+    (mixed,) = json.loads(command("compare", pipelines[0], sweeps[1], "-f", "json").out)
+    assert (mixed["scores"]["difference"], mixed["first"]["id"]) == (pytest.approx(-0.4), sweeps[0])
 
 
 def test_a_group_that_is_not_there_is_an_error_with_its_own_status(command: Command, three_groups: list[str]) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from orchestrator.registry import Registry
 from orchestrator.registry.recorder import Recorder
-from orchestrator.results import TrialStart, WorkersEvent
+from orchestrator.results import MetricEvent, TrialResult, TrialStart, WorkersEvent
 from orchestrator.run_states import RunState
 from orchestrator.settings import Settings
 from orchestrator.specs import RecipeSpec
@@ -39,6 +39,28 @@ def test_of_many_stages_those_that_did_not_complete_are_shown(command: Command, 
     shown = command("runs", "show", pipeline).out
     assert len(shown.splitlines()) < 30
     assert " PENDING" in shown
+
+
+def test_a_running_pipeline_is_shown_with_how_far_its_stages_are_and_how_to_follow_it(
+    command: Command, recorded_sweep: RecordedSweep
+) -> None:
+    with Registry(Settings.from_options().registry) as registry:
+        recorder = Recorder(registry)
+        pipeline = recorder.start({"kind": "pipeline", "name": "all"}, "f").id
+        stages = (
+            {"kind": kind, "name": f"all/{kind}", "tags": [f"pipeline:{pipeline}"]} for kind in ("pretrain", "sweep")
+        )
+        words, tuning = (recorder.start(stage, "f").id for stage in stages)
+        recorder.record_events(words, [MetricEvent(40, "train", {"mlm_loss": 5.0})])
+        trials = [TrialStart("a", 0, {}, 0), TrialResult("b", 1, {}, RunState.COMPLETED, 1, metrics={"f1": 0.5})]
+        registry.trials.record(tuning, trials)
+    shown = command("runs", "show", pipeline).out
+    assert f"{words} pretrain RUNNING, step 40" in shown
+    assert f"{tuning} sweep RUNNING, 1 of 2 trials ended" in shown
+    assert [f"orchestrator {verb}" in shown for verb in (f"runs logs {pipeline} --follow", f"stop {pipeline}")] == [
+        True,
+        True,
+    ]
 
 
 def test_hosts_of_workers_are_told_where_there_were_several(command: Command, home: object) -> None:

@@ -43,7 +43,8 @@ def test_tags_are_added_and_taken(command: Command, recorded_sweep: RecordedSwee
 
 def test_an_archived_run_is_not_listed_and_that_is_said(command: Command, recorded_sweep: RecordedSweep) -> None:
     run_id = recorded_sweep.run_id
-    assert "archived: sweep" in command("runs", "edit", run_id, "--archive").err
+    assert command("runs", "edit", run_id, "--unarchive").err.startswith("not archived: sweep")
+    assert command("runs", "edit", run_id, "--archive").err.startswith("archived: sweep")
     for arguments in (("runs", "list"), ("query", "task = 'sst2'")):
         hidden = command(*arguments)
         assert run_id not in hidden.out
@@ -171,7 +172,8 @@ def test_an_alias_means_a_version_wherever_a_model_is_named(command: Command, re
     assert resolve_model(f"{name}@production", settings) == resolve_model(f"{name}@1", settings)
     outcome = command("models", "show", f"{name}@staging")
     assert outcome.status == 3
-    assert f"{name} has the aliases production" in outcome.err
+    assert f"{name}@1, {name}@production" in outcome.err
+    assert f"{name}@1, {name}@production" in command("models", "show", f"{name}@7").err
     for wrong in ("3", "a b", "-x", "a" * 61):
         assert command("models", "alias", "--", name, wrong).status == 2
     assert command("models", "alias", f"{name}@production", "--rm").status == 0

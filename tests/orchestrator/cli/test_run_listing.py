@@ -46,6 +46,30 @@ def test_a_run_that_failed_says_at_which_step_and_why(
     assert (row["step"], row["error"]) == (1200, "the loss is not finite\nlower learning_rate")
 
 
+def test_a_wide_list_leaves_out_what_is_empty_or_a_parameter_that_never_differs(
+    command: Command, recorded_sweep: RecordedSweep
+) -> None:
+    words = ["query", "kind = 'trial' and params.recipe.dropout is null"]
+    shown = command(*words, "--wide").out.splitlines()[0].split()
+    assert {"parent", "accuracy", "learning_rate", "dropout"} <= set(shown)
+    assert "batch_size" not in shown
+    assert "params.batch_size" in _rows(command, *words)[0]
+
+
+@pytest.mark.parametrize("width", [80, 60])
+def test_a_narrow_list_keeps_the_state_and_has_the_progress_below(
+    command: Command,
+    recorded_sweep: RecordedSweep,
+    failed_run: str,
+    monkeypatch: pytest.MonkeyPatch,
+    width: int,
+) -> None:
+    monkeypatch.setattr("orchestrator.cli.output._terminal_width", lambda output: width)
+    heading, first, below, second = command("runs", "list").out.splitlines()
+    assert {"id", "name", "state", "score"} <= set(heading.split())
+    assert ("FAILED" in first, below.split()[:2], "COMPLETED" in second) == (True, ["progress", "step"], True)
+
+
 def test_pages_of_runs_follow_one_another(command: Command, recorded_sweep: RecordedSweep, failed_run: str) -> None:
     assert _ids(command, "--limit", "1") + _ids(command, "--limit", "1", "--offset", "1") == _ids(command)
     assert command("runs", "list", "--trials", "--limit", "1", "--offset", "1").err.endswith("--offset 2\n")

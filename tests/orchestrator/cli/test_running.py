@@ -108,7 +108,8 @@ def test_a_completed_run_of_the_same_spec_is_told_before_anything_heavy(
         recorder = Recorder(registry)
         recorder.start({"kind": "tokenizer", "name": "words"}, load_spec(spec).fingerprint(), run_id="7f3a90b1c2d4")
         recorder.complete("7f3a90b1c2d4", RunOutcome())
-    assert "run 7f3a90b1c2d4 completed this spec before" in command("run", spec).err
+    for verb in ("run", "plan"):
+        assert "run 7f3a90b1c2d4 completed this spec before" in command(verb, spec).err
 
 
 def test_resume_of_a_completed_run_leaves_it_as_it_is(command: Command, recorded_sweep: RecordedSweep) -> None:

@@ -8,7 +8,9 @@ import signal
 import socket
 import stat
 import subprocess
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
 import ray
@@ -148,6 +150,19 @@ def test_an_address_where_nobody_listens_is_refused() -> None:
         address = f"127.0.0.1:{closed.getsockname()[1]}"
         with pytest.raises(ClusterError, match=f"no Ray answers at {address}"):
             check_reachable(address)
+
+
+def test_what_listens_and_is_no_ray_is_refused_before_ray_prints_its_tries(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    with HTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        address = f"127.0.0.1:{server.server_port}"
+        settings = Settings.from_options(home=str(tmp_path), address=address, environ={})
+        with pytest.raises(ClusterError, match=f"{address} is no head"), connect(settings):
+            pytest.fail("there is no Ray to work on")
+        server.shutdown()
 
 
 def test_a_listening_address_is_connected_to() -> None:

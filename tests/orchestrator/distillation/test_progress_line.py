@@ -32,4 +32,4 @@ def test_scores_are_a_line_and_stay_on_the_screen() -> None:
         "step 10  accuracy 0.7500  f1 0.5000"
     )
     status.line(measured(20, 2.0))
-    assert (status.view.step, status.view.held_out) == (20, "held out 10: accuracy 0.7500  f1 0.5000")
+    assert (status.view.step, status.view.held_out) == (20, "step 10 held out: accuracy 0.7500  f1 0.5000")

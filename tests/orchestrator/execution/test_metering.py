@@ -108,6 +108,10 @@ def test_an_attempts_costs_are_recorded_however_it_ends(recorder: Recorder) -> N
     (cost,) = recorder.registry.costs.of_runs([record.id])
     assert (cost.number, cost.gpu_seconds, cost.gpu_type) == (1, 0.0, None)
     assert cost.cpu_seconds == pytest.approx(4 * cost.seconds, rel=0.1)
+    with metered(recorder.resume(record.id), spec, recorder.registry, StopWatch(recorder), most_cpus=2):
+        pass
+    of_two_cores = recorder.registry.costs.of_runs([record.id])[-1]
+    assert of_two_cores.cpu_seconds == pytest.approx(2 * of_two_cores.seconds)
 
 
 def test_a_sweep_holds_what_its_trials_hold_while_they_run(recorder: Recorder) -> None:

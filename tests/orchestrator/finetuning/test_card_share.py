@@ -181,3 +181,11 @@ def test_a_trials_process_keeps_to_its_share(bench: Bench, monkeypatch: pytest.M
     bench.job = replace(bench.job, use_gpu=True, card_share=0.25)
     assert bench.run(epochs=0.1).state == "COMPLETED"
     assert shares == [0.25]
+
+
+def test_a_trial_without_a_card_is_told_the_field_of_a_sweep(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.backends.cuda, "is_built", lambda: False)
+    bench.job = replace(bench.job, use_gpu=True)
+    result = bench.run(epochs=0.1)
+    assert result.state == "FAILED"
+    assert str(result.error).endswith(", or set execution.gpus_per_trial 0")

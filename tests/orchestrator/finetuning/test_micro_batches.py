@@ -22,7 +22,7 @@ from orchestrator.finetuning.heads import HEADS, Batch
 from orchestrator.finetuning.heads.sequence import SequenceHead
 from orchestrator.finetuning.logits import _windows_at_a_time
 from orchestrator.finetuning.scoring_room import ScoringRoom
-from orchestrator.finetuning.step_loss import forward_and_backward, seed_dropout
+from orchestrator.finetuning.step_loss import forward_and_backward, seed_part
 from orchestrator.finetuning.training import MicroBatches, _Training
 from orchestrator.finetuning.trial_job import prepare_trial_features
 from orchestrator.specs import RecipeSpec, TaskSpec
@@ -126,7 +126,7 @@ def test_pairs_that_are_compared_have_the_same_dropout_in_all_parts(tmp_path: Pa
     windows = [training.features.windows_of(part) for part in (GROUPS[:4], GROUPS[4:])]
     vectors = []
     for number, some in enumerate(windows):
-        seed_dropout(training.recipe.seed, 1, number)
+        seed_part(training.recipe.seed, 1, number, torch.device("cpu"))
         vectors.append(training.model.packed_logits(make_batch(training.features, some, torch.device("cpu")).seqs))
     whole = make_batch(training.features, np.concatenate(windows), torch.device("cpu"))
     loss = training.model.compute_loss(torch.cat(vectors), whole.targets)  # type: ignore[arg-type, call-arg, union-attr]

@@ -4,12 +4,14 @@ Alone: pytest tests/orchestrator/inference/test_task_scores.py
 """
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from orchestrator.finetuning.model_folder import load_task_definition
-from orchestrator.inference.task_scores import Scoring, analyze_errors, evaluate
+from orchestrator.inference.task_scores import Scoring, analyze_errors, evaluate, own_task_values
 from orchestrator.results import EvaluationResult
 from orchestrator.tasks import Task, load_task
 from orchestrator.tasks.types.classification import ClassificationExample, ClassPrediction
@@ -111,3 +113,24 @@ def test_predictions_are_written_only_where_asked(folder: str, task: Task, tmp_p
 def test_a_models_folder_tells_which_columns_it_was_trained_on(folder: str, task: Task) -> None:
     assert task.text_columns
     assert load_task_definition(Path(folder)).text_columns == task.text_columns
+
+
+OWN = {"id": "mine", "head": "ner", "files": {"validation": "dev.conll"}, "max_validation_examples": 5}
+KNOWN = {"id": "sst2", "folder": "data/sst2"}
+
+
+@pytest.mark.parametrize(
+    ("recorded", "task", "overrides", "found"),
+    [
+        (OWN, "mine", (), OWN),
+        (OWN, "mine", ("max_validation_examples=9",), OWN),
+        (OWN, "mine", ("files.validation=new.conll",), {name: OWN[name] for name in ("id", "head", "files")}),
+        (OWN, "other", (), None),
+        (KNOWN, "sst2", ("folder=elsewhere",), None),
+        (None, "mine", (), None),
+    ],
+)
+def test_other_files_are_scored_as_the_recorded_task(
+    recorded: dict[str, Any] | None, task: str, overrides: Sequence[str], found: dict[str, Any] | None
+) -> None:
+    assert own_task_values(recorded, task, overrides) == found

@@ -157,7 +157,9 @@ def test_steps_of_a_recorded_pretraining_tell_the_time_of_more_of_them(settings:
     assert time is not None
     assert time.seconds == pytest.approx(500.0)
     assert time.text.startswith(f"about 8:20 min for 1,000 steps, by 0.5 s a step of run {run_id} on ")
-    assert cost(settings, SHORT, time) == "about 0.278 CPU h", "a worker and its data"
+    assert cost(settings, SHORT, time) == f"about {500 * min(2, os.cpu_count() or 1) / 3600:.3g} CPU h"
+    many = {**SHORT, "execution": {"num_workers": 2 * (os.cpu_count() or 1), "device": "cpu"}}
+    assert cost(settings, many, ExpectedTime(3600.0, "")) == f"about {os.cpu_count() or 1} CPU h"
 
 
 @pytest.mark.parametrize(

@@ -86,7 +86,7 @@ def line(split: str, values: dict[str, float]) -> str:
 
 def test_the_validation_line_has_accuracies_beside_losses() -> None:
     found = line("validation", MLM | NSP)
-    assert found == "held out 20,000: mlm 6.430 (15.2 %)  nsp 0.500 (83.0 %)  perplexity 1,234.5"
+    assert found == "step 20,000 held out: mlm 6.430 (15 % right)  nsp 0.500 (83 %)  perplexity 1,234"
     assert len(found) <= 80
 
 

@@ -301,7 +301,8 @@ def test_a_short_name_means_one_path_or_is_refused_with_all(registry: Registry) 
         {"recipe": {"size": "tiny"}, "model": {"size": "tiny"}},
         {"model": {"size": "base"}},
         {"size": "base", "recipe": {"size": "tiny"}},
-        {"space": {"epochs": [1, 2]}, "recipe": {"epochs": 3}},
+        {"space": {"epochs": [1, 2]}, "recipe": {"epochs": 3}},  # which the space overrides
+        {"recipe": {"epochs": 3}},
     ]
     for number, spec in enumerate(specs):
         new_run(registry, run_id=f"run{number}", spec=spec)
@@ -317,18 +318,19 @@ def test_a_short_name_means_one_path_or_is_refused_with_all(registry: Registry) 
             ask()
     for query, expected in (
         ("params.recipe.size = 'tiny'", {"run0", "run1", "run3"}),
-        ("params.recipe.size != 'tiny'", {"run2", "run4"}),
-        ("params.model.size is null", {"run0", "run3", "run4"}),
+        ("params.recipe.size != 'tiny'", {"run2", "run4", "run5"}),
+        ("params.model.size is null", {"run0", "run3", "run4", "run5"}),
         ("params.\"size\" = 'base'", {"run3"}),
-        ("params.epochs = 3", {"run4"}),
+        ("params.epochs = 3", {"run5"}),
     ):
         assert set(registry.run_table(query).values("id")) == expected, query
     assert registry.run_ids(sort='params."size"')[0] == "run3"
-    assert registry.grouped('params."size"', aggregates="count").values("count") == [1, 4]
+    assert registry.grouped('params."size"', aggregates="count").values("count") == [1, 5]
 
 
 def test_a_column_has_a_short_name_where_no_other_path_of_the_table_ends_so(registry: Registry) -> None:
-    new_run(registry, name="one", spec={"recipe": {"size": "tiny"}, "space": {"size": ["tiny"]}})
+    for section, value in (("recipe", "tiny"), ("space", ["tiny"])):
+        new_run(registry, name="one", spec={section: {"size": value}})
     new_run(registry, name="other", spec={"model": {"size": "tiny"}})
     columns = [name for name in registry.run_table("name = 'one'").columns if name.startswith("params.")]
     assert columns == ["params.size", "params.space.size"]

@@ -9,7 +9,7 @@ from orchestrator.registry import Registry
 from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.reports.run_differences import RunComparison, compare_runs
 from orchestrator.results import DatasetResult, FileCount, MetricEvent, TrialStart
-from tests.orchestrator.registry.samples import made_with, trial_result
+from tests.orchestrator.registry.samples import made_with, new_run, trial_result
 
 SPEC = {"kind": "pretrain", "name": "words", "model": {"size": "tiny"}, "steps": 10, "seed": 0}
 
@@ -49,6 +49,16 @@ def test_runs_of_the_same_make_differ_in_nothing(registry: Registry) -> None:
     assert found(comparison) == {}
     assert {"run", "spec", "data", "code", "environment", "scores"} <= set(comparison.same)
     assert comparison.unknown == {}
+
+
+def test_pipelines_differ_in_their_stages_and_in_the_scores_of_these(registry: Registry) -> None:
+    pipelines = [new_run(registry, kind="pipeline", name="all", spec={}) for _ in range(2)]
+    for pipeline, loss in zip(pipelines, (2.0, 1.5), strict=True):
+        stage = new_run(registry, name="all/words", metric="mlm_loss", spec=SPEC, tags=[f"pipeline:{pipeline}"])
+        registry.metrics.record(stage, [MetricEvent(10, "validation", {"mlm_loss": loss})])
+    differences = found(compare_runs(registry, *pipelines))
+    assert differences.keys() == {"scores: words.mlm_loss", "stages: words"}
+    assert differences["scores: words.mlm_loss"] == (2.0, 1.5)
 
 
 @pytest.mark.parametrize(

@@ -47,9 +47,12 @@ def test_variances_that_differ_by_no_more_than_chance_are_pooled() -> None:
     first, second = [0.80, 0.82], [0.70, 0.71, 0.73]
     noise, pooled = noise_of(first, second), (np.var(first) * 2 + np.var(second) * 3) / 3
     assert noise == (pytest.approx(pooled), math.inf, 3)
-    expected = stats.ttest_ind(first, second).confidence_interval()
-    found = noise.of_difference(summarize(first), summarize(second))
-    assert found.half_width() == pytest.approx((expected.high - expected.low) / 2)
+    expected = stats.ttest_ind(first, second)
+    found = noise.compare(summarize(first), summarize(second))
+    assert (found.interval, found.p_value) == (
+        pytest.approx(tuple(expected.confidence_interval())),
+        pytest.approx(expected.pvalue),
+    )
 
 
 @given(SCORES)

@@ -49,7 +49,6 @@ def test_teacher_and_start_are_names_of_models() -> None:
         ({"task": None, "num_hidden_layers": 2, "pretraining": {**PRETRAINING, "init_from": "a"}}, "pretraining.init"),
         ({"task": None, "pretraining": {**PRETRAINING, **LEFT_TO_RIGHT}}, "pretraining.token_objective"),
         ({"task": None, "pretraining": {**PRETRAINING, "stepz": 3}}, "pretraining.stepz"),
-        ({"task": None, "pretraining": {**PRETRAINING, "execution": {"cuda_graphs": True}}}, "compile_layers"),
         ({"task": None, "pretraining": PRETRAINING, "execution": {"gpus": 0.0}}, "execution"),
     ],
 )

@@ -90,7 +90,9 @@ def test_bf16_is_refused_on_a_card_without_units_for_it(monkeypatch: pytest.Monk
 
 def test_limits_of_a_card_that_is_used_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     put_in_place(monkeypatch)
-    assert card_notes("cuda") == card_notes("cpu") == []
+    assert card_notes("cuda") == card_notes("cpu") == card_notes("cuda", trains_in="bf16") == []
+    (slow,) = card_notes("cuda", trains_in="fp32")
+    assert "with precision bf16" in slow
     put_in_place(monkeypatch, capability=(7, 0), free_bytes=99 * GIB, name="Tesla V100")
     taken, old = card_notes("cuda")
     assert "40.0 GiB of the 139.0 GiB" in taken
