@@ -74,7 +74,7 @@ def column_cells(values: list[Any], name: str = "") -> list[str]:
     >>> column_cells([0.1 + 0.2, 1 / 6e4], "params.learning_rate"), column_cells([0.3, 0.1 + 0.2], "params.dropout")
     (['0.3', '1.66667e-05'], ['0.3', '0.30000000000000004'])
     >>> column_cells([-0.08, 0.000849]), column_cells([3e-7, 0.5]), column_cells([0.0004, 3600.5])
-    (['-0.08000', '0.00085'], ['3e-07', '0.5'], ['0.0', '3600.5'])
+    (['-0.08000', '0.00085'], ['3e-07', '0.5'], ['0.0004', '3600.5000'])
     """
     if is_setting(name):
         exact = [setting_cell(value) for value in values]
@@ -95,7 +95,8 @@ def _decimals(values: list[float]) -> int | None:
         return 0
     least, most = min(sizes), max(sizes)
     if most >= 10:
-        return None if most >= 1e6 else 1 if most >= 100 else 2
+        decimals = next((each for each in (1 if most >= 100 else 2, 3, 4) if least >= 10.0**-each), None)
+        return None if most >= 1e6 else decimals
     if least < 1e-3:
         return None if most < 1e-3 or least < 1e-5 else 6 if least < 1e-4 else 5
     return 4

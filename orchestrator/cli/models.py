@@ -1,12 +1,10 @@
 """Command group `models`: registered models, their aliases and their lineage."""
 
-from collections.abc import Iterator
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from orchestrator.cells import printable
 from orchestrator.cli.frame import GlobalOptionsGroup, current_settings
 from orchestrator.cli.messages import notify
 from orchestrator.cli.output import page_size, show_record, show_rows, show_text
@@ -15,9 +13,7 @@ from orchestrator.cli.registry_reading import open_for_writing, open_registry, t
 
 if TYPE_CHECKING:
     from orchestrator.registry import Registry
-    from orchestrator.registry.lineage import LineageTree
 
-_DIGEST_CHARS = 12
 _model_argument = click.argument("model", metavar="MODEL")
 
 
@@ -115,47 +111,17 @@ def lineage(model: str, down: bool) -> None:
     """
     with open_registry() as registry:
         tree = registry.lineage.tree(model, downward=down)
-    reading, record = current_reading(), _as_record(tree)
+    from orchestrator.reports.lineage_trees import lineage_lines, lineage_record, lineage_rows
+
+    reading = current_reading()
     if reading.form == "json":
-        show_record(record)
+        show_record(lineage_record(tree))
     elif reading.form == "csv":
-        show_rows(list(_rows(record)), ["depth", "kind", "name", "digest", "role", "run", "stale"])
+        show_rows(lineage_rows(tree), ["depth", "kind", "name", "digest", "role", "run", "stale"])
     else:
-        show_text("".join(f"{line}\n" for line in _lines(tree)), reading.output)
+        show_text("".join(f"{line}\n" for line in lineage_lines(tree)), reading.output)
         if not tree.branches:
             notify("nothing was made of it" if down else "what it was made of is not recorded")
-
-
-def _lines(tree: "LineageTree", first: str = "", others: str = "") -> Iterator[str]:
-    """Lines of a tree right of two margins, each node with its kind, its part and, where it is stale, why."""
-    node = tree.node
-    digest = "" if node.kind in ("file", "export") else f" {node.digest[:_DIGEST_CHARS]}"
-    role = f"{tree.role}: " if tree.role else ""
-    repeated = " (as above)" if tree.is_repeated else ""
-    stale = f"  STALE: {tree.stale}" if tree.stale else ""
-    yield first + printable(f"{role}{node.kind} {node.name}{digest}{repeated}{stale}", keep_lines=False)
-    for branch in tree.branches[:-1]:
-        yield from _lines(branch, f"{others}├── ", f"{others}│   ")
-    for last in tree.branches[-1:]:
-        yield from _lines(last, f"{others}└── ", f"{others}    ")
-
-
-def _as_record(tree: "LineageTree") -> dict[str, Any]:
-    return {
-        "kind": tree.node.kind,
-        "name": tree.node.name,
-        "digest": tree.node.digest,
-        "role": tree.role,
-        "run": tree.run_id,
-        "stale": tree.stale,
-        "branches": [_as_record(branch) for branch in tree.branches],
-    }
-
-
-def _rows(record: dict[str, Any], depth: int = 0) -> Iterator[dict[str, Any]]:
-    yield {**record, "depth": depth}
-    for branch in record["branches"]:
-        yield from _rows(branch, depth + 1)
 
 
 @models.command(example="models export demo-pretrained -o exported/")

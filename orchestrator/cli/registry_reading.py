@@ -85,8 +85,7 @@ def find_run(
             with suppress(NotFoundError):
                 return registry.run(str(registry.models.get(wanted).run_id))
         raise
-    called = registry.newest_called(run.name) if run.name == wanted and not run.id.startswith(wanted) else None
-    num_called = called[1] if called else 1
+    num_called = registry.num_called(run) if run.name == wanted and not run.id.startswith(wanted) else 1
     if num_called > 1 and only:
         from orchestrator.registry.query_language import quoted
 

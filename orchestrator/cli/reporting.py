@@ -161,8 +161,7 @@ def check(registry: "Registry", what: str, with_all: bool) -> None:
     named = _runs_meant(registry, what, "state = 'COMPLETED'")[:_NEWEST_OF_TASK]
     runs = [one for run in named for one in (registry.stages(run.id)[::-1] if run.kind == "pipeline" else [run])]
     scores = [score for run in runs for score in run_scores(run, registry)]
-    found = [compare(score, load_numbers()) for score in scores]
-    rows = [row for several in found for row in (several if with_all else several[:1])]
+    rows = [row for score in scores for row in compare(score, load_numbers())[: None if with_all else 1]]
     own = ", ".join(sorted({f"{score.task} {score.metric}" for score in scores})) or "no score on a task's data"
     published = ", ".join(sorted({str(one["task"]) for one in load_numbers()}))
     empty = f"nothing published compares with what {what} recorded ({own}); there are numbers for {published}"

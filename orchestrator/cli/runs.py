@@ -1,18 +1,14 @@
-"""Commands of `runs` on one run: `show`, `reproduce`, `trials`, `metrics`, `plot`, `logs`; and `export` of several.
-
-The brief of a run fits a screen of 80 columns; the rest is `runs show --all`.
-"""
+"""Commands of `runs` on one run: `show`, `reproduce`, `trials`, `metrics`, `plot`, `logs`; and `export` of several."""
 
 import os
 import sys
 from io import BytesIO
-from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from orchestrator.cells import printable, setting_cell
+from orchestrator.cells import printable
 from orchestrator.cli.frame import command, current_settings, given_options
 from orchestrator.cli.messages import make_room, notify, say_now
 from orchestrator.cli.next_commands import next_commands
@@ -27,7 +23,6 @@ from orchestrator.cli.reading import (
 )
 from orchestrator.cli.registry_reading import NUM_PARAMETERS_SHOWN, find_run, open_registry, run_id_of, table_command
 from orchestrator.errors import InputError, NotFoundError
-from orchestrator.measurements import COLLAPSED
 from orchestrator.progress import counted, show_progress, terminal_width
 from orchestrator.progress.log_lines import folded
 from orchestrator.run_states import RunState
@@ -36,10 +31,7 @@ from orchestrator.settings import ASKED_AT_VARIABLE
 if TYPE_CHECKING:
     from orchestrator.registry import Registry
     from orchestrator.registry.records import RunRecord
-    from orchestrator.reports.run_facts import RunFacts
     from orchestrator.reports.tracker_exports import ExportedRun
-
-_MOST_SCORES, _MOST_STAGES = 6, 12
 
 
 @command(example="runs show 7f3a\nruns show my-sweep --all")
@@ -52,80 +44,15 @@ def show(run_id: str, is_whole: bool) -> None:
     Spec fields that differ from their defaults are shown as KEY=VALUE; a sweep also shows its best trial. --all, JSON
     and CSV have everything recorded: machine, attempts, every score; JSON also the counts of each data file.
     """
-    from orchestrator.reports.run_facts import RunFacts
+    from orchestrator.reports.run_facts import RunFacts, brief_record, whole_record
 
     with open_registry() as registry:
         facts, reading = RunFacts(registry, find_run(registry, run_id), current_settings().home), current_reading()
         if reading.is_brief and not is_whole and not reading.columns:
-            show_record(_brief_record(facts))
+            show_record(brief_record(facts))
             show_text("next\n" + "".join(f"  {line}\n" for line in next_commands(facts)))
         else:
-            show_record(_whole_record(facts, reading.form))
-
-
-def _brief_record(facts: "RunFacts") -> dict[str, Any]:
-    """Fields of a run that matter most, in the order of reading."""
-    from orchestrator.reports.run_facts import typed
-
-    scores, best, code = facts.score_lines(only_held_out=True), facts.best_trial, facts.make_lines.get("code")
-    hosts = {host for one in facts.attempts for group in one.workers or () for host in group["hosts"]}
-    has_plain_start = [one.state for one in facts.attempts] == [RunState.COMPLETED] and len(hosts) < 2
-    settings = f": {typed(best.settings)}" if best and best.settings else ""
-    stages = dict(facts.stage_lines)
-    if (num_stages := len(stages)) > _MOST_STAGES:
-        stages = {name: line for name, line in stages.items() if f" {RunState.COMPLETED}" not in line}
-        stages = {"stages": f"{num_stages}, of which {num_stages - len(stages)} have completed: --all", **stages}
-    return {
-        "run": f"{facts.run.id} {facts.run.name}",
-        **facts.outcome,
-        **({} if has_plain_start else facts.attempt_lines),
-        "step": f"{facts.last_step:,}" if facts.last_step else None,
-        **dict(islice(scores.items(), _MOST_SCORES)),
-        "more scores": f"{len(scores) - _MOST_SCORES}: --all" if len(scores) > _MOST_SCORES else None,
-        **({"trials": best.num_trials, "best trial": f"{best.name}{settings}"} if best else {}),
-        **(stages if facts.run.kind == "pipeline" else facts.changed_lines),
-        **facts.data_lines,
-        "code": code,
-        **facts.files,
-    }
-
-
-def _whole_record(facts: "RunFacts", form: str) -> dict[str, Any]:
-    """All that is recorded of a run: nested in JSON, in a table as lines for a person, in CSV something of both."""
-    from dataclasses import asdict
-
-    from orchestrator.registry.parameters import flatten
-
-    record: dict[str, Any] = asdict(facts.run)
-    spec = record.pop("spec")
-    make, best, is_table = facts.made_by, facts.best_trial, form == "table"
-    notes = [asdict(one) for one in facts.registry.annotations.notes(facts.run.id)]
-    record |= {
-        "tags": facts.registry.annotations.tags(facts.run.id),
-        "marks": facts.marks,
-        **(facts.note_lines if is_table else {"notes": notes}),
-        "attempts": len(facts.attempts),
-        "last_step": facts.last_step,
-        "last_checkpoint": facts.last_checkpoint,
-        "models": [model.label for model in facts.models],
-        **{f"metrics.{n}": bool(v) if is_table and n == COLLAPSED else v for n, v in facts.values.items()},
-        "test_refused": facts.test_refusal,
-    }
-    if best is not None:
-        record |= {"trials": best.num_trials, "best trial": best.name}
-        record |= {"choice": best.choice} if best.choice else {}
-        record |= {f"best {name}": setting_cell(v) if is_table else v for name, v in best.settings.items()}
-    if is_table:
-        record |= facts.stage_lines | facts.make_lines
-    if make is not None and make.code is not None:
-        record |= {"made_with.command": make.command, "made_with.overrides": make.overrides}
-        record |= {f"made_with.code.{name}": value for name, value in make.code.items()}
-        record |= {f"made_with.{name}": value for name, value in flatten(make.environment or {}).items()}
-    if form == "json":
-        starts = [asdict(one) for one in facts.attempts]
-        return record | {"spec": spec, "parameters": facts.parameters, "data": facts.data, "starts": starts}
-    parameters = {f"params.{name}": value for name, value in facts.parameters.items()}
-    return record | facts.attempt_lines | facts.data_lines | parameters
+            show_record(whole_record(facts, reading.form))
 
 
 @command("reproduce", example="runs reproduce 7f3a\nruns reproduce 7f3a --show spec -o again.yaml")

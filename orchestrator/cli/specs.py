@@ -4,10 +4,8 @@ import json
 import shlex
 import sys
 import textwrap
-from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
-from typing import TYPE_CHECKING
 
 import click
 
@@ -19,9 +17,6 @@ from orchestrator.cli.registry_reading import tell_earlier
 from orchestrator.drafting.request import DRAFT_KINDS, DraftKind, DraftRequest
 from orchestrator.errors import InputError
 from orchestrator.progress import is_terminal
-
-if TYPE_CHECKING:
-    from orchestrator.drafting.draft import Draft
 
 
 @command(example="init reviews.csv\nrun reviews.yaml")
@@ -81,8 +76,7 @@ def init(
 
         check_weights(resolve_model(model, request.settings))
     draft = draft_spec(request)
-    _check_targets(draft, files, force=force)
-    written = draft.write()
+    written = draft.write(files, replaces=force)
     fill = partial(textwrap.fill, width=80, break_long_words=False, break_on_hyphens=False)
     for topic, text in (*draft.findings, ("wrote", ", ".join(written))):
         notify(fill(text, initial_indent=f"{topic:<10}", subsequent_indent=" " * 10))
@@ -91,21 +85,6 @@ def init(
         notify(f"  orchestrator{given_options()} {shlex.join((verb, draft.spec_path))}")
     if not is_terminal(sys.stdout):
         show_text(draft.spec_path)
-
-
-def _check_targets(draft: "Draft", inputs: Sequence[str], *, force: bool) -> None:
-    """Check that no file is in the way. Raises: InputError, naming those that are."""
-    from orchestrator.storage import exists
-    from orchestrator.storage.uris import absolute
-
-    targets = [*draft.side_files, draft.spec_path]
-    remedy = "name another spec with -o FILE"
-    for target in targets:
-        if absolute(target) in map(absolute, inputs):
-            raise InputError(f"{target} would be written over, and it is the data itself; {remedy}")
-    there = ", ".join(filter(exists, targets))
-    if there and not force:
-        raise InputError(f"there already: {there}; write over with --force, or {remedy}")
 
 
 @command(example="plan reviews.yaml\nplan experiments/pretrain_base.yaml execution.num_workers=8")

@@ -26,7 +26,8 @@ from orchestrator.specs import TextSource
 from orchestrator.specs.loading import parse_spec
 from orchestrator.specs.task import TaskSpec
 from orchestrator.specs.yaml_text import comment_lines, commented_lines, parse_document
-from orchestrator.storage import local_copy, write_bytes, write_chunks
+from orchestrator.storage import exists, local_copy, write_bytes, write_chunks
+from orchestrator.storage.uris import absolute
 from orchestrator.tasks.catalogue import KNOWN_TASKS
 from orchestrator.tasks.table_files import table_name
 from orchestrator.tasks.text_files import plain_name
@@ -54,12 +55,25 @@ class Draft(NamedTuple):
     findings: Sequence[Finding]
     side_files: Mapping[str, Iterable[bytes]]
 
-    def write(self) -> list[str]:
-        """Write the files beside the spec, then the spec; returns their paths."""
+    def write(self, inputs: Sequence[str] = (), *, replaces: bool = False) -> list[str]:
+        """Write the files beside the spec, then the spec; returns their paths.
+
+        Args:
+            inputs: files that the spec was drafted from, which are never written over.
+            replaces: whether other files are.
+
+        Raises: InputError, naming the files that are in the way.
+        """
+        targets, remedy = [*self.side_files, self.spec_path], "name another spec with -o FILE"
+        for target in targets:
+            if absolute(target) in map(absolute, inputs):
+                raise InputError(f"{target} would be written over, and it is the data itself; {remedy}")
+        if there := [] if replaces else list(filter(exists, targets)):
+            raise InputError(f"there already: {', '.join(there)}; write over with --force, or {remedy}")
         for path, chunks in self.side_files.items():
             write_chunks(path, chunks)
         write_bytes(self.spec_path, self.spec_text.encode())
-        return [*self.side_files, self.spec_path]
+        return targets
 
 
 def draft_spec(request: DraftRequest) -> Draft:

@@ -296,7 +296,7 @@ def find_group(connection: sql.Connection, name: str, state: sql.ColumnElement[R
         groups = shown
     named = newest_called(connection, name, state) if groups and not shown else None
     if named is not None:
-        raise SeveralRunsError(f"{name!r} is the name of run {named[0].id}, and begins a group's digest; give that id.")
+        raise SeveralRunsError(f"{name!r} is the name of run {named.id}, and begins a group's digest; give that id.")
     if len(keys := sorted({group.key for group in groups})) > 1:
         begun = _listed(keys, MAX_CANDIDATES)
         raise SeveralRunsError(f"{name!r} begins the digests of several groups; give more of it: {begun}.")

@@ -255,11 +255,11 @@ def find_run(connection: Connection, wanted: str, state: ColumnElement[RunState]
         is_near = RUNS.c.id.between(begins, begins + "z" * MIN_ID_DIGITS)  # which an index answers
         is_begun = and_(is_near, RUNS.c.id.startswith(begins, autoescape=True))
         begun = load_runs(connection, state, is_begun, limit=MAX_CANDIDATES + 1)
-    meant = [*{run.id: run for run in (*([named[0]] if named else []), *begun)}.values()]
+    meant = [*{run.id: run for run in (*([named] if named else []), *begun)}.values()]
     if len(meant) == 1:
         return meant[0]
     if meant:
-        what = f"is the name of run {named[0].id} and begins an id" if named else "begins the ids of several runs"
+        what = f"is the name of run {named.id} and begins an id" if named else "begins the ids of several runs"
         others = _listed(meant[1:] if named else meant)
         raise SeveralRunsError(f"{wanted!r} {what}; give a whole id: {others}.")
     recent = load_runs(connection, state, RUNS.c.parent_id.is_(None), limit=MAX_CANDIDATES)
@@ -273,12 +273,11 @@ def _listed(runs: Sequence[RunRecord]) -> str:
     return ", ".join(shown) + (", …" if len(runs) > MAX_CANDIDATES else "")
 
 
-def newest_called(connection: Connection, name: str, state: ColumnElement[RunState]) -> tuple[RunRecord, int] | None:
-    """Find the newest run of a name, else the newest trial, and how many are called so; None where nothing is."""
+def newest_called(connection: Connection, name: str, state: ColumnElement[RunState]) -> RunRecord | None:
+    """Find the newest run of a name, else the newest trial; None where nothing is called so."""
     for condition in (RUNS.c.parent_id.is_(None), RUNS.c.parent_id.is_not(None)):
-        so_called = and_(RUNS.c.name == name, condition)
-        for newest in load_runs(connection, state, so_called, limit=1):
-            return newest, connection.scalar(select(func.count()).select_from(RUNS).where(so_called)) or 1
+        for newest in load_runs(connection, state, RUNS.c.name == name, condition, limit=1):
+            return newest
     return None
 
 

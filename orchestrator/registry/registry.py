@@ -26,7 +26,6 @@ from orchestrator.registry.records import (
     is_ranked,
     load_named,
     load_runs,
-    newest_called,
     record_columns,
     state_as_read,
 )
@@ -238,10 +237,12 @@ class Registry:
         close = nearest(wanted, [*names, *(self.ranked_tasks() if or_task else ())], 1) if wanted else []
         raise NotFoundError(f"{no_run}{f'; did you mean {close[0]}?' if close else '.'}")
 
-    def newest_called(self, name: str) -> tuple[RunRecord, int] | None:
-        """Newest run of a name, else the newest trial, and how many are called so; None where nothing is."""
+    def num_called(self, run: RunRecord) -> int:
+        """Number of the runs that are called as a run is, or of a trial of the trials."""
+        is_alike = RUNS.c.parent_id.is_(None) if run.parent_id is None else RUNS.c.parent_id.is_not(None)
+        so_called = select(func.count()).select_from(RUNS).where(RUNS.c.name == run.name, is_alike)
         with self._database.connection(writing=False) as connection:
-            return newest_called(connection, name, self._state())
+            return connection.scalar(so_called) or 0
 
     def run_records(self, run_ids: Collection[str]) -> list[RunRecord]:
         """Records of the runs with these ids, the newest first; without those that are not there."""

@@ -1,24 +1,30 @@
 """Differences between two runs, whatever their kinds: settings, data, code, environment and scores, field by field.
 
 A trial is compared by its whole recipe; its code and environment are those of the attempt of its sweep that made it.
-Of any other run the newest attempt counts.
+Of any other run the newest attempt counts. Below are a comparison's lines for a person, and its records and rows.
 """
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from orchestrator.cells import MISSING, cell, printable, setting_cell
 from orchestrator.measurements import is_of_the_machine
 from orchestrator.progress.log_lines import wrapped
+from orchestrator.registry.group_records import GroupRecord
 from orchestrator.registry.model_origins import SplitData
 from orchestrator.registry.parameters import is_source_digest
 from orchestrator.registry.records import AttemptRecord, RunRecord
 from orchestrator.registry.registry import Registry
 from orchestrator.reports.run_facts import RunFacts, stage_name
 from orchestrator.results import Split
+
+if TYPE_CHECKING:
+    from orchestrator.registry.group_comparison import Comparison
+    from orchestrator.significance.comparison import DifferenceResult, McNemarResult
+    from orchestrator.significance.ranking import SeedNoise
 
 TITLES = {
     "run": "Runs",
@@ -32,6 +38,10 @@ TITLES = {
 }
 """Headings of the sections of a comparison, in the order of reading."""
 _WIDTH = 80
+_DECIMALS = 12
+"""Decimals of a difference of scores; what comes after them is noise of the processor's arithmetic."""
+POOLED = "seed noise of the ranking"
+"""Name of the test by the noise of seeds in all groups of a ranking."""
 _DATA_PARAMETERS = "data."
 _DIGEST, _DIGEST_CHARS = ".digest", 12
 _SPLITS: tuple[Split, ...] = ("train", "validation", "test")
@@ -64,6 +74,17 @@ class RunComparison:
     """Splits for which both read the same file, into different examples."""
 
 
+class Pair(NamedTuple):
+    """Two runs or groups beside each other."""
+
+    names: tuple[str, str]
+    scores: "Comparison | None"
+    """None where they cannot be compared."""
+    runs: RunComparison | None
+    """None of two groups."""
+    differences: Sequence[Difference]
+
+
 def compare_runs(registry: Registry, first: str, second: str) -> RunComparison:
     """Compare two runs, given by the beginnings of their ids. Raises: NotFoundError."""
     runs = registry.run(first), registry.run(second)
@@ -82,6 +103,22 @@ def compare_runs(registry: Registry, first: str, second: str) -> RunComparison:
         same += [section] if one and not found else []
     refusals = registry.test_refusals([run.id for run in runs])
     return RunComparison(*runs, differences, same, unknown, refusals, same_files)
+
+
+def compare_pair(
+    registry: Registry,
+    names: tuple[str, str],
+    one: RunRecord | GroupRecord,
+    other: RunRecord | GroupRecord,
+    scores: "Comparison | None",
+) -> Pair:
+    """Two runs with all that differs, or two groups with the settings that do; a group beside a run is its best run."""
+    if isinstance(one, GroupRecord) and isinstance(other, GroupRecord):
+        settings = scores.differs_in if scores else {}
+        return Pair(names, scores, None, [Difference("spec", path, *both) for path, both in settings.items()])
+    ids = [(side.best or side.runs[-1]).id if isinstance(side, GroupRecord) else side.id for side in (one, other)]
+    runs = compare_runs(registry, *ids)
+    return Pair(names, scores, runs, runs.differences)
 
 
 def is_same(one: Any, other: Any) -> bool:
@@ -226,3 +263,90 @@ def _sentences(runs: RunComparison) -> list[str]:
         if sections := [words.get(one, one) for one, ids in runs.unknown.items() if run.id in ids]:
             sentences.append(f"Not recorded of {run.id}: {', '.join(sections)}.")
     return sentences
+
+
+def significance_rows(comparison: "Comparison", noise: "SeedNoise | None") -> list[dict[str, Any]]:
+    """Every test that could be made, a row each, with what it is of; the first one speaks."""
+    examples, metric, of_seeds = comparison.examples, comparison.first.metric, comparison.of_seeds
+    rows = [_test_row("Welch, all seeds", metric, comparison.welch)]
+    if comparison.paired is not None:
+        paired = _test_row(f"paired permutation, {len(comparison.differences)} common seeds", metric, comparison.paired)
+        rows.insert(0 if of_seeds is comparison.paired else 1, paired)
+    if (bootstrap := comparison.bootstrap) is not None:
+        rows.append(_test_row("bootstrap over seeds", metric, replace(of_seeds, interval=bootstrap)) | {"p": None})
+    if noise is not None and comparison.first.summary and comparison.second.summary:
+        pooled = noise.compare(comparison.first.summary, comparison.second.summary)
+        rows.append(_test_row(POOLED, metric, pooled))
+    if examples is not None and examples.score is not None:
+        rows.append(_test_row(f"paired bootstrap, {examples.num_examples:,} examples", metric, examples.score))
+    for answers in examples.answers if examples else ():
+        result, about = answers.result, examples.answers_about if examples else ""
+        name = f"McNemar, {answers.first_run[:6]} {result.only_first} : {result.only_second} {answers.second_run[:6]}"
+        rows.append(_test_row(name, about, result) | {"p": answers.corrected_p_value})
+    return rows
+
+
+def _test_row(test: str, about: str, result: "DifferenceResult | McNemarResult") -> dict[str, Any]:
+    """The result of a test, without the noise of floating-point sums: the difference of two equal means is 0."""
+    numbers = (result.difference, *(result.interval or (None, None)))
+    difference, low, high = (None if number is None else round(number, _DECIMALS) + 0.0 for number in numbers)
+    return {"test": test, "of": about, "difference": difference, "low": low, "high": high, "p": result.p_value}
+
+
+def _scores_record(comparison: "Comparison", noise: "SeedNoise | None") -> dict[str, Any]:
+    result = comparison.result
+    low, high = result.interval or (None, None)
+    return {
+        "answer": comparison.words,
+        "first": comparison.first.key,
+        "second": comparison.second.key,
+        "distinguishable": comparison.is_distinguishable,
+        "test": comparison.test,
+        "difference": result.difference,
+        "low": low,
+        "high": high,
+        "p_value": comparison.p_value,
+        "corrected_p_value": comparison.corrected_p_value,
+        "num_comparisons": comparison.num_comparisons,
+        "num_first": len(comparison.first.seeds),
+        "num_second": len(comparison.second.seeds),
+        "num_common": len(comparison.differences),
+        "num_seeds_needed": comparison.num_seeds_needed,
+        "tests": significance_rows(comparison, noise),
+        "differs_in": {path: list(values) for path, values in comparison.differs_in.items()},
+    }
+
+
+def pair_record(pair: Pair, noise: "SeedNoise | None", why_not: str) -> dict[str, Any]:
+    """The comparison of a pair for a program.
+
+    Args:
+        noise: noise of seeds in the ranking of both.
+        why_not: reason why scores cannot be compared; empty where they can.
+    """
+    differences: dict[str, dict[str, Any]] = {}
+    for each in pair.differences:
+        differences.setdefault(each.section, {})[each.field] = {"first": each.first, "second": each.second}
+    record: dict[str, Any] = {
+        "a": pair.names[0],
+        "b": pair.names[1],
+        "scores": None if pair.scores is None else _scores_record(pair.scores, noise),
+        "scores_not_compared": why_not or None,
+        "differences": differences,
+    }
+    if (runs := pair.runs) is not None:
+        for name, run in (("first", runs.first), ("second", runs.second)):
+            record[name] = {key: getattr(run, key) for key in ("id", "name", "kind", "state", "created_at")}
+        record |= {"same": runs.same, "same_files": runs.same_files}
+        record |= {"not_recorded": runs.unknown, "refused": runs.refusals}
+    return record
+
+
+def pair_rows(record: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """A row for each field of a `pair_record`: what its scores tell, then all that differs."""
+    names, nested = {"a": record["a"], "b": record["b"]}, ("first", "second", "tests", "differs_in")
+    told = [(field, value) for field, value in (record["scores"] or {}).items() if field not in nested]
+    rows = [names | {"section": "comparison", "field": field, "first": value} for field, value in told]
+    for section, fields in record["differences"].items():
+        rows += [names | {"section": section, "field": field, **both} for field, both in fields.items()]
+    return rows

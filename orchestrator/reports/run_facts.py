@@ -1,13 +1,14 @@
 """Facts of a recorded run: `runs show`, `compare`, `report` and the end of `run` only lay them out.
 
-`RunFacts` reads each fact when it is first asked for. Below it are records as short lines of text.
+`RunFacts` reads each fact when it is first asked for. Below it are the records of a run, which fit a screen of 80
+columns or have everything, and short lines of text.
 """
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,8 @@ _BASELINE = "baseline."
 _COUNTS_SHOWN = ("num_documents", "num_tokens", "num_bad_records")
 """Counts of a corpus that are shown; of other data all are."""
 _MAX_FILES_NAMED = 3
+_MOST_SCORES, _MOST_STAGES = 6, 12
+"""Scores, and stages of a pipeline, that a brief record has; of more stages those that have not completed."""
 _VERSIONS_SHOWN = ("python", "torch", "cuda", "ray")
 _DIGEST_CHARS = 12
 
@@ -245,6 +248,67 @@ class RunFacts:
         if make is None or make.code is None:
             return {}
         return {"code": code_line(make.code), "command": make.command, "machine": machine_line(make.environment or {})}
+
+
+def brief_record(facts: RunFacts) -> dict[str, Any]:
+    """Fields of a run that matter most, in the order of reading."""
+    scores, best, code = facts.score_lines(only_held_out=True), facts.best_trial, facts.make_lines.get("code")
+    hosts = {host for one in facts.attempts for group in one.workers or () for host in group["hosts"]}
+    has_plain_start = [one.state for one in facts.attempts] == [RunState.COMPLETED] and len(hosts) < 2
+    settings = f": {typed(best.settings)}" if best and best.settings else ""
+    stages = dict(facts.stage_lines)
+    if (num_stages := len(stages)) > _MOST_STAGES:
+        stages = {name: line for name, line in stages.items() if f" {RunState.COMPLETED}" not in line}
+        stages = {"stages": f"{num_stages}, of which {num_stages - len(stages)} have completed: --all", **stages}
+    return {
+        "run": f"{facts.run.id} {facts.run.name}",
+        **facts.outcome,
+        **({} if has_plain_start else facts.attempt_lines),
+        "step": f"{facts.last_step:,}" if facts.last_step else None,
+        **dict(islice(scores.items(), _MOST_SCORES)),
+        "more scores": f"{len(scores) - _MOST_SCORES}: --all" if len(scores) > _MOST_SCORES else None,
+        **({"trials": best.num_trials, "best trial": f"{best.name}{settings}"} if best else {}),
+        **(stages if facts.run.kind == "pipeline" else facts.changed_lines),
+        **facts.data_lines,
+        "code": code,
+        **facts.files,
+    }
+
+
+def whole_record(facts: RunFacts, form: str) -> dict[str, Any]:
+    """All that is recorded of a run: nested in JSON, in a table as lines for a person, in CSV something of both."""
+    from orchestrator.registry.parameters import flatten
+
+    record: dict[str, Any] = asdict(facts.run)
+    spec = record.pop("spec")
+    make, best, is_table = facts.made_by, facts.best_trial, form == "table"
+    notes = [asdict(one) for one in facts.registry.annotations.notes(facts.run.id)]
+    record |= {
+        "tags": facts.registry.annotations.tags(facts.run.id),
+        "marks": facts.marks,
+        **(facts.note_lines if is_table else {"notes": notes}),
+        "attempts": len(facts.attempts),
+        "last_step": facts.last_step,
+        "last_checkpoint": facts.last_checkpoint,
+        "models": [model.label for model in facts.models],
+        **{f"metrics.{n}": bool(v) if is_table and n == COLLAPSED else v for n, v in facts.values.items()},
+        "test_refused": facts.test_refusal,
+    }
+    if best is not None:
+        record |= {"trials": best.num_trials, "best trial": best.name}
+        record |= {"choice": best.choice} if best.choice else {}
+        record |= {f"best {name}": setting_cell(v) if is_table else v for name, v in best.settings.items()}
+    if is_table:
+        record |= facts.stage_lines | facts.make_lines
+    if make is not None and make.code is not None:
+        record |= {"made_with.command": make.command, "made_with.overrides": make.overrides}
+        record |= {f"made_with.code.{name}": value for name, value in make.code.items()}
+        record |= {f"made_with.{name}": value for name, value in flatten(make.environment or {}).items()}
+    if form == "json":
+        starts = [asdict(one) for one in facts.attempts]
+        return record | {"spec": spec, "parameters": facts.parameters, "data": facts.data, "starts": starts}
+    parameters = {f"params.{name}": value for name, value in facts.parameters.items()}
+    return record | facts.attempt_lines | facts.data_lines | parameters
 
 
 def stage_name(stage: "RunRecord") -> str:

@@ -27,6 +27,7 @@ from orchestrator.reports.charts import (
     seed_spread,
     setting_importances,
 )
+from orchestrator.reports.lineage_trees import lineage_table
 from orchestrator.reports.predictions import prediction_blocks
 from orchestrator.reports.run_differences import TITLES, is_same, run_sections, shown_value
 from orchestrator.reports.run_facts import TEST, RunFacts, changed_spec, stage_name
@@ -35,7 +36,6 @@ from orchestrator.significance.summary import summarize
 from orchestrator.storage import write_bytes
 
 if TYPE_CHECKING:
-    from orchestrator.registry.lineage import LineageTree
     from orchestrator.registry.records import RunRecord
     from orchestrator.registry.registry import Registry
 
@@ -231,21 +231,6 @@ def curve_charts(registry: "Registry", runs: Mapping[str, "RunRecord"], *, min_p
         for name in sorted(lines, key=order)
         if max(map(len, lines[name].values())) >= min_points
     ]
-
-
-def lineage_table(tree: "LineageTree") -> Table:
-    """Each part that a model was made of, with the part that it had in making the next, once."""
-    rows: dict[tuple[str, str, str], Row] = {}
-
-    def collect(tree: "LineageTree") -> None:
-        for branch in tree.branches:
-            part, whole, role = branch.node, tree.node, branch.role or ""
-            names = {"what": f"{part.kind} {part.name}", "was": role, "of": f"{whole.kind} {whole.name}"}
-            rows.setdefault((part.digest, role, whole.digest), {**names, "digest": part.digest[:12]})
-            collect(branch)
-
-    collect(tree)
-    return Table(("what", "was", "of", "digest"), list(rows.values()))
 
 
 def _spec_blocks(run: "RunRecord") -> list[Block]:

@@ -44,7 +44,7 @@ def draft(folder: Path, *files: Path, **fields: Any) -> Draft:
 def written(folder: Path, *files: Path, **fields: Any) -> dict[str, Any]:
     """The values of the spec that is written, which must be one that a run begins with."""
     made = draft(folder, *files, **fields)
-    made.write()
+    made.write(replaces=True)
     spec = load_spec(made.spec_path)
     check_inputs(spec, resolved_inputs(spec, Settings.from_options(home=str(folder / "home"), environ={})))
     values: dict[str, Any] = yaml.safe_load(Path(made.spec_path).read_text(encoding="utf-8"))
@@ -323,7 +323,7 @@ def test_the_kind_of_a_published_task_is_found(
     tmp_path: Path, files: tuple[str, ...], kind: str, columns: tuple[str, ...]
 ) -> None:
     made = draft_spec(request_for(tmp_path, *map(shared_file, files)))
-    made.write()
+    made.write(replaces=True)
     task = task_of(stages_of(load_spec(made.spec_path))["finetuning"])
     assert task is not None
     assert (task.head, task.text_columns) == (kind, columns)
@@ -331,5 +331,5 @@ def test_the_kind_of_a_published_task_is_found(
 
 def test_published_text_is_for_pretraining(tmp_path: Path) -> None:
     made = draft_spec(request_for(tmp_path, shared_file("pretrain/wikitext-2/valid.txt.gz")))
-    made.write()
+    made.write(replaces=True)
     assert list(stages_of(load_spec(made.spec_path))) == ["tokenizer", "pretraining"]

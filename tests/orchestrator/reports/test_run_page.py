@@ -27,9 +27,10 @@ from orchestrator.reports.charts import (
     setting_importances,
     thinned,
 )
+from orchestrator.reports.lineage_trees import lineage_table
 from orchestrator.reports.rendering import columns_of
 from orchestrator.reports.run_facts import data_line, score_lines
-from orchestrator.reports.run_page import lineage_table, plot_run, run_page
+from orchestrator.reports.run_page import plot_run, run_page
 from orchestrator.reports.task_page import same_in_all, shown_columns, task_page
 from orchestrator.results import MetricEvent
 from orchestrator.specs.loading import parse_spec
