@@ -21,8 +21,6 @@ TAKEN_DIGEST, WHOLE_DIGEST, FILE_DIGEST = "_digest", "_whole_digest", "_file_dig
 """Ends of the paths of a split's digests: of the examples that a run took, of all without its limit, of the file."""
 RECORDED_DIGITS = 16
 """Digits of a digest of data, or of a model's weights, that the parameters of runs have."""
-KIND_END = ":"
-"""End of the kind, where a statement joins the kind and the text of a parameter: a colon, which no kind has."""
 LABEL_DIGITS = 8
 """Digits of a group's digest that lists show, without those of the code."""
 LARGEST_EXACT = 2**53
@@ -67,11 +65,6 @@ def encode_parameter(value: Any) -> tuple[str, str, float | None]:
     if isinstance(value, str):
         return "text", replace_unstorable(value), None
     return "json", json.dumps(value, default=str), None
-
-
-def decode_stored(stored: str) -> Any:
-    """Decode a value from its kind and text as statements join them, with `KIND_END` between."""
-    return decode_parameter(*stored.split(KIND_END, 1))
 
 
 def decode_parameter(kind: str, text: str) -> Any:

@@ -20,7 +20,7 @@ from sqlalchemy import ColumnElement, Connection, Table, and_, case, func, liter
 
 from orchestrator.errors import InputError, NotFoundError, SeveralRunsError
 from orchestrator.registry.dialects import StateText, json_object, name_of_key, select_items, select_runs, utc_now
-from orchestrator.registry.parameters import KIND_END, decode_parameter, decode_stored
+from orchestrator.registry.parameters import decode_parameter
 from orchestrator.registry.tables import MARKS, NAMES, PARAMETERS, RUNS, of_whole_run
 from orchestrator.run_states import RunState
 
@@ -297,7 +297,7 @@ def load_parameters_of(
     """Load the parameters of several runs, those with some paths or all; a run without any has none."""
     if not run_ids:
         return {}
-    stored = json_object(name_of_key(PARAMETERS.c.path), PARAMETERS.c.kind + KIND_END + PARAMETERS.c.text)
+    stored = json_object(name_of_key(PARAMETERS.c.path), PARAMETERS.c.kind + _KIND_END + PARAMETERS.c.text)
     asked = select(PARAMETERS.c.run_id, stored).where(PARAMETERS.c.run_id.in_(select_runs(connection, run_ids)))
     if paths:
         asked = asked.where(PARAMETERS.c.path.in_(select(NAMES.c.key).where(NAMES.c.text.in_(paths))))
@@ -307,7 +307,8 @@ def load_parameters_of(
     return parameters
 
 
-_decode = lru_cache(maxsize=10_000)(decode_stored)
+_KIND_END = ":"  # which no kind has
+_decode = lru_cache(maxsize=10_000)(lambda stored: decode_parameter(*stored.split(_KIND_END, 1)))
 """A few values stand in most recipes, and each is decoded once."""
 
 

@@ -184,7 +184,7 @@ def test_a_sweep_does_not_go_on_with_other_data(
     left.parent.mkdir(parents=True)
     left.touch()
     assert finished_of_next_attempt(settings, monkeypatch, book, allow_drift=True) == {}
-    assert [name for name, _ in book.recorded] == ["tag", "trials.drop", "trials.set_data"]
+    assert [name for name, _ in book.recorded] == ["annotations.tag", "trials.drop", "trials.set_data"]
     assert not left.exists()
     assert any("2 examples" in text and "3 examples" in text for text in caplog.messages)
 
