@@ -18,7 +18,7 @@ from orchestrator.settings import cache_folder
 from orchestrator.specs import PretrainSpec
 
 FEWEST_STEPS = 10_000
-"""Steps of a run that `auto` compiles: compiling takes about a minute, so each of them has to become 6 ms shorter."""
+"""Steps of a run that `auto` compiles: compiling takes up to 20 s, so each of them has to become 2 ms shorter."""
 _FIELD = "execution.compile_layers"
 _KEY = "layers_are_compiled"
 Tell = Callable[[str], None]
@@ -36,16 +36,18 @@ class LayerCompilation:
         self._spec, self._worker, self._tell, self._warn = spec, worker, tell, warn
         self._is_compiled = False
 
-    def begin(self, model: BertForPreTraining, checkpoint: Mapping[str, Any] | None) -> None:
+    def begin(self, model: BertForPreTraining, checkpoint: Mapping[str, Any] | None, has_graphs: bool = False) -> None:
         """Compile a model's layers where the run's choice is to do so.
 
         Args:
             checkpoint: JSON of the checkpoint that the run goes on from; None where there is none.
+            has_graphs: whether steps are CUDA graphs. Without, the host takes longer to launch compiled layers than
+                the device wins by them (docs/performance.md).
 
         Raises: RunFailedError when the compiler fails where layers are to be compiled in any case.
         """
         began = None if checkpoint is None else bool(checkpoint.get(_KEY, False))
-        self._is_compiled = self._choose(began) and self._compile(model)
+        self._is_compiled = self._choose(began, has_graphs) and self._compile(model)
         if began is not None and began != self._is_compiled:
             was, now = ("compiled", "not compiled") if began else ("not compiled", "compiled")
             self._warn(
@@ -57,13 +59,13 @@ class LayerCompilation:
         """The choice, under its name in a checkpoint."""
         return {_KEY: self._is_compiled}
 
-    def _choose(self, began: bool | None) -> bool:
+    def _choose(self, began: bool | None, has_graphs: bool) -> bool:
         asked = self._spec.execution.compile_layers
         if asked != "auto":
             return asked == "always"
         if began is not None:
             return began
-        return self._worker.device.type == "cuda" and self._spec.steps >= FEWEST_STEPS
+        return has_graphs and self._spec.steps >= FEWEST_STEPS
 
     def _compile(self, model: BertForPreTraining) -> bool:
         """Compile; returns whether that succeeded. Raises: RunFailedError where it has to."""

@@ -288,9 +288,9 @@ class TrainingLoop:
     def _begin_form(self, checkpoint: Mapping[str, Any] | None) -> None:
         """Choose once how the run's steps are computed; those of a checkpoint are computed as they were."""
         if not self._has_form:
-            self._compilation.begin(self.model, checkpoint)
             graphs = StepGraphs.chosen(self.context, checkpoint, self.events.tell, self.events.warn)
             self.context = dataclasses.replace(self.context, graphs=graphs)
+            self._compilation.begin(self.model, checkpoint, has_graphs=graphs is not None)
         self._has_form = True
 
     def save_checkpoint(self, step: int, meter: dict[str, Any] | None = None) -> None:

@@ -63,8 +63,9 @@ class ExecutionSpec(ExecutionSection):
     )
     compile_layers: Literal["auto", "never", "always"] = execution(
         "auto",
-        "Layers as compiled kernels, which take less time. `auto` compiles on GPUs in runs of 10,000 steps and more, "
-        "where it pays; never on CPUs. Other last bits and dropout than without; a resumed run goes on as it began.",
+        "Layers as compiled kernels. `auto` compiles in runs of 10,000 steps and more whose steps are CUDA graphs: "
+        "elsewhere launching them takes longer than they win. Other last bits and dropout than without; a resumed run "
+        "goes on as it began.",
     )
     cuda_graphs: Literal["never", "auto"] = execution(
         "never",

@@ -57,21 +57,21 @@ class Notes:
 
 
 @pytest.mark.parametrize(
-    ("asked", "worker", "steps", "checkpoint", "expected"),
+    ("asked", "has_graphs", "steps", "checkpoint", "expected"),
     [
-        ("auto", GPU, FEWEST_STEPS, None, True),
-        ("auto", GPU, FEWEST_STEPS - 1, None, False),
-        ("auto", CPU, FEWEST_STEPS, None, False),
-        ("never", GPU, FEWEST_STEPS, None, False),
-        ("always", CPU, 10, None, True),
-        ("auto", GPU, FEWEST_STEPS, PLAIN, False),
-        ("auto", GPU, FEWEST_STEPS, {}, False),
-        ("auto", CPU, 10, COMPILED, True),
+        ("auto", True, FEWEST_STEPS, None, True),
+        ("auto", True, FEWEST_STEPS - 1, None, False),
+        ("auto", False, FEWEST_STEPS, None, False),
+        ("never", True, FEWEST_STEPS, None, False),
+        ("always", False, 10, None, True),
+        ("auto", True, FEWEST_STEPS, PLAIN, False),
+        ("auto", True, FEWEST_STEPS, {}, False),
+        ("auto", False, 10, COMPILED, True),
     ],
 )
 def test_what_is_chosen(
     asked: str,
-    worker: Worker,
+    has_graphs: bool,
     steps: int,
     checkpoint: dict[str, bool] | None,
     expected: bool,
@@ -85,8 +85,8 @@ def test_what_is_chosen(
         return 41.2
 
     monkeypatch.setattr(layer_compilation, "compile_layers", note_call)
-    notes = Notes(spec_of(asked, steps), worker)
-    notes.compilation.begin(model, checkpoint)
+    notes = Notes(spec_of(asked, steps), GPU)
+    notes.compilation.begin(model, checkpoint, has_graphs)
     assert len(calls) == expected
     assert notes.compilation.state() == {"layers_are_compiled": expected}
     assert notes.warned == []
@@ -105,7 +105,7 @@ def test_a_choice_against_the_checkpoint_is_followed_and_warned_of(model: BertFo
 @pytest.mark.usefixtures("cannot_compile")
 def test_a_compiler_that_fails_is_told_of_and_left_out(model: BertForPreTraining) -> None:
     notes = Notes(spec_of("auto"), GPU)
-    notes.compilation.begin(model, None)
+    notes.compilation.begin(model, None, has_graphs=True)
     assert notes.compilation.state() == PLAIN
     (line,) = notes.warned
     assert "(RuntimeError: Found no C++ compiler); they run as they are" in line
