@@ -45,12 +45,12 @@ def compare(names: tuple[str, ...]) -> None:
     scores, why_not = list["Comparison"](), ""
     with open_registry() as registry:
         found = [_find(registry, name) for name in names]
-        if len({getattr(one, "id", name) for name, one in zip(names, found, strict=True)}) < len(names):
-            raise InputError("the same is named twice; name different ones")
         scored = [_scored(registry, one) for one in found]
         if any(one is stage for one, stage in zip(found, scored, strict=True)):
             found = scored  # whose settings can be held against those of what is no pipeline
         references = [getattr(one, "id", name) for name, one in zip(names, scored, strict=True)]
+        if len(set(references)) < len(names):
+            raise InputError("the same is named twice, or a pipeline beside its own last stage; name different ones")
         try:
             scores = registry.compare(*references)
         except InputError as error:

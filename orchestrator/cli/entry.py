@@ -14,7 +14,6 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
@@ -108,7 +107,7 @@ def run_command_line(arguments: Sequence[str]) -> int:
             place = error.filename or "the output"
             return _fail(f"{place} cannot be written: no space is left; make room, then try again", 1, debug)
         if error.filename is not None:
-            is_shut = Path(error.filename).is_dir() and error.errno in (errno.EACCES, errno.EROFS)
+            is_shut = os.path.isdir(error.filename) and error.errno in (errno.EACCES, errno.EROFS)  # noqa: PTH112
             remedy = "; nothing can be written in this folder: name a file elsewhere, by -o where a command has it"
             return _fail(f"{error.filename}: {error.strerror}{remedy if is_shut else ''}", 2, debug)
         if error.errno == errno.ENOENT:  # of no file but the working directory

@@ -123,10 +123,11 @@ def predict(
     else:
         asked = requests.look_at_requests(file, task, text_columns)
     if lines is None and (num_blank := requests.check_requests(file, asked, task)):
-        them = "it" if num_blank == 1 else "them"
-        notify(f"{counted(num_blank, 'empty line')} of {file}: no answer stands for {them}")
+        notify(f"{counted(num_blank, 'empty line')} of {file} without an answer")
     from orchestrator.inference.predictor import AnswerForm, Predictor  # torch among it: a wrong file is told before
 
+    if form == "csv" and not asked.table:
+        raise click.UsageError("-f csv is for tables; answers to lines of text are JSON lines")
     is_shown = output is None and is_terminal(sys.stdout)
     delimiter = _delimiter(file, form, output) if asked.table else None
     answer_form = AnswerForm(asked.table, delimiter, _SHOWN_DIGITS if is_shown else None)

@@ -26,7 +26,7 @@ _NO_TRIALS = "no fine-tuned trials yet; run a sweep: `orchestrator run experimen
 @table_command(example="leaderboard sst2\nleaderboard --group 3f2a77c0.1a2b3c4d")
 @click.argument("task", required=False)
 @click.option("--all", "shows_all", is_flag=True, help=f"All groups, not the first {_NUM_PLACES} per task.")
-@click.option("--group", "group", metavar="GROUP", help="One group with its runs; by id prefix or a run of it.")
+@click.option("--group", "group", metavar="GROUP", help="One group with its runs, by id prefix; a trial alone.")
 @click.option(
     "--by",
     type=click.Choice(["lower", "mean", "median", "best"]),

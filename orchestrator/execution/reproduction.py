@@ -27,7 +27,8 @@ from orchestrator.specs.references import TOKENIZER_FIELDS, names_of
 def reproduction_facts(run: RunRecord, registry: Registry, settings: Settings) -> dict[str, Any]:
     """Facts for making a run again, by name; a trial is part of its sweep, which is made again as a whole."""
     whole = run if run.parent_id is None else registry.run(run.parent_id)
-    make = RunFacts(registry, run).made_by
+    facts = RunFacts(registry, run)
+    make = facts.made_by
     folder, code = origin_folder(whole.storage_path), (make.code if make else None) or {}
     own, changes = f"orchestrator runs reproduce {whole.id}", None
     if make is not None and code.get("diff_digest"):
@@ -39,7 +40,7 @@ def reproduction_facts(run: RunRecord, registry: Registry, settings: Settings) -
     return {
         "run": f"{whole.id} {whole.name}",
         "folder": f"{folder}{'' if folder.is_dir() else ', which is gone'}",
-        "command": make.command if make else None,
+        "command": facts.command,
         "spec": f"{own} --show spec > {whole.id}.yaml",
         "code": code_line(code) if code else "not recorded",
         "commit": code.get("commit"),

@@ -49,9 +49,14 @@ def open_engine(url: URL, *, read_only: bool = False) -> Engine:
     path = Path(str(url.database))
     if os.path.isdir(path):  # noqa: PTH112 - False, as below, of a path that cannot be asked for
         raise RegistryError(f"The registry {path} is a folder; name a file in it, {path / 'registry.sqlite'} say.")
-    if read_only and not os.path.exists(path):  # noqa: PTH110
-        return open_empty()
-    if not read_only:
+    if read_only:
+        try:
+            path.stat()
+        except PermissionError as error:
+            raise RegistryError(f"The registry {path} cannot be read: {error.strerror}.") from None
+        except OSError:
+            return open_empty()
+    else:
         with suppress(OSError):  # which SQLite meets as well
             path.parent.mkdir(parents=True, exist_ok=True)
     address = reading_address(path) if read_only else str(path)

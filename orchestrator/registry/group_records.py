@@ -314,7 +314,7 @@ def find_group(connection: sql.Connection, name: str, state: sql.ColumnElement[R
         told = [f"{one.label} ({one.metric}, run {one.runs[-1].id})" for one in groups]
         raise InputError(
             f"{name} stands for {len(groups)} groups; name one by its id, as `orchestrator leaderboard --all` shows "
-            f"it, or by a run of it: {_listed(told, MAX_CANDIDATES)}"
+            f"it: {_listed(told, MAX_CANDIDATES)}"
         )
     return groups[0]
 

@@ -132,7 +132,8 @@ def _find_model(connection: Connection, name: str) -> ModelRecord:
     plain, _ = split_version(name)
     own = select(MODELS.c.version).where(MODELS.c.name == plain).order_by(MODELS.c.version.desc())
     if versions := connection.scalars(own.limit(MAX_CANDIDATES)).all():
-        aliases = connection.scalars(select(ALIASES.c.alias).where(ALIASES.c.name == plain).order_by(ALIASES.c.alias))
+        of_these = (ALIASES.c.name == plain) & ALIASES.c.version.in_(versions)
+        aliases = connection.scalars(select(ALIASES.c.alias).where(of_these).order_by(ALIASES.c.alias))
         there = ", ".join(f"{plain}@{word}" for word in (*versions, *aliases))
         raise NotFoundError(f"No model {name!r} is registered; these are: {there}.")
     names = list(connection.scalars(select(MODELS.c.name).distinct().order_by(MODELS.c.name)))

@@ -138,7 +138,7 @@ def run_sections(facts: RunFacts) -> dict[str, dict[str, Any] | None]:
         "spec": {path: value for path, value in facts.parameters.items() if not path.startswith(_DATA_PARAMETERS)},
         "data": _data(facts),
         "code": _code(facts.made_by),
-        "environment": _environment(facts.made_by),
+        "environment": _environment(facts),
         "scores": {name: value for name, value in values.items() if not is_of_the_machine(name)} | facts.stage_scores,
         "speed": {"seconds": run.seconds, **{name: v for name, v in values.items() if is_of_the_machine(name)}},
         "stages": {stage_name(stage): stage.id for stage in facts.stages},
@@ -197,14 +197,15 @@ def _code(attempt: AttemptRecord | None) -> dict[str, Any] | None:
     }
 
 
-def _environment(attempt: AttemptRecord | None) -> dict[str, Any] | None:
-    """Command, versions and machine of an attempt; None where they were not recorded."""
+def _environment(facts: RunFacts) -> dict[str, Any] | None:
+    """Command of a run, versions and machine of its newest attempt; None where they were not recorded."""
+    attempt = facts.made_by
     if attempt is None or not attempt.environment:
         return None
     values = dict(attempt.environment)
     versions = values.pop("versions", {})
     return {
-        "command": attempt.command,
+        "command": facts.command,
         "overrides": list(attempt.overrides or []) or None,
         **{name: list(value) if isinstance(value, tuple) else value for name, value in values.items()},
         **dict(versions),

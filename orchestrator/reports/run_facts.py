@@ -72,6 +72,12 @@ class RunFacts:
             attempts = of_its_code or attempts
         return attempts[-1] if attempts else None
 
+    @property
+    def command(self) -> str | None:
+        """Command that began a run, of a trial its sweep: what resumed it later makes nothing again."""
+        attempts = self.attempts if self.run.parent_id is None else self.registry.attempts(self.run.parent_id)
+        return attempts[0].command if attempts else None
+
     @cached_property
     def values(self) -> dict[str, float]:
         """Latest value of each measurement."""
@@ -214,7 +220,8 @@ class RunFacts:
                 told.append(f"{stage.metric} {cell(score)}")
             if stage.state != RunState.COMPLETED:
                 trials = registry.trials.table(stage.id).records
-                num_ended = sum(trial["finished_at"] is not None for trial in trials)
+                ended = (trial for trial in trials if trial["finished_at"] and trial["state"] != RunState.STOPPED)
+                num_ended = sum(1 for _ in ended)
                 step = registry.metrics.last_step(stage.id)
                 told += [f"{num_ended} of {counted(len(trials), 'trial')} ended"] if trials else []
                 told += [f"step {step:,}"] if step else []
@@ -247,7 +254,7 @@ class RunFacts:
         make = self.made_by
         if make is None or make.code is None:
             return {}
-        return {"code": code_line(make.code), "command": make.command, "machine": machine_line(make.environment or {})}
+        return {"code": code_line(make.code), "command": self.command, "machine": machine_line(make.environment or {})}
 
 
 def brief_record(facts: RunFacts) -> dict[str, Any]:
@@ -301,7 +308,7 @@ def whole_record(facts: RunFacts, form: str) -> dict[str, Any]:
     if is_table:
         record |= facts.stage_lines | facts.make_lines
     if make is not None and make.code is not None:
-        record |= {"made_with.command": make.command, "made_with.overrides": make.overrides}
+        record |= {"made_with.command": facts.command, "made_with.overrides": make.overrides}
         record |= {f"made_with.code.{name}": value for name, value in make.code.items()}
         record |= {f"made_with.{name}": value for name, value in flatten(make.environment or {}).items()}
     if form == "json":
