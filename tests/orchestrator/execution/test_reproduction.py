@@ -65,6 +65,17 @@ def test_code_command_and_versions_are_told_as_they_were(registry: Registry, set
         kept_diff(record(registry, tokenizer(text), made_with("a" * 40)), registry)
 
 
+def test_the_command_is_the_one_that_began_the_run(registry: Registry, settings: Settings, text: Path) -> None:
+    """A command that resumed it makes nothing again."""
+    begun, resumed = (
+        replace(made_with("a" * 40), command=f"orchestrator {words}") for words in ("run a.yaml", "resume x")
+    )
+    run = registry.lifecycle.create(kind="tokenizer", name="words", fingerprint="f", spec=tokenizer(text))
+    for make in (begun, resumed):
+        registry.lifecycle.start_attempt(run, made_with=make)
+    assert reproduction_facts(registry.run(run), registry, settings)["command"] == "orchestrator run a.yaml"
+
+
 def test_changes_that_were_not_kept_or_held_secrets_are_told(
     registry: Registry, settings: Settings, text: Path
 ) -> None:

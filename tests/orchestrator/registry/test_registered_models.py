@@ -54,3 +54,15 @@ def test_a_model_that_is_not_there_is_named_with_candidates(registry: Registry) 
     for name in ("brt", "bert@2", "bert@", "bert@99999999999999999999"):
         with pytest.raises(NotFoundError, match="bert@1"):
             registry.models.get(name)
+
+
+def test_an_alias_of_a_removed_version_is_not_offered(registry: Registry) -> None:
+    run_id = new_run(registry)
+    registry.models.register("bert", model_result("a"))
+    registry.models.register("bert", model_result("b"), run_id)
+    for version, alias in (("bert@1", "old"), ("bert@2", "best")):
+        registry.models.set_alias(version, alias)
+    registry.models.remove_of([run_id])
+    with pytest.raises(NotFoundError, match=r"bert@1, bert@old\.") as refused:
+        registry.models.get("bert@best")
+    assert "bert@best" not in str(refused.value).partition("these are")[2]
