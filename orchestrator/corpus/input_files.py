@@ -20,6 +20,7 @@ from fsspec.implementations.arrow import ArrowFSWrapper
 
 from bert_core.checkpoints.manifest import digest_stream
 from orchestrator.errors import CorpusError, InputError
+from orchestrator.nearest import similar_file
 from orchestrator.specs import TextSource
 from orchestrator.storage.compression import COMPRESSIONS
 from orchestrator.storage.file_access import open_read
@@ -128,7 +129,8 @@ def _local_file(path: str, source: TextSource, named: bool) -> Iterator[tuple[st
     try:
         status = Path(path).stat()
     except OSError as error:
-        raise CorpusError(f"corpus.files: {path} cannot be read: {error.strerror}; check the path") from None
+        remedy = similar_file(Path(path)) or "; check the path"
+        raise CorpusError(f"corpus.files: {path} cannot be read: {error.strerror}{remedy}") from None
     if stat.S_ISREG(status.st_mode):
         identity = f"{status.st_dev}:{status.st_ino}"
         yield identity, _input_file(path, source, status.st_size, str(status.st_mtime_ns))

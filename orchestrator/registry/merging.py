@@ -25,6 +25,7 @@ from typing import Any
 from sqlalchemy import Connection, Select, Table, bindparam, func, insert, select, union_all
 
 from orchestrator.errors import InputError, RegistryError
+from orchestrator.nearest import similar_file
 from orchestrator.registry import tables
 from orchestrator.registry.connections import WriteTransaction
 from orchestrator.registry.database import Database
@@ -75,7 +76,9 @@ def merge_registry(
         if ours == theirs or (ours.exists() and theirs.exists() and ours.samefile(theirs)):
             raise InputError(f"{target} is the registry itself; name another one")
         if source.current_revision() is None:
-            raise RegistryError(f"There is no registry at {source}; check the path.")
+            raise RegistryError(
+                f"There is no registry at {source}{similar_file(Path(str(source)), '*.sqlite') or '; check the path'}"
+            )
         with source.connection(writing=False) as there:
             yield from _merge(there, target, unfinished, dry_run)
 
