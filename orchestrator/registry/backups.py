@@ -32,9 +32,8 @@ def back_up_registry(location: str, path: Path, *, overwrite: bool = False) -> s
     """
     with closing(Database(location, read_only=True)) as database:
         if database.current_revision() is None:
-            raise RegistryError(
-                f"There is no registry at {database}{similar_file(Path(str(database)), '*.sqlite') or '; check the path'}"
-            )
+            meant = similar_file(Path(str(database)), "*.sqlite") or "; check the path"
+            raise RegistryError(f"There is no registry at {database}{meant}")
     is_file = database.dialect == "sqlite"
     if path.is_dir() or not os.access(path.absolute().parent, os.W_OK):
         raise InputError(f"{path} cannot be written; name a file in a folder that is there and is yours")
