@@ -22,17 +22,18 @@ _SECRET_NAME = rf"-*(?:(?:{_BEFORE}[._-])?(?:{_PLAIN}|{_OWNED}|{_PASSES})|(?:{_B
 """Name of a secret, whatever stands before it: `db.password`, `--hf-token`, `AWS_SECRET_ACCESS_KEY`, `apiKey`."""
 
 _NAME_ALONE = re.compile(_SECRET_NAME, re.IGNORECASE)
+# Groups of alternatives are not possessive: before Python 3.11.5 those lose their place (CPython issue 106052).
 _ASSIGNED = re.compile(
     rf"""(?<![\w.-])(?P<name>{_SECRET_NAME})
     (?P<sign>["']?+\s*+(?:\]\s*+)?+(?:=>|:=|=|:)\s*+ | ["']\s*+,\s*+(?=[bru]{{0,2}}["']))
     (?:(?P<prefix>[bfru]{{0,2}})(?P<quoted>
-          \"{{3}}(?:[^"\\]|\\[\s\S]|"(?!""))*+(?:\"{{3}}|\Z) | '{{3}}(?:[^'\\]|\\[\s\S]|'(?!''))*+(?:'{{3}}|\Z)
-        | "(?:[^"\\\n]|\\.)*+" | '(?:[^'\\\n]|\\.)*+')
+          \"{{3}}(?:[^"\\]|\\[\s\S]|"(?!""))*(?:\"{{3}}|\Z) | '{{3}}(?:[^'\\]|\\[\s\S]|'(?!''))*(?:'{{3}}|\Z)
+        | "(?:[^"\\\n]|\\.)*" | '(?:[^'\\\n]|\\.)*')
     | (?P<bare>[^\s"'`,;&(){{}}\[\]<>]++)(?![(\[]))""",
     re.IGNORECASE | re.VERBOSE,
 )
 """Secret name and value: `PASSWORD=x`, `"api_key": "x"`, `environ["HF_TOKEN"] = "x"`, `setenv("API_KEY", "x")`."""
-_REST_OF_BARE = re.compile(r"""(?:[^\s"'`]|["'`](?=[^\s"'`,;)\]}]))*+""")
+_REST_OF_BARE = re.compile(r"""(?:[^\s"'`]|["'`](?=[^\s"'`,;)\]}]))*""")
 """Rest of a value without quotes, up to a blank or a closing quote: signs that end a word of code may be its own."""
 _PASSWORD_OF_URL = re.compile(r"""(?<=://)(?P<user>[^\s"'<>:/@]{0,100}):[^\s"'<>]{0,500}@""")
 _TOKEN_OF_URL = re.compile(r"""(?<=://)[^\s"'<>:/@]{16,500}@""")
