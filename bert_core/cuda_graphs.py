@@ -64,11 +64,6 @@ class ReplayedPasses:
         self._gradients: dict[nn.Parameter, Tensor] = {}
         """Memory of the gradients, the same for all sizes; a parameter that the loss does not reach has none."""
 
-    @property
-    def num_captured(self) -> int:
-        """Number of sizes that are captured now."""
-        return len(self._passes)
-
     def run(
         self,
         size: Hashable,
@@ -83,8 +78,9 @@ class ReplayedPasses:
             compute: returns a loss and the result, from tensors like `inputs`.
             seed: decides what is drawn.
         """
-        found = self._passes.get(size) or self._captured(inputs, compute)
-        self._passes[size] = found
+        if size not in self._passes:
+            self._passes[size] = self._captured(inputs, compute)
+        found = self._passes[size]
         for own, given in zip(found.inputs, inputs, strict=True):
             own.copy_(given)
         seed_dropout(seed, self._device)
