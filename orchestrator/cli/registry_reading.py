@@ -83,7 +83,7 @@ def find_run(
     except NotFoundError as no_run:
         if or_model and not isinstance(no_run, SeveralRunsError):
             with suppress(NotFoundError):
-                return registry.run(str(registry.models.get(wanted).run_id))
+                return registry.run(registry.models.get(wanted).run_id or wanted)
         raise
     num_called = registry.num_called(run) if run.name == wanted and not run.id.startswith(wanted) else 1
     if num_called > 1 and only:

@@ -35,7 +35,7 @@ RUNS: dict[str, dict[str, object]] = {
 
 @dataclass(frozen=True)
 class Computed:
-    """What a step computes of a batch."""
+    """Loss, totals and gradients of a step on one batch."""
 
     loss: Tensor
     totals: Tensor
