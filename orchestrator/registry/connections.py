@@ -47,14 +47,14 @@ def open_engine(url: URL, *, read_only: bool = False) -> Engine:
             needed = "A PostgreSQL registry needs psycopg; run: pip install 'bert-orchestrator[postgres]'"
             raise RegistryError(needed) from None
     path = Path(str(url.database))
-    if os.path.isdir(path):  # noqa: PTH112 - False, as below, of a path that cannot be asked for
+    if os.path.isdir(path):  # noqa: PTH112 - False of a path that cannot be asked for
         raise RegistryError(f"The registry {path} is a folder; name a file in it, {path / 'registry.sqlite'} say.")
     if read_only:
         try:
             path.stat()
         except PermissionError as error:
             raise RegistryError(f"The registry {path} cannot be read: {error.strerror}.") from None
-        except OSError:
+        except (OSError, ValueError):  # it is not there, or no path can be called so
             return open_empty()
     else:
         with suppress(OSError):  # which SQLite meets as well
