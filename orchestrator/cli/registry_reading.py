@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from contextlib import suppress
 from functools import wraps
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,6 +13,7 @@ from orchestrator.cli.frame import command, current_settings, given_options
 from orchestrator.cli.messages import notify
 from orchestrator.cli.reading import list_options
 from orchestrator.errors import NotFoundError, RegistryError, SeveralRunsError
+from orchestrator.nearest import similar_file
 from orchestrator.progress import counted
 from orchestrator.run_ids import is_run_id
 
@@ -34,9 +36,8 @@ def open_registry() -> "Registry":
     registry = Registry(settings.registry, read_only=True)
     if "registry" in settings.given and registry.current_revision() is None:
         registry.close()
-        raise RegistryError(
-            f"There is no registry at {registry.place}; check the path, or let a first run make it: `orchestrator demo`"
-        )
+        remedy = similar_file(Path(registry.place), "*.sqlite") or "; check the path, or make it: `orchestrator demo`"
+        raise RegistryError(f"There is no registry at {registry.place}{remedy}")
     return registry
 
 

@@ -88,7 +88,7 @@ def _flag(registry: "Registry", runs: "Sequence[RunRecord]", flag: "Flag", *, se
         stages = registry.stages(run.id)[::-1] if run.kind == "pipeline" else []
         same = [one for one in (run, *stages) if (one.id in flagged) != sets]
         if run not in same:
-            num_stages = sum(stage not in same for stage in stages)
+            num_stages = sum((one.id in before) == (run.id in before) for one in stages if one not in same)
             with_stages = f" and its {counted(num_stages, 'stage')}" if num_stages else ""
             new = flag if sets else f"no longer {flag}"
             old = f"{flag} already" if sets else f"not {flag}"

@@ -285,9 +285,10 @@ def _made_by(connection: Connection, name: str) -> LineageNode:
     is_kept = parent is not None and load_kept_trials(connection, [parent]).get(parent) == called.id
     run = find_row(connection, RUNS, id=parent if is_kept else called.id)
     if run is None or run.parent_id or run.state != RunState.COMPLETED or not (edges := _made_in_run(connection, run)):
+        others = "its stages did" if called.kind == "pipeline" else "what it used and recorded"
         raise NotFoundError(
             f"run {called.id} ({called.name}, {called.kind}) made nothing that stands in the lineage; "
-            f"what it used and recorded: orchestrator runs show {called.id}"
+            f"{others}: orchestrator runs show {called.id}"
         )
     return min((made for made, _, _ in edges), key=lambda node: node.kind != "model")
 

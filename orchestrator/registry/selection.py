@@ -277,8 +277,10 @@ def _of_one(connection: Connection, field: Field, operator: str, value: Value) -
     """Condition for one row of a field, or for the run itself, whose value compares so with one that is no null."""
     kind, parts = field.kind, field.parts
     if isinstance(value, float) and math.isnan(value):
-        if operator != "=" or field.is_nan is None:
-            raise WrongValueError("only measurements and parameters are nan, which has no order; `is nan` finds it")
+        if operator != "=":
+            raise WrongValueError("nan has no order; `is nan` finds it")
+        if field.is_nan is None:
+            raise WrongValueError("only metrics and parameters can be nan")
         return field.is_nan
     wanted, types = _VALUE_TYPES[type(value)], (*parts, *_MORE_TYPES.get(kind, ()))
     if kind == "time" and wanted == "text" and operator != "like":
