@@ -26,7 +26,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from bert_core.layers.encoder_layer import Embeddings, EncoderLayer
+from bert_core.encoder_layer import Embeddings, EncoderLayer
 from bert_core.model import BertModel
 from bert_core.packed_sequences import PackedSequences
 

@@ -41,8 +41,6 @@ class PackedSequences:
     """`attention_mask` where the batch was made of padded rows."""
     includes_padding: bool = False
     """Whether padding was packed as well: padding tokens are queries, never keys."""
-    frozen_states: Tensor | None = None
-    """Outputs of a frozen encoder for these tokens, from `LayerPooling.select`, (T, …); None: the layers are run."""
     host_lengths: NDArray[np.int64] | None = field(default=None, repr=False, compare=False)
     """Tokens of each sequence, (B,), on the host, where the maker of the batch gave them: reading them from
     `cu_seqlens` would wait for a GPU."""

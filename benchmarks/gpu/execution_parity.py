@@ -20,7 +20,6 @@ from benchmarks.gpu.own_step import compile_model
 from benchmarks.gpu.relative_errors import errors, with_verdict
 from benchmarks.gpu.results import Value
 from benchmarks.gpu.setting import Setting
-from bert_core.layers.layer_norm import set_residual_dtype
 
 EXECUTED_HEAD = "BertForPreTraining"
 """Head of the model that is compared."""
@@ -32,7 +31,7 @@ def compare_compiled(setting: Setting) -> dict[str, Value]:
     Both round, so that their difference has the roundings of two.
     """
     model = build_model("bert", EXECUTED_HEAD)
-    set_residual_dtype(model, torch.bfloat16)
+    model.bert.residual_dtype = torch.bfloat16
     inputs = random_inputs(model, EXECUTED_HEAD)
 
     def compiled() -> tuple[Tensor, Tensor]:

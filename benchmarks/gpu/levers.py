@@ -30,7 +30,6 @@ from benchmarks.gpu.step_time import Unmeasured, attempt, computes_the_same, tak
 from bert_core.config import BertConfig
 from bert_core.heads.pretraining import BertForPreTraining
 from bert_core.kernels import linear_cross_entropy
-from bert_core.layers.layer_norm import set_residual_dtype
 from bert_core.model import BertModel
 from bert_core.packed_sequences import PackedSequences
 
@@ -95,7 +94,7 @@ def build_without(setting: Setting, config: BertConfig, name: str) -> Learner:
     if not levers.fused_adamw:
         for group in learner.optimizer.param_groups:
             group.update(fused=False, foreach=True)
-    set_residual_dtype(model, torch.bfloat16 if levers.bf16_residual else None)
+    model.bert.residual_dtype = torch.bfloat16 if levers.bf16_residual else None
     if not levers.last_layer_rows:
         model.bert.encode = MethodType(_encode_all_rows, model.bert)  # type: ignore[method-assign]
     if levers.compiled_layers:

@@ -25,7 +25,6 @@ from benchmarks.gpu.texts import first_batches, generated_text
 from bert_core.checkpoints.training_state import load_training_state, save_training_state
 from bert_core.config import BertConfig
 from bert_core.examples.packing import PackedBatch
-from bert_core.layers.layer_norm import set_residual_dtype
 
 AS_WRITTEN, COMPILED = "as written", "compiled layers"
 _COMPILE_S = 20
@@ -104,7 +103,7 @@ def build(setting: Setting, config: BertConfig, form: Form) -> Learner:
     """Build the model of a form, always from the same weights, and its optimizer."""
     learner = build_learner(config, setting.device)
     if form.residual == "bf16":
-        set_residual_dtype(learner.model, torch.bfloat16)
+        learner.model.bert.residual_dtype = torch.bfloat16
     if form.layers == COMPILED:
         compile_model(setting, learner.model)
     return learner

@@ -16,7 +16,6 @@ from benchmarks.gpu.roofline import ALL_LEVERS, BatchShape, Ceilings
 from benchmarks.gpu.setting import Setting
 from bert_core.config import BertConfig
 from bert_core.heads.pretraining import BertForPreTraining
-from bert_core.layers.layer_norm import set_residual_dtype
 
 HERE, HERE_COMPILED, HERE_DROPOUT = "here", "here, layers compiled", "here, attention dropout 0.1"
 HERE_GRAPHS, HERE_COMPILED_GRAPHS = "here, CUDA graphs", "here, layers compiled, CUDA graphs"
@@ -65,7 +64,7 @@ def build_side_model(setting: Setting, name: str, config: BertConfig) -> Learner
     config = replace(config, attention_probs_dropout_prob=0.1 if name == HERE_DROPOUT else 0.0)
     own = build_learner(config, setting.device)
     if name in LEVERS and LEVERS[name].bf16_residual:
-        set_residual_dtype(own.model, torch.bfloat16)
+        own.model.bert.residual_dtype = torch.bfloat16
     refuse_more_graphs()
     if name in COMPILED_HERE:
         compile_model(setting, own.model)

@@ -25,9 +25,9 @@ class BertForMultipleChoice(PretrainedModel):
         self.choice_projection = nn.Linear(config.pooled_size, config.num_labels) if config.choice_projection else None
         self.classifier = nn.Linear(config.num_labels if config.choice_projection else config.pooled_size, 1)
 
-    def packed_logits(self, seqs: PackedSequences) -> Tensor:
+    def packed_logits(self, seqs: PackedSequences, selected: Tensor | None = None) -> Tensor:
         """Score each sequence, a question read with one of its choices: (B·C,)."""
-        pooled = self.dropout(self.bert.pooled_states(seqs))  # (B·C, H)
+        pooled = self.dropout(self.bert.pooled_states(seqs, selected=selected))  # (B·C, H)
         if self.choice_projection is not None:
             pooled = self.choice_projection(pooled)  # (B·C, K)
         return self.classifier(pooled).squeeze(-1)  # type: ignore[no-any-return]

@@ -23,9 +23,9 @@ class BertForQuestionAnswering(PretrainedModel):
         self.dropout = Dropout(config.qa_dropout)
         self.qa_outputs = nn.Linear(config.head_input_size, 2)
 
-    def packed_logits(self, seqs: PackedSequences) -> Tensor:
+    def packed_logits(self, seqs: PackedSequences, selected: Tensor | None = None) -> Tensor:
         """Logits of each token as the first and as the last of the answer: (T, 2)."""
-        logits: Tensor = self.qa_outputs(self.dropout(self.bert.head_states(seqs)))
+        logits: Tensor = self.qa_outputs(self.dropout(self.bert.head_states(seqs, selected=selected)))
         return logits
 
     def forward(

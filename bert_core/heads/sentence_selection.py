@@ -50,9 +50,9 @@ class BertForSentenceSelection(PretrainedModel):
         self.dropout = Dropout(config.token_dropout_prob)
         self.classifier = nn.Linear(config.head_input_size, 1)
 
-    def packed_logits(self, seqs: PackedSequences) -> Tensor:
+    def packed_logits(self, seqs: PackedSequences, selected: Tensor | None = None) -> Tensor:
         """Logit of each token, of which those of the sentences' [CLS] count: (T,)."""
-        states = self.dropout(self.bert.head_states(seqs))  # (T, W)
+        states = self.dropout(self.bert.head_states(seqs, selected=selected))  # (T, W)
         return self.classifier(states).squeeze(-1)  # type: ignore[no-any-return]
 
     def compute_loss(self, logits: Tensor, labels: Tensor) -> Tensor:

@@ -41,16 +41,19 @@ class BertForSequenceClassification(PretrainedModel):
             self.combine = nn.Linear(config.pooled_size + config.num_tabular_features, config.pooled_size)
         self.classifier = nn.Linear(config.pooled_size, config.num_labels)
 
-    def packed_logits(self, seqs: PackedSequences, tabular_features: Tensor | None = None) -> Tensor:
+    def packed_logits(
+        self, seqs: PackedSequences, tabular_features: Tensor | None = None, selected: Tensor | None = None
+    ) -> Tensor:
         """Logits of each sequence: (B, C).
 
         Args:
             tabular_features: (B, E) numbers beside the text, for a model that reads them and for no other.
+            selected: as that of `BertModel.head_states`.
 
         Raises: DataError when `tabular_features` have another shape.
         """
         first = self.dropout if self.config.dropout_before_pooler else None
-        pooled = self.bert.pooled_states(seqs, first)  # (B, H)
+        pooled = self.bert.pooled_states(seqs, first, selected)  # (B, H)
         self._check_tabular_features(tabular_features, seqs.num_sequences)
         if self.combine is not None and tabular_features is not None:
             pooled = F.gelu(self.combine(torch.cat([pooled, tabular_features], dim=-1)))  # (B, H)
