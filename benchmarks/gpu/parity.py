@@ -35,7 +35,7 @@ from benchmarks.gpu.setting import (
     product_precision,
 )
 from bert_core.attention import BACKENDS
-from bert_core.attention.backend import AttentionBackend, AttentionCall
+from bert_core.attention.backend import AttentionBackend, AttentionCall, AttentionOptions
 from bert_core.constants import IGNORE_INDEX
 from bert_core.families import FAMILY_NAMES
 from bert_core.kernels.linear_cross_entropy import linear_cross_entropy_sums
@@ -73,30 +73,30 @@ def compare_backend(setting: Setting, backend: AttentionBackend, kind: str) -> d
     lengths, num_heads, head_size = setting.choose(([1, 128, 37, 300, 64, 5], 12, 64), ([1, 9, 33], 2, 16))
     seqs = packed(lengths).to(setting.device)
     slopes = torch.tensor([0.5, 0.25] * (num_heads // 2), device=setting.device) if kind == LINEAR_BIASES else None
-    is_causal = kind == CAUSAL
+    options = AttentionOptions(0.0, slopes, kind == CAUSAL)
     row: dict[str, Value] = {}
     for precision in precisions_on(setting.device):
         dtype = torch.bfloat16 if precision == "bf16" else torch.float32
         generator = torch.Generator().manual_seed(0)
         qkv = torch.randn(sum(lengths), 3, num_heads, head_size, generator=generator).to(setting.device, dtype)
-        call = describe_call(qkv, seqs, slopes, is_causal)
+        call = AttentionCall.of(qkv[:, 0], seqs, options)
         if reason := find_refusal(backend, call):
             row[precision] = f"{FAILED if is_expected(backend, call) else 'not used'}: {reason}"
             continue
-        reference = partial(context_and_gradient, BACKENDS[-1], qkv.double(), seqs, slopes, is_causal)
-        own = partial(context_and_gradient, backend, qkv, seqs, slopes, is_causal)
+        reference = partial(context_and_gradient, BACKENDS[-1], qkv.double(), seqs, options)
+        own = partial(context_and_gradient, backend, qkv, seqs, options)
         with product_precision(precision):
             row |= errors(precision, reference, own, _ROUNDINGS_OF_ATTENTION)
     return with_verdict(row)
 
 
 def context_and_gradient(
-    backend: AttentionBackend, qkv: Tensor, seqs: PackedSequences, slopes: Tensor | None, is_causal: bool
+    backend: AttentionBackend, qkv: Tensor, seqs: PackedSequences, options: AttentionOptions
 ) -> tuple[Tensor, Tensor]:
     """Context of each token, and the gradient of queries, keys and values: (T, 3, N, D) → (T, N, D), (T, 3, N, D)."""
     leaf = qkv.detach().clone().requires_grad_()
     q, k, v = leaf.unbind(1)  # (T, N, D) each
-    context = backend(q, k, v, seqs, 0.0, slopes, is_causal)
+    context = backend(q, k, v, seqs, options)
     d_context = torch.linspace(0, 1, context.numel(), device=qkv.device, dtype=context.dtype).view_as(context)
     (gradient,) = torch.autograd.grad(context, leaf, d_context)
     return context.detach(), gradient
@@ -146,11 +146,6 @@ def compare_vocabulary_loss(setting: Setting) -> dict[str, Value]:
 def with_gradients(loss: Tensor, leaves: list[Tensor]) -> tuple[Tensor, Tensor]:
     """Loss, and its gradients of some tensors as one vector."""
     return loss.detach(), torch.cat([gradient.flatten() for gradient in torch.autograd.grad(loss, leaves)])
-
-
-def describe_call(qkv: Tensor, seqs: PackedSequences, slopes: Tensor | None, is_causal: bool) -> AttentionCall:
-    """Describe a call as `attention` does to the backends that it asks."""
-    return AttentionCall.of(qkv[:, 0], seqs, 0.0, slopes, is_causal)
 
 
 def find_refusal(backend: AttentionBackend, call: AttentionCall) -> str | None:

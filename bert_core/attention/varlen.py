@@ -9,7 +9,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from bert_core.attention.backend import AttentionBackend, AttentionCall
+from bert_core.attention.backend import AttentionBackend, AttentionCall, AttentionOptions
 from bert_core.packed_sequences import PackedSequences
 
 _OLDEST = (8, 0)  # compute capability of the first cards that flash attention 2 runs on: Ampere
@@ -51,22 +51,16 @@ class VarlenAttention(AttentionBackend):
             return "has no attention dropout in this PyTorch"
         return None
 
-    def __call__(
-        self,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        seqs: PackedSequences,
-        dropout_p: float,
-        slopes: Tensor | None,
-        is_causal: bool,
-    ) -> Tensor:
+    def __call__(self, q: Tensor, k: Tensor, v: Tensor, seqs: PackedSequences, options: AttentionOptions) -> Tensor:
         borders, longest = seqs.cu_seqlens, seqs.max_seqlen
         if _flash_attention_runs():
-            return _flash_attention(q, k, v, borders, longest, dropout_p, is_causal)
+            return _flash_attention(q, k, v, borders, longest, options.dropout_p, options.is_causal)
         from torch.nn.attention.varlen import varlen_attn
 
-        window = (-1, 0 if is_causal else -1)  # how far a token looks to the left and to the right; −1: without limit
+        window = (
+            -1,
+            0 if options.is_causal else -1,
+        )  # how far a token looks to the left and to the right; −1: without limit
         context = varlen_attn(q, k, v, borders, borders, longest, longest, window_size=window)
         assert isinstance(context, Tensor)  # a pair only where auxiliary outputs are asked for
         return context

@@ -3,15 +3,28 @@
 Shapes: B sequences, S length of a padded row, T tokens, H hidden.
 """
 
+from dataclasses import dataclass
+
 from torch import Tensor, nn
 
 from bert_core.checkpoints.pretrained import PretrainedModel
 from bert_core.config import BertConfig
-from bert_core.heads.outputs import QuestionAnsweringOutput
 from bert_core.kernels.dropout import Dropout
 from bert_core.losses import span_loss
 from bert_core.model import BertModel
 from bert_core.packed_sequences import PackedSequences
+
+
+@dataclass(frozen=True)
+class QuestionAnsweringOutput:
+    """Output of BertForQuestionAnswering."""
+
+    loss: Tensor | None
+    """Mean loss; None without positions."""
+    start_logits: Tensor
+    """Logits of an answer's first token, (B, S)."""
+    end_logits: Tensor
+    """Logits of an answer's last token, (B, S)."""
 
 
 class BertForQuestionAnswering(PretrainedModel):

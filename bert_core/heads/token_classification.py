@@ -17,7 +17,7 @@ from bert_core.config import BertConfig
 from bert_core.constants import IGNORE_INDEX
 from bert_core.counter_random import derive_key
 from bert_core.heads.crf import LinearChainCrf
-from bert_core.heads.outputs import ClassificationOutput
+from bert_core.heads.sequence_classification import ClassificationOutput
 from bert_core.kernels.dropout import Dropout
 from bert_core.losses import ClassLoss, check_labels
 from bert_core.model import BertModel
