@@ -268,10 +268,8 @@ class ConfigFields:
 
     @property
     def num_labels(self) -> int:
-        """Number of classes."""
         return len(self.id2label)
 
     @property
     def label2id(self) -> dict[str, int]:
-        """Ids of the classes by name."""
         return {label: index for index, label in self.id2label.items()}

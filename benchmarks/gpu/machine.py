@@ -4,7 +4,7 @@ import os
 import platform
 import re
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
@@ -32,13 +32,6 @@ def measure(setting: Setting, budget: Budget, report: Report) -> Iterator[Row]:
         yield {"what": what, "found": found}
 
 
-def tell(found: Mapping[str, str]) -> None:
-    """Say on the terminal what the machine is, before anything is run on it."""
-    for what, value in found.items():
-        print(f"{what}: {value}")
-    print(flush=True)
-
-
 def facts(setting: Setting) -> dict[str, str]:
     """Find the facts of the machine that a figure depends on."""
     found = {
@@ -54,7 +47,6 @@ def facts(setting: Setting) -> dict[str, str]:
 
 
 def card_facts(device: torch.device) -> dict[str, str]:
-    """Find the facts of a card."""
     properties = torch.cuda.get_device_properties(device)
     free, total = torch.cuda.mem_get_info(device)
     return {
@@ -87,7 +79,6 @@ def attention_facts(device: torch.device) -> dict[str, str]:
 
 
 def ask_card(question: str) -> str:
-    """Ask `nvidia-smi`."""
     return ask("nvidia-smi", question, "--format=csv,noheader")
 
 
@@ -127,7 +118,6 @@ def installed_version(package: str) -> str:
 
 
 def processor_name() -> str:
-    """Name of the CPU, where Linux tells it."""
     try:
         with open("/proc/cpuinfo") as lines:
             names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]

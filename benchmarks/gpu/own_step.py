@@ -46,14 +46,12 @@ class Learner:
         return value.detach()
 
     def update(self) -> None:
-        """Clip the gradients and update the weights."""
         nn.utils.clip_grad_norm_(self.model.parameters(), MAX_GRADIENT_NORM)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of weights and moments."""
         weights = list(self.model.parameters())
         moments = [v for state in self.optimizer.state.values() for v in state.values() if isinstance(v, Tensor)]
         return sum(tensor.numel() * tensor.element_size() for tensor in (*weights, *moments))
@@ -113,7 +111,6 @@ def _run_at_once(work: Work) -> Work:
 
 
 def to_device(inputs: PackedInputs, device: torch.device) -> PackedInputs:
-    """Copy a packed batch to a device."""
     seqs, labels = inputs
     return seqs.to(device), PretrainingLabels(*(tensor.to(device) for tensor in vars(labels).values()))
 

@@ -44,7 +44,6 @@ class Form:
 
     @property
     def row(self) -> dict[str, Value]:
-        """Beginning of its row."""
         return {
             "layers": self.layers,
             "precision": self.precision,

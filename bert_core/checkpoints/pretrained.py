@@ -152,7 +152,6 @@ class PretrainedModel(nn.Module):
 
     @property
     def weight_names(self) -> WeightNames:
-        """Names of the parameters in a file."""
         return WeightNames(self.config.family, type(self).__name__, self.is_encoder_alone)
 
     @torch.no_grad()

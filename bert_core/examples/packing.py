@@ -33,7 +33,6 @@ class PackedBatch:
 
     @property
     def num_sequences(self) -> int:
-        """Number of sequences (B)."""
         return len(self.cu_seqlens) - 1
 
     def split(self, num_sequences: int) -> list["PackedBatch"]:
@@ -52,7 +51,6 @@ class PackedBatch:
 
     @staticmethod
     def concatenate(parts: Sequence["PackedBatch"]) -> "PackedBatch":
-        """All sequences of all parts, in order."""
         if len(parts) == 1:
             return parts[0]
         shifts = np.cumsum([0, *(len(part.input_ids) for part in parts)]).astype(np.int32)

@@ -61,7 +61,6 @@ class BertForSentenceEmbedding(PretrainedModel):
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor | None = None, token_type_ids: Tensor | None = None
     ) -> SentenceEmbeddingOutput:
-        """Embed the texts of padded rows."""
         seqs = self.bert.pack(input_ids, attention_mask, token_type_ids)
         return SentenceEmbeddingOutput(self.packed_embeddings(seqs))
 

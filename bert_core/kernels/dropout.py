@@ -47,7 +47,6 @@ class Dropout(nn.Module):
 
 
 def dropout(x: Tensor, p: float) -> Tensor:
-    """Drop each element of x with probability p."""
     if p == 0.0 or not _draws_here(x):
         return F.dropout(x, p)
     return x * bernoulli_keep_mask(x.shape, p, x.dtype).mul_(1 / (1 - p))
