@@ -66,7 +66,7 @@ def compile_layers(
             for module in _instances(bert, kind):
                 setattr(module, name, MethodType(region, module))
     try:
-        _meet_first_rows(bert, autocast_dtype, num_first_rows)
+        _warm_up(bert, autocast_dtype, num_first_rows)
     except BaseException:
         restore_layers(bert)
         raise
@@ -85,7 +85,7 @@ def _instances(bert: BertModel, kind: type[nn.Module]) -> Iterator[nn.Module]:
     return (module for module in bert.modules() if isinstance(module, kind))
 
 
-def _meet_first_rows(bert: BertModel, autocast_dtype: torch.dtype | None, num_rows: int) -> None:
+def _warm_up(bert: BertModel, autocast_dtype: torch.dtype | None, num_rows: int) -> None:
     """Run the embeddings and the first two layers, whose inputs may differ in type, with gradients and without.
 
     Nothing is kept of it: no gradient, no random number.
@@ -106,19 +106,16 @@ def _meet_first_rows(bert: BertModel, autocast_dtype: torch.dtype | None, num_ro
 
 def _run_regions(bert: BertModel, seqs: PackedSequences) -> None:
     x, positions = bert.embed(seqs)
-    _go_back(x, bert.embeddings)
+    _run_backward(x, bert.embeddings)
     all_rows = torch.arange(seqs.num_tokens, device=x.device)
     for layer in bert.layers_in_order()[:2]:
         given = x.detach().requires_grad_(torch.is_grad_enabled())
-        for rows in (
-            all_rows,
-            None,
-        ):  # chosen rows are other memory, and another graph
+        for rows in (all_rows, None):  # chosen rows are other memory, and another graph
             x = layer(given, seqs, positions, rows)
-            _go_back(x, bert)
+            _run_backward(x, bert)
 
 
-def _go_back(output: Tensor, module: nn.Module) -> None:
+def _run_backward(output: Tensor, module: nn.Module) -> None:
     """Run the backward pass of an output, if it has one, without leaving gradients."""
     if output.requires_grad:
         weights = [parameter for parameter in module.parameters() if parameter.requires_grad]

@@ -37,7 +37,7 @@ def check_fields(instance: Any) -> None:
 
     Raises: ConfigError, naming the first field whose value is not allowed, the value and what it may be.
     """
-    for name, annotation in _annotations(type(instance)).items():
+    for name, annotation in _annotations(instance.__class__).items():
         complaint = _complaint(getattr(instance, name), annotation)
         if complaint is not None:
             raise ConfigError(f"{name} {complaint}")
@@ -165,21 +165,15 @@ class ConfigFields:
     span_boundary_objective: bool = False
     """Whether pretraining predicts a masked span's tokens from the span's borders as well (Joshi et al. 2020)."""
 
-    # Families: in what the heads of one differ from another's.
+    # Families.
     pooler_activation: PoolerActivation | None = "tanh"
     """Activation of the pooler; None: no pooler, the first token's state is the pooled output."""
     prediction_transform: bool = True
     """Whether the masked-token head has a layer of its own before the output matrix (not in FlauBERT)."""
-    dropout_before_pooler: bool = False
-    """Whether a sequence classifier has dropout in front of its pooler as well as behind it (RoBERTa)."""
-    token_dropout_from_hidden: bool = False
-    """Whether a token classifier has the hidden layers' dropout and not the classifier's (DistilBERT, FlauBERT)."""
-    choice_projection: bool = False
-    """Whether multiple choice turns the pooled output into `num_labels` numbers before the score (FlauBERT)."""
-    zero_padding: bool = False
-    """Whether padding is zero behind each layer: it matters to question answering's padded logits alone (FlauBERT)."""
     model_type: str = "bert"
     """Family whose names the folder has; "bert_core" where no family of transformers has such a model."""
+    head_family: str | None = None
+    """Family whose heads a model of "bert_core" has, where those of families differ; None: that of `model_type`."""
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -260,11 +254,6 @@ class ConfigFields:
     def head_dropout_prob(self) -> float:
         """Dropout in front of a sequence classifier."""
         return self.hidden_dropout_prob if self.classifier_dropout is None else self.classifier_dropout
-
-    @property
-    def token_dropout_prob(self) -> float:
-        """Dropout in front of a token classifier."""
-        return self.hidden_dropout_prob if self.token_dropout_from_hidden else self.head_dropout_prob
 
     @property
     def num_labels(self) -> int:

@@ -85,22 +85,6 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
-class GatedLinearUnit(nn.Module):
-    """Activation of one half of its input, times the other half: act(x·W)·(x·V) (Shazeer 2020).
-
-    The input holds the two products x·W and x·V side by side: (…, 2I) → (…, I).
-    """
-
-    def __init__(self, activation: Callable[[Tensor], Tensor]) -> None:
-        super().__init__()
-        self.activation = activation
-
-    def forward(self, products: Tensor) -> Tensor:
-        """Gate the first half of the last dimension by the second: (…, 2I) → (…, I)."""
-        inner, gate = products.chunk(2, dim=-1)
-        return self.activation(inner) * gate
-
-
 class EncoderLayer(nn.Module):
     """Attention and a feed-forward network, each added to its input, with a LayerNorm behind or in front.
 
@@ -110,7 +94,7 @@ class EncoderLayer(nn.Module):
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
         width, eps, bias = config.hidden_size, config.layer_norm_eps, config.use_bias
-        gated = config.feed_forward == "gated"
+        self.is_gated = config.feed_forward == "gated"
         self.pre_norm = config.norm_placement == "pre"
         self.num_heads = config.num_attention_heads
         self.attention_dropout_p = config.attention_probs_dropout_prob
@@ -118,8 +102,9 @@ class EncoderLayer(nn.Module):
         self.qkv = Linear(width, 3 * width, bias=bias)  # queries, keys and values of all heads: H → 3H
         self.attention_output = Linear(width, width, bias=bias)  # H → H
         self.attention_norm = LayerNorm(width, eps=eps, bias=bias)
-        self.intermediate = Linear(width, (1 + gated) * config.intermediate_size, bias=bias)  # H → I, or 2I if gated
-        self.activation = GatedLinearUnit(ACTIVATIONS[config.hidden_act]) if gated else ACTIVATIONS[config.hidden_act]
+        inner = (1 + self.is_gated) * config.intermediate_size
+        self.intermediate = Linear(width, inner, bias=bias)  # H → I, or 2I if gated
+        self.activation = ACTIVATIONS[config.hidden_act]
         self.output = Linear(config.intermediate_size, width, bias=bias)  # I → H
         self.output_norm = LayerNorm(width, eps=eps, bias=bias)
         self.dropout = Dropout(config.hidden_dropout_prob)
@@ -152,5 +137,9 @@ class EncoderLayer(nn.Module):
         return self.output_norm(self.dropout.add(x, self.feed_forward(x)))  # type: ignore[no-any-return]
 
     def feed_forward(self, x: Tensor) -> Tensor:
-        """Apply the feed-forward network to each token by itself: (T, H) → (T, H)."""
-        return self.output(self.activation(self.intermediate(x)))  # type: ignore[no-any-return]
+        """Apply the feed-forward network, which may be gated (Shazeer 2020), to each token: (T, H) → (T, H)."""
+        inner = self.intermediate(x)  # (T, I), or (T, 2I) if gated
+        if not self.is_gated:
+            return self.output(self.activation(inner))  # type: ignore[no-any-return]
+        inner, gate = inner.chunk(2, dim=-1)  # (T, I) each
+        return self.output(self.activation(inner) * gate)  # type: ignore[no-any-return]

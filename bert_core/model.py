@@ -169,7 +169,8 @@ class BertModel(PretrainedModel):
         for layer in earlier:
             x = layer(x, seqs, positions)
             yield x
-        yield self.normalized(last(x, seqs, positions, rows))
+        x = last(x, seqs, positions, rows)
+        yield x if self.norm is None else self.norm(x)
 
     def embed(self, seqs: PackedSequences) -> tuple[Tensor, Positions]:
         """Input of the first layer, (T, H), and the positions that all layers use.
@@ -194,10 +195,6 @@ class BertModel(PretrainedModel):
         return (
             [partial(checkpoint, layer, use_reentrant=False) for layer in layers] if self.recomputes_layers else layers
         )
-
-    def normalized(self, x: Tensor) -> Tensor:
-        """Output of the encoder made from that of its last layer: the same, where there is no norm at the end."""
-        return x if self.norm is None else self.norm(x)
 
     def pooled_states(
         self, seqs: PackedSequences, dropout: nn.Module | None = None, selected: Tensor | None = None

@@ -57,9 +57,16 @@ class Learner:
         return sum(tensor.numel() * tensor.element_size() for tensor in (*weights, *moments))
 
 
-def build_learner(config: BertConfig, device: torch.device, learning_rate: float = 1e-4, seed: int = 0) -> Learner:
+def build_learner(
+    config: BertConfig,
+    device: torch.device,
+    learning_rate: float = 1e-4,
+    seed: int = 0,
+    residual_dtype: torch.dtype | None = None,
+) -> Learner:
     """Build the model with weights drawn from a seed, and its optimizer."""
     model = BertForPreTraining.from_config(config, seed=seed).to(device).train()
+    model.bert.residual_dtype = residual_dtype
     return Learner(model, build_optimizer(model, learning_rate), device)
 
 

@@ -215,6 +215,7 @@ def compare_compiled(setting: Setting) -> dict[str, Value]:
     Both round, so that their difference has the roundings of two.
     """
     model = build_model("bert", _EXECUTED_HEAD)
+    assert isinstance(model, BertForPreTraining)
     model.bert.residual_dtype = torch.bfloat16
     inputs = random_inputs(model, _EXECUTED_HEAD)
 

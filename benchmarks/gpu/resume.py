@@ -100,9 +100,8 @@ def compare(setting: Setting, config: BertConfig, batches: Sequence[PackedBatch]
 
 def build(setting: Setting, config: BertConfig, form: Form) -> Learner:
     """Build the model of a form, always from the same weights, and its optimizer."""
-    learner = build_learner(config, setting.device)
-    if form.residual == "bf16":
-        learner.model.bert.residual_dtype = torch.bfloat16
+    residual_dtype = torch.bfloat16 if form.residual == "bf16" else None
+    learner = build_learner(config, setting.device, residual_dtype=residual_dtype)
     if form.layers == COMPILED:
         compile_model(setting, learner.model)
     return learner

@@ -65,9 +65,8 @@ class Side:
 def build_side_model(setting: Setting, name: str, config: BertConfig) -> Learner:
     """Build the model of a side, from the same weights for all, with an attention dropout of 0 but for HERE_DROPOUT."""
     config = replace(config, attention_probs_dropout_prob=0.1 if name == HERE_DROPOUT else 0.0)
-    own = build_learner(config, setting.device)
-    if name in LEVERS and LEVERS[name].bf16_residual:
-        own.model.bert.residual_dtype = torch.bfloat16
+    is_rounded = name in LEVERS and LEVERS[name].bf16_residual
+    own = build_learner(config, setting.device, residual_dtype=torch.bfloat16 if is_rounded else None)
     refuse_more_graphs()
     if name in COMPILED_HERE:
         compile_model(setting, own.model)

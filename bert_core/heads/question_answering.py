@@ -54,7 +54,7 @@ class BertForQuestionAnswering(PretrainedModel):
         Padding has logits here and takes part in the softmax, as in the loss of Hugging Face; `packed_logits` leaves
         it out.
         """
-        keep_padding = not self.config.zero_padding
+        keep_padding = not self.config.heads.zero_padding
         seqs = self.bert.pack(input_ids, attention_mask, token_type_ids, keep_padding)
         hidden = seqs.unpack(self.bert.head_states(seqs), input_ids.shape[1])  # (B, S, H)
         start, end = self.qa_outputs(self.dropout(hidden)).unbind(-1)  # (B, S) each

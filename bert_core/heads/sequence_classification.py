@@ -28,7 +28,7 @@ class ClassificationOutput:
     loss: Tensor | None
     """Mean loss; None without labels."""
     logits: Tensor
-    """Logits of the classes: (B, C) for sequences; (B, S, C) for tokens, zero at padding."""
+    """Logits of the classes: (B, C) for sequences; (B, S, C) for tokens, (B, S) for one class, zero at padding."""
 
 
 class BertForSequenceClassification(PretrainedModel):
@@ -64,7 +64,7 @@ class BertForSequenceClassification(PretrainedModel):
 
         Raises: DataError when `tabular_features` have another shape.
         """
-        first = self.dropout if self.config.dropout_before_pooler else None
+        first = self.dropout if self.config.heads.dropout_before_pooler else None
         pooled = self.bert.pooled_states(seqs, first, selected)  # (B, H)
         self._check_tabular_features(tabular_features, seqs.num_sequences)
         if self.combine is not None and tabular_features is not None:
@@ -102,8 +102,9 @@ class BertForMultipleChoice(PretrainedModel):
     def build(self, config: BertConfig) -> None:
         self.bert = BertModel(config, seed=None, with_pooler=True)
         self.dropout = Dropout(config.head_dropout_prob)
-        self.choice_projection = nn.Linear(config.pooled_size, config.num_labels) if config.choice_projection else None
-        self.classifier = nn.Linear(config.num_labels if config.choice_projection else config.pooled_size, 1)
+        projects = config.heads.choice_projection
+        self.choice_projection = nn.Linear(config.pooled_size, config.num_labels) if projects else None
+        self.classifier = nn.Linear(config.num_labels if projects else config.pooled_size, 1)
 
     def packed_logits(self, seqs: PackedSequences, selected: Tensor | None = None) -> Tensor:
         """Score each sequence, a question read with one of its choices: (B·C,)."""

@@ -42,9 +42,6 @@ class Dropout(nn.Module):
         x = x.to(residual.dtype)
         return torch.addcmul(residual, x, bernoulli_keep_mask(x.shape, p, x.dtype), value=1 / (1 - p))
 
-    def extra_repr(self) -> str:
-        return f"p={self.p}"
-
 
 def dropout(x: Tensor, p: float) -> Tensor:
     if p == 0.0 or not _draws_here(x):

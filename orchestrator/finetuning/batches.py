@@ -35,8 +35,8 @@ def make_batch(features: Features[Any], windows: NDArray[np.int64], device: torc
         beside["group_sizes"] = torch.from_numpy(np.diff(starts, append=len(windows)))
     moved = copy_together(own | beside, device)
     on_device = seqs.with_tensors({name: moved[name] for name in own})
-    optional = {name: moved.get(name) for name in ("group_sizes", "tabular_features", "states")}
-    return Batch(on_device, moved["targets"], targets, windows, **optional)
+    group_sizes, numbers, states = (moved.get(name) for name in ("group_sizes", "tabular_features", "states"))
+    return Batch(on_device, moved["targets"], targets, windows, group_sizes, numbers, states)
 
 
 def make_parts(

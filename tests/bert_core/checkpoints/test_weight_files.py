@@ -262,7 +262,7 @@ def test_decoder_s_bias_stands_in_for_a_missing_one() -> None:
 
 
 def test_renamed_parameters_keep_their_names_in_files() -> None:
-    config = small_config(model_type="bert_core", layer_pooling="scalar_mix", choice_projection=True)
+    config = small_config(model_type="bert_core", layer_pooling="scalar_mix", head_family="flaubert")
     model = BertForMultipleChoice.from_config(config)
     names = {model.weight_names.of(name)[0] for name, _ in model.named_parameters()}
     assert names >= {"bert.head_input.weights", "bert.head_input.scale", "summary.weight", "summary.bias"}
