@@ -36,9 +36,9 @@ _REGIONS: Mapping[type[nn.Module], tuple[str, ...]] = {
 }
 """Methods that are compiled, by the class that has them."""
 NUM_FIRST_ROWS = 8192
-"""Number of tokens that each region meets first: those of a usual micro-batch on a GPU."""
+"""Number of tokens that each region is warmed up with: those of a usual micro-batch on a GPU."""
 _LONGEST = 128
-"""Length of the sequences that the layers meet first, at most."""
+"""Length of the sequences of the warm-up, at most."""
 _MAX_GRAPHS = 64
 """Graphs of a region: with and without gradients and dropout, in two types, for 0, 1 and more rows."""
 
@@ -125,6 +125,6 @@ def _run_backward(output: Tensor, module: nn.Module) -> None:
 def _sequences(bert: BertModel, num_rows: int, device: torch.device) -> PackedSequences:
     """Sequences of so many tokens, all of them the first of the vocabulary."""
     length = min(_LONGEST, bert.config.max_seq_length)
-    borders = torch.tensor([*range(0, num_rows, length), num_rows], dtype=torch.int32, device=device)
+    cu_seqlens = torch.tensor([*range(0, num_rows, length), num_rows], dtype=torch.int32, device=device)
     ids = torch.zeros(num_rows, dtype=torch.int64, device=device)
-    return PackedSequences.from_lengths(ids, torch.zeros_like(ids), borders, max_seqlen=min(length, num_rows))
+    return PackedSequences.from_lengths(ids, torch.zeros_like(ids), cu_seqlens, max_seqlen=min(length, num_rows))

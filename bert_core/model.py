@@ -208,7 +208,7 @@ class BertModel(PretrainedModel):
         return self.pool(self.head_states(seqs, self.pooled_tokens(seqs), selected), dropout)
 
     def pooled_tokens(self, seqs: PackedSequences) -> Tensor:
-        """Place of the token that stands for each sequence: (B,).
+        """Index of the token that stands for each sequence: (B,).
 
         That is the first token or, with causal attention, the last one, which alone has seen all others.
         """

@@ -40,7 +40,7 @@ class AttentionCall:
     head_size: int = 64
     """D: width of a head; that of all published sizes when left out."""
     compute_capability: tuple[int, int] | None = None
-    """Compute capability of the card, as NVIDIA counts its generations: (8, 0) is an A100; None off CUDA."""
+    """Compute capability of the GPU, as NVIDIA counts its generations: (8, 0) is an A100; None off CUDA."""
 
     @classmethod
     def of(cls, q: Tensor, seqs: PackedSequences, options: AttentionOptions) -> Self:

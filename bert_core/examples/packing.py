@@ -42,12 +42,12 @@ class PackedBatch:
 
     def split_by_tokens(self, num_tokens: int) -> list["PackedBatch"]:
         """Consecutive batches of as many sequences as fit in `num_tokens` tokens; a longer one is a batch itself."""
-        borders = [0]
-        while borders[-1] < self.num_sequences:
-            first = borders[-1]
+        bounds = [0]
+        while bounds[-1] < self.num_sequences:
+            first = bounds[-1]
             last = int(np.searchsorted(self.cu_seqlens, self.cu_seqlens[first] + num_tokens, side="right")) - 1
-            borders.append(max(first + 1, last))
-        return [self._part(first, last) for first, last in pairwise(borders)]
+            bounds.append(max(first + 1, last))
+        return [self._part(first, last) for first, last in pairwise(bounds)]
 
     @staticmethod
     def concatenate(parts: Sequence["PackedBatch"]) -> "PackedBatch":

@@ -1,4 +1,4 @@
-"""Models of choices that transformers has no class for: a `model_type` of our own, so that loading them there fails.
+"""Models that transformers has no class for, under a `model_type` of our own, so that loading them there fails.
 
 Every field of a configuration can be said, under BertConfig's own name.
 """

@@ -62,7 +62,7 @@ def add_block(logits: Tensor, labels: Tensor, num_columns: int, totals: Totals, 
 
 
 def _add_eagerly(logits: Tensor, labels: Tensor, totals: Totals, with_gradients: bool) -> None:
-    is_counted, columns = _silence_ignored(logits, labels)
+    is_counted, columns = _neutralize_ignored_rows(logits, labels)
     size = _GPU_EAGER_ROWS if logits.is_cuda else _CPU_CACHED_ROWS
     cached = (torch.split(each, size) for each in (logits, columns, is_counted))
     for rows, own_columns, counted in zip(*cached, strict=True):
@@ -78,7 +78,7 @@ def _add_eagerly(logits: Tensor, labels: Tensor, totals: Totals, with_gradients:
             rows.copy_(probabilities)
 
 
-def _silence_ignored(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+def _neutralize_ignored_rows(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     """Make ignored rows certain of column 0: (R, V), (R,) → which rows count (R,), the labels' columns (R, 1).
 
     Such a row's softmax is exactly its one-hot row, so that its loss and its gradient are exactly 0. One number a row
