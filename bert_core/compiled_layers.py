@@ -90,29 +90,22 @@ def _warm_up(bert: BertModel, autocast_dtype: torch.dtype | None, num_rows: int)
 
     Nothing is kept of it: no gradient, no random number.
     """
-    was_training = bert.training
-    device = next(bert.parameters()).device
+    was_training, device = bert.training, next(bert.parameters()).device
     with torch.random.fork_rng([device] if device.type == "cuda" else []):
         for trains in (True, False):
             bert.train(trains)
             seqs = _sequences(bert, num_rows, device)
-            with (
-                torch.set_grad_enabled(trains),
-                torch.autocast(device.type, autocast_dtype, enabled=autocast_dtype is not None),
-            ):
-                _run_regions(bert, seqs)
+            autocast = torch.autocast(device.type, autocast_dtype, enabled=autocast_dtype is not None)
+            with torch.set_grad_enabled(trains), autocast:
+                x, positions = bert.embed(seqs)
+                _run_backward(x, bert.embeddings)
+                all_rows = torch.arange(seqs.num_tokens, device=device)
+                for layer in bert.layers_in_order()[:2]:
+                    given = x.detach().requires_grad_(trains)
+                    for rows in (all_rows, None):  # chosen rows are other memory, and another graph
+                        x = layer(given, seqs, positions, rows)
+                        _run_backward(x, bert)
     bert.train(was_training)
-
-
-def _run_regions(bert: BertModel, seqs: PackedSequences) -> None:
-    x, positions = bert.embed(seqs)
-    _run_backward(x, bert.embeddings)
-    all_rows = torch.arange(seqs.num_tokens, device=x.device)
-    for layer in bert.layers_in_order()[:2]:
-        given = x.detach().requires_grad_(torch.is_grad_enabled())
-        for rows in (all_rows, None):  # chosen rows are other memory, and another graph
-            x = layer(given, seqs, positions, rows)
-            _run_backward(x, bert)
 
 
 def _run_backward(output: Tensor, module: nn.Module) -> None:

@@ -13,8 +13,6 @@ import torch
 
 from benchmarks.gpu.results import Report, Row
 from benchmarks.gpu.setting import Budget, Setting
-from bert_core.attention import BACKENDS, choose_backend
-from bert_core.attention.backend import AttentionCall
 from orchestrator.pretraining.meter import peak_flops
 
 _MEASURED_CODE = (
@@ -42,8 +40,7 @@ def facts(setting: Setting) -> dict[str, str]:
         "transformers": installed_version("transformers"),
         "triton": installed_version("triton"),
     }
-    found |= card_facts(setting.device) if setting.is_cuda else {"card": "none: the small form on the CPU"}
-    return found | attention_facts(setting.device)
+    return found | (card_facts(setting.device) if setting.is_cuda else {"card": "none: the small form on the CPU"})
 
 
 def card_facts(device: torch.device) -> dict[str, str]:
@@ -60,22 +57,6 @@ def card_facts(device: torch.device) -> dict[str, str]:
         "bf16": "yes" if torch.cuda.is_bf16_supported(including_emulation=False) else "no",
         "data sheet": f"{(peak_flops(properties.name) or 0) / 1e12:.0f} TFLOP/s",
     }
-
-
-def attention_facts(device: torch.device) -> dict[str, str]:
-    """Find the attention backends that a training takes on a device, and why the first one is passed over."""
-    capability = torch.cuda.get_device_capability(device) if device.type == "cuda" else None
-    found = {}
-    for name, dtype, dropout in (
-        ("bf16", torch.bfloat16, 0.0),
-        ("bf16 with attention dropout", torch.bfloat16, 0.1),
-        ("fp32", torch.float32, 0.0),
-    ):
-        call = AttentionCall(device.type, dtype, dropout, compute_capability=capability)
-        refusal = BACKENDS[0].refusal(call)
-        passed_over = f"; {BACKENDS[0].name}: {refusal}" if refusal else ""
-        found[f"attention, {name}"] = choose_backend(call).name + passed_over
-    return found
 
 
 def ask_card(question: str) -> str:

@@ -32,7 +32,6 @@ class GroupedAttention(AttentionBackend):
     name = "grouped"
 
     def refusal(self, call: AttentionCall) -> str | None:
-        """Reason not to use it: it takes every token for one to attend to."""
         return "cannot leave out padding that is among the tokens" if call.includes_padding else None
 
     def __call__(self, q: Tensor, k: Tensor, v: Tensor, seqs: PackedSequences, options: AttentionOptions) -> Tensor:

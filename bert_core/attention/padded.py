@@ -26,7 +26,6 @@ class FusedAttention(AttentionBackend):
     name = "fused"
 
     def refusal(self, call: AttentionCall) -> str | None:
-        """Reason not to use it: off CUDA others take less time."""
         return None if call.device == "cuda" else "computes padding too, which pays on CUDA only"
 
     def __call__(self, q: Tensor, k: Tensor, v: Tensor, seqs: PackedSequences, options: AttentionOptions) -> Tensor:
@@ -43,7 +42,6 @@ class ReferenceAttention(AttentionBackend):
     name = "reference"
 
     def refusal(self, call: AttentionCall) -> str | None:
-        """Refuse no call."""
         return None
 
     def __call__(self, q: Tensor, k: Tensor, v: Tensor, seqs: PackedSequences, options: AttentionOptions) -> Tensor:

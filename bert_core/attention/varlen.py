@@ -32,7 +32,6 @@ class VarlenAttention(AttentionBackend):
     name = "varlen"
 
     def refusal(self, call: AttentionCall) -> str | None:
-        """Reason not to use it: an old GPU, 32 bits, a head of an unfit width, biases, padding."""
         if call.device != "cuda":
             return "runs on CUDA only"
         major, minor = call.compute_capability or (0, 0)
