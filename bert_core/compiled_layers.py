@@ -26,7 +26,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from bert_core.layers.encoder_layer import Embeddings, EncoderLayer
+from bert_core.encoder_layer import Embeddings, EncoderLayer
 from bert_core.model import BertModel
 from bert_core.packed_sequences import PackedSequences
 
@@ -36,9 +36,9 @@ _REGIONS: Mapping[type[nn.Module], tuple[str, ...]] = {
 }
 """Methods that are compiled, by the class that has them."""
 NUM_FIRST_ROWS = 8192
-"""Number of tokens that each region meets first: those of a usual micro-batch on a GPU."""
+"""Number of tokens that each region is warmed up with: those of a usual micro-batch on a GPU."""
 _LONGEST = 128
-"""Length of the sequences that the layers meet first, at most."""
+"""Length of the sequences of the warm-up, at most."""
 _MAX_GRAPHS = 64
 """Graphs of a region: with and without gradients and dropout, in two types, for 0, 1 and more rows."""
 
@@ -66,7 +66,7 @@ def compile_layers(
             for module in _instances(bert, kind):
                 setattr(module, name, MethodType(region, module))
     try:
-        _meet_first_rows(bert, autocast_dtype, num_first_rows)
+        _warm_up(bert, autocast_dtype, num_first_rows)
     except BaseException:
         restore_layers(bert)
         raise
@@ -85,40 +85,30 @@ def _instances(bert: BertModel, kind: type[nn.Module]) -> Iterator[nn.Module]:
     return (module for module in bert.modules() if isinstance(module, kind))
 
 
-def _meet_first_rows(bert: BertModel, autocast_dtype: torch.dtype | None, num_rows: int) -> None:
+def _warm_up(bert: BertModel, autocast_dtype: torch.dtype | None, num_rows: int) -> None:
     """Run the embeddings and the first two layers, whose inputs may differ in type, with gradients and without.
 
     Nothing is kept of it: no gradient, no random number.
     """
-    was_training = bert.training
-    device = next(bert.parameters()).device
+    was_training, device = bert.training, next(bert.parameters()).device
     with torch.random.fork_rng([device] if device.type == "cuda" else []):
         for trains in (True, False):
             bert.train(trains)
             seqs = _sequences(bert, num_rows, device)
-            with (
-                torch.set_grad_enabled(trains),
-                torch.autocast(device.type, autocast_dtype, enabled=autocast_dtype is not None),
-            ):
-                _run_regions(bert, seqs)
+            autocast = torch.autocast(device.type, autocast_dtype, enabled=autocast_dtype is not None)
+            with torch.set_grad_enabled(trains), autocast:
+                x, positions = bert.embed(seqs)
+                _run_backward(x, bert.embeddings)
+                all_rows = torch.arange(seqs.num_tokens, device=device)
+                for layer in bert.layers_in_order()[:2]:
+                    given = x.detach().requires_grad_(trains)
+                    for rows in (all_rows, None):  # chosen rows are other memory, and another graph
+                        x = layer(given, seqs, positions, rows)
+                        _run_backward(x, bert)
     bert.train(was_training)
 
 
-def _run_regions(bert: BertModel, seqs: PackedSequences) -> None:
-    x, positions = bert.embed(seqs)
-    _go_back(x, bert.embeddings)
-    all_rows = torch.arange(seqs.num_tokens, device=x.device)
-    for layer in bert.layers_in_order()[:2]:
-        given = x.detach().requires_grad_(torch.is_grad_enabled())
-        for rows in (
-            all_rows,
-            None,
-        ):  # chosen rows are other memory, and another graph
-            x = layer(given, seqs, positions, rows)
-            _go_back(x, bert)
-
-
-def _go_back(output: Tensor, module: nn.Module) -> None:
+def _run_backward(output: Tensor, module: nn.Module) -> None:
     """Run the backward pass of an output, if it has one, without leaving gradients."""
     if output.requires_grad:
         weights = [parameter for parameter in module.parameters() if parameter.requires_grad]
@@ -128,6 +118,6 @@ def _go_back(output: Tensor, module: nn.Module) -> None:
 def _sequences(bert: BertModel, num_rows: int, device: torch.device) -> PackedSequences:
     """Sequences of so many tokens, all of them the first of the vocabulary."""
     length = min(_LONGEST, bert.config.max_seq_length)
-    borders = torch.tensor([*range(0, num_rows, length), num_rows], dtype=torch.int32, device=device)
+    cu_seqlens = torch.tensor([*range(0, num_rows, length), num_rows], dtype=torch.int32, device=device)
     ids = torch.zeros(num_rows, dtype=torch.int64, device=device)
-    return PackedSequences.from_lengths(ids, torch.zeros_like(ids), borders, max_seqlen=min(length, num_rows))
+    return PackedSequences.from_lengths(ids, torch.zeros_like(ids), cu_seqlens, max_seqlen=min(length, num_rows))

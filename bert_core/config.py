@@ -54,8 +54,10 @@ class BertConfig(ConfigFields):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.model_type not in FAMILIES:
-            raise ConfigError(f"model_type is {self.model_type!r}; known are {', '.join(FAMILIES)}")
+        for name in ("model_type", "head_family"):
+            family = getattr(self, name) or self.model_type
+            if family not in FAMILIES:
+                raise ConfigError(f"{name} is {family!r}; known are {', '.join(FAMILIES)}")
 
     @classmethod
     def from_size(cls, size: str, family: str = "bert", **changes: Any) -> Self:
@@ -121,6 +123,16 @@ class BertConfig(ConfigFields):
         """Family that the model is saved as: its own where that can express all of it, else bert_core's own type."""
         own = FAMILIES[self.model_type]
         return own if own.can_express(self) else NATIVE
+
+    @property
+    def heads(self) -> Family:
+        """Family whose heads the model has."""
+        return FAMILIES[self.head_family or self.model_type]
+
+    @property
+    def token_dropout_prob(self) -> float:
+        """Dropout in front of a token classifier."""
+        return self.hidden_dropout_prob if self.heads.token_dropout_from_hidden else self.head_dropout_prob
 
     @classmethod
     def from_pretrained(cls, folder: str | Path) -> Self:

@@ -5,10 +5,11 @@ left to the class itself. A field that is added here is saved under the `model_t
 well names it in `families/`. No torch.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from types import NoneType, UnionType
+from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from bert_core.errors import ConfigError
@@ -18,49 +19,17 @@ from bert_core.errors import ConfigError
 class Bounds:
     """Marker for `Annotated`: the numbers that a field takes."""
 
-    at_least: float | None = None
-    above: float | None = None
-    below: float | None = None
+    at_least: float = -math.inf
+    above: float = -math.inf
+    below: float = math.inf
 
-    def include(self, number: float) -> bool:
-        """Whether a number lies within the bounds; NaN never does."""
-        return (
-            (self.at_least is None or number >= self.at_least)
-            and (self.above is None or number > self.above)
-            and (self.below is None or number < self.below)
-        )
+    def __contains__(self, number: float) -> bool:
+        return self.at_least <= number and self.above < number < self.below
 
     def __str__(self) -> str:
         """The bounds in words, as in "of at least 0 and below 1"."""
         words = {"of at least": self.at_least, "above": self.above, "below": self.below}
-        return " and ".join(f"{word} {bound}" for word, bound in words.items() if bound is not None)
-
-
-@dataclass(frozen=True)
-class _Rule:
-    """Rule for a field's values, read from its annotation: type, bounds, choices, whether None."""
-
-    kind: Any
-    bounds: Bounds | None
-    choices: tuple[Any, ...]
-    is_optional: bool
-
-    def complaint(self, value: object) -> str | None:
-        """The rest of a message that begins with the field's name; None where the value is allowed."""
-        if value is None and self.is_optional:
-            return None
-        if self.choices:
-            known = (*self.choices, None) if self.is_optional else self.choices
-            return None if value in self.choices else f"{value!r} is not known; use one of {', '.join(map(str, known))}"
-        if self.kind is bool:
-            return None if isinstance(value, bool) else f"is {value!r}; it must be true or false"
-        if self.kind not in (int, float):
-            return None
-        is_number = isinstance(value, int if self.kind is int else int | float) and not isinstance(value, bool)
-        if is_number and (self.bounds is None or self.bounds.include(value)):  # type: ignore[arg-type]
-            return None
-        number = "a whole number" if self.kind is int else "a number"
-        return f"is {value!r}; it must be {' '.join([number, str(self.bounds or '')]).strip()}"
+        return " and ".join(f"{word} {bound}" for word, bound in words.items() if math.isfinite(bound))
 
 
 def check_fields(instance: Any) -> None:
@@ -68,26 +37,33 @@ def check_fields(instance: Any) -> None:
 
     Raises: ConfigError, naming the first field whose value is not allowed, the value and what it may be.
     """
-    for name, rule in _rules(instance.__class__).items():
-        complaint = rule.complaint(getattr(instance, name))
+    for name, annotation in _annotations(instance.__class__).items():
+        complaint = _complaint(getattr(instance, name), annotation)
         if complaint is not None:
             raise ConfigError(f"{name} {complaint}")
 
 
 @cache
-def _rules(cls: type) -> dict[str, _Rule]:
-    return {name: _take_apart(annotation) for name, annotation in get_type_hints(cls, include_extras=True).items()}
+def _annotations(cls: type) -> dict[str, Any]:
+    return get_type_hints(cls, include_extras=True)
 
 
-def _take_apart(annotation: Any) -> _Rule:
-    is_optional = get_origin(annotation) in (Union, UnionType)
-    if is_optional:
-        (annotation,) = (part for part in get_args(annotation) if part is not NoneType)
-    bounds = None
-    if get_origin(annotation) is Annotated:
-        annotation, bounds = get_args(annotation)
-    choices = get_args(annotation) if get_origin(annotation) is Literal else ()
-    return _Rule(annotation, bounds, choices, is_optional)
+def _complaint(value: object, annotation: Any) -> str | None:
+    """The rest of a message that begins with the field's name; None where the value is allowed."""
+    kind, *none = get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
+    if value is None and none:
+        return None
+    if get_origin(kind) is Literal:
+        known = (*get_args(kind), None) if none else get_args(kind)
+        return None if value in known else f"{value!r} is not known; use one of {', '.join(map(str, known))}"
+    kind, bounds = get_args(kind) if get_origin(kind) is Annotated else (kind, Bounds())
+    if kind is bool:
+        return None if isinstance(value, bool) else f"is {value!r}; it must be true or false"
+    numbers = {int: (int,), float: (int, float)}.get(kind)
+    if numbers is None or (isinstance(value, numbers) and not isinstance(value, bool) and value in bounds):
+        return None
+    number = "a whole number" if kind is int else "a number"
+    return f"is {value!r}; it must be {number} {bounds}".rstrip()
 
 
 HiddenActivation = Literal["gelu", "gelu_new", "relu", "silu"]
@@ -189,21 +165,15 @@ class ConfigFields:
     span_boundary_objective: bool = False
     """Whether pretraining predicts a masked span's tokens from the span's borders as well (Joshi et al. 2020)."""
 
-    # Families: in what the heads of one differ from another's.
+    # Families.
     pooler_activation: PoolerActivation | None = "tanh"
     """Activation of the pooler; None: no pooler, the first token's state is the pooled output."""
     prediction_transform: bool = True
     """Whether the masked-token head has a layer of its own before the output matrix (not in FlauBERT)."""
-    dropout_before_pooler: bool = False
-    """Whether a sequence classifier has dropout in front of its pooler as well as behind it (RoBERTa)."""
-    token_dropout_from_hidden: bool = False
-    """Whether a token classifier has the hidden layers' dropout and not the classifier's (DistilBERT, FlauBERT)."""
-    choice_projection: bool = False
-    """Whether multiple choice turns the pooled output into `num_labels` numbers before the score (FlauBERT)."""
-    zero_padding: bool = False
-    """Whether padding is zero behind each layer: it matters to question answering's padded logits alone (FlauBERT)."""
     model_type: str = "bert"
     """Family whose names the folder has; "bert_core" where no family of transformers has such a model."""
+    head_family: str | None = None
+    """Family whose heads a model of "bert_core" has, where those of families differ; None: that of `model_type`."""
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -286,16 +256,9 @@ class ConfigFields:
         return self.hidden_dropout_prob if self.classifier_dropout is None else self.classifier_dropout
 
     @property
-    def token_dropout_prob(self) -> float:
-        """Dropout in front of a token classifier."""
-        return self.hidden_dropout_prob if self.token_dropout_from_hidden else self.head_dropout_prob
-
-    @property
     def num_labels(self) -> int:
-        """Number of classes."""
         return len(self.id2label)
 
     @property
     def label2id(self) -> dict[str, int]:
-        """Ids of the classes by name."""
         return {label: index for index, label in self.id2label.items()}

@@ -50,5 +50,4 @@ def integers(key: int | NDArray[np.uint64], counters: ArrayLike, high: ArrayLike
 
 
 def permutation(key: int, size: int) -> NDArray[np.int64]:
-    """Draw a permutation of range(size)."""
     return np.argsort(random_bits(key, np.arange(size, dtype=np.uint64)), kind="stable")

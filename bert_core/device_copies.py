@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 _ALIGNMENT = 256
-"""Bytes at whose multiples a tensor begins, as memory that a GPU's allocator gives."""
+"""Alignment of the tensors within a transfer, in bytes: that of a GPU's allocator."""
 
 
 def copy_together(tensors: Mapping[str, Tensor], device: torch.device) -> dict[str, Tensor]:
@@ -41,8 +41,8 @@ Store = Callable[[NDArray[np.int64], NDArray[np.float32]], None]
 """Function that takes the numbers of a batch's rows, and their results."""
 
 
-class LateReads:
-    """Results on their way to the host: each batch's are stored after the batch behind it was launched.
+class AsyncReads:
+    """Asynchronous copies of results to the host: a batch's are stored after the next batch was launched.
 
     A read from a GPU waits until the GPU has come so far: were each batch read before the next one is launched, the GPU
     would stand still while the host makes that one. Results on a CPU are stored at once.

@@ -4,8 +4,6 @@ Shapes: B sequences, S length of a padded row, T tokens, P scored rows, H hidden
 """
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import TypeVar
 
@@ -15,7 +13,6 @@ from torch import Tensor
 from bert_core.checkpoints.pretrained import PretrainedModel
 from bert_core.config import BertConfig
 from bert_core.errors import ConfigError, DataError
-from bert_core.model import BertModel
 from bert_core.packed_sequences import PackedSequences
 
 _LAYER = re.compile(r"(?<=layers\.)\d+(?=\.)")
@@ -76,27 +73,6 @@ def _check_widths(what: str, student: Tensor, teacher: Tensor) -> None:
             f"{what} have the shapes {tuple(student.shape)} and {tuple(teacher.shape)}; "
             "they are compared number by number, which needs a student of the teacher's hidden_size"
         )
-
-
-@contextmanager
-def last_hidden_states(encoder: BertModel) -> Iterator[list[Tensor]]:
-    """Yield a list that each pass of the encoder adds its `last_hidden_state` (T, H) to, whoever asked for the pass.
-
-    Within the block the last layer runs for all tokens, also for those that no head reads.
-    """
-    noted: list[Tensor] = []
-
-    def layer_outputs(seqs: PackedSequences, rows: Tensor | None = None) -> Iterator[Tensor]:
-        *others, hidden = BertModel.layer_outputs(encoder, seqs)
-        noted.append(hidden)
-        yield from others
-        yield hidden if rows is None else hidden.index_select(0, rows)
-
-    encoder.layer_outputs = layer_outputs  # type: ignore[method-assign]
-    try:
-        yield noted
-    finally:
-        del encoder.layer_outputs
 
 
 def student_config(teacher: BertConfig, num_hidden_layers: int) -> BertConfig:

@@ -1,4 +1,4 @@
-"""Parts of a batch where memory runs out: what was too much at a time is computed again in parts half as large."""
+"""Out-of-memory recovery: a batch that needs too much memory is computed again in micro-batches half as large."""
 
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
@@ -12,8 +12,8 @@ _OUT_OF_MEMORY = ("CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED", "CU
 """Words of libraries that take memory of their own, beside PyTorch's."""
 
 
-class Sizes(Protocol[B]):
-    """Amount that goes through the model at a time."""
+class MicroBatchSizes(Protocol[B]):
+    """Size of the micro-batches that go through the model."""
 
     def split(self, batch: B) -> list[B]:
         """Cut a batch into what goes through at a time."""
@@ -23,7 +23,7 @@ class Sizes(Protocol[B]):
 
 
 def compute_in_parts(
-    sizes: Sizes[B],
+    sizes: MicroBatchSizes[B],
     batch: B,
     step: int | None,
     compute: Callable[[list[B]], T],
@@ -32,10 +32,10 @@ def compute_in_parts(
     """Compute something of a batch cut into parts; where memory runs out, anew with parts half as large.
 
     Args:
-        step: counts from 1, as in what a person is told; None outside of a training.
+        step: number of the training step for messages, from 1; None outside of a training.
         forget: called after memory ran out, to drop what the failed try left.
 
-    Raises: what `Sizes.halve` raises where memory runs out with a single example.
+    Raises: what `MicroBatchSizes.halve` raises where memory runs out with a single example.
     """
     while True:
         parts = sizes.split(batch)

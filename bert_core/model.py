@@ -4,7 +4,7 @@ Shapes: B sequences, S length of a padded row, T tokens, R rows that are read of
 W width of what a head reads.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
@@ -15,10 +15,9 @@ from torch.utils.checkpoint import checkpoint
 from bert_core.attention.positions import Positions
 from bert_core.checkpoints.pretrained import PretrainedModel
 from bert_core.config import BertConfig
+from bert_core.encoder_layer import ACTIVATIONS, Embeddings, EncoderLayer, LayerNorm
 from bert_core.errors import DataError
 from bert_core.kernels.linear import Linear
-from bert_core.layers.encoder_layer import ACTIVATIONS, Embeddings, EncoderLayer
-from bert_core.layers.layer_norm import LayerNorm
 from bert_core.packed_sequences import PackedSequences
 
 _LAST_FOUR = slice(-4, None)
@@ -92,6 +91,8 @@ class BertModel(PretrainedModel):
 
     Dropout drops the same again, so that gradients are the same bits.
     """
+    residual_dtype: torch.dtype | None = None
+    """Type of the residual stream under autocast; None: that of the weights. A choice of a training, saved nowhere."""
 
     def __init__(self, config: BertConfig, seed: int | None = 0, with_pooler: bool | None = None) -> None:
         """Make an encoder with weights drawn from `seed`.
@@ -140,23 +141,13 @@ class BertModel(PretrainedModel):
         """
         return last_output(self.layer_outputs(seqs, rows))
 
-    def encode_each(self, seqs: PackedSequences, parts: Sequence[Tensor | None]) -> list[Tensor]:
-        """Output of the last layer for several readers: (R,) → (R, H) each, or (T, H) for None, which is all tokens.
-
-        Parts may overlap. The encoder runs once.
-        """
-        chosen = [part for part in parts if part is not None]
-        if len(chosen) == len(parts) > 0:
-            return list(torch.split(self.encode(seqs, torch.cat(chosen)), [len(part) for part in chosen]))
-        hidden = self.encode(seqs)  # (T, H)
-        return [hidden if part is None else hidden.index_select(0, part) for part in parts]
-
-    def head_states(self, seqs: PackedSequences, rows: Tensor | None = None) -> Tensor:
+    def head_states(self, seqs: PackedSequences, rows: Tensor | None = None, selected: Tensor | None = None) -> Tensor:
         """Vectors that a task's head reads, as `config.layer_pooling` says: (T, W), or of `rows` (R,) alone: (R, W).
 
-        They are made from `seqs.frozen_states` where the batch has them, and by running the layers otherwise.
+        Args:
+            selected: outputs of the layers for these tokens as `LayerPooling.select` picked them, (T, …), where they
+                are known, as those of a frozen encoder are; the layers are run otherwise.
         """
-        selected = seqs.frozen_states
         if selected is None and self.config.layer_pooling == "last":
             return self.encode(seqs, rows)
         if selected is None:
@@ -178,7 +169,8 @@ class BertModel(PretrainedModel):
         for layer in earlier:
             x = layer(x, seqs, positions)
             yield x
-        yield self.normalized(last(x, seqs, positions, rows))
+        x = last(x, seqs, positions, rows)
+        yield x if self.norm is None else self.norm(x)
 
     def embed(self, seqs: PackedSequences) -> tuple[Tensor, Positions]:
         """Input of the first layer, (T, H), and the positions that all layers use.
@@ -190,7 +182,9 @@ class BertModel(PretrainedModel):
                 f"a sequence has {seqs.max_seqlen} tokens, but the model reads at most "
                 f"{self.config.max_seq_length} (max_position_embeddings); cut it or split it"
             )
-        return self.embeddings(seqs), Positions.of_batch(self.config, seqs)
+        is_autocast = torch.is_autocast_enabled(seqs.input_ids.device.type)
+        x = self.embeddings(seqs, self.residual_dtype if is_autocast else None)  # (T, H)
+        return x, Positions.of_batch(self.config, seqs)
 
     def layers_in_order(self) -> list[Callable[..., Tensor]]:
         """The L layers in the order in which tokens pass through them; one whose weights are shared occurs again."""
@@ -202,16 +196,19 @@ class BertModel(PretrainedModel):
             [partial(checkpoint, layer, use_reentrant=False) for layer in layers] if self.recomputes_layers else layers
         )
 
-    def normalized(self, x: Tensor) -> Tensor:
-        """Output of the encoder made from that of its last layer: the same, where there is no norm at the end."""
-        return x if self.norm is None else self.norm(x)
+    def pooled_states(
+        self, seqs: PackedSequences, dropout: nn.Module | None = None, selected: Tensor | None = None
+    ) -> Tensor:
+        """Pooled output of each sequence, from the vectors that a task's head reads: (B, H), or (B, W) unpooled.
 
-    def pooled_states(self, seqs: PackedSequences, dropout: nn.Module | None = None) -> Tensor:
-        """Pooled output of each sequence, from the vectors that a task's head reads: (B, H), or (B, W) unpooled."""
-        return self.pool(self.head_states(seqs, self.pooled_tokens(seqs)), dropout)
+        Args:
+            dropout: applied in front of the pooler.
+            selected: as that of `head_states`.
+        """
+        return self.pool(self.head_states(seqs, self.pooled_tokens(seqs), selected), dropout)
 
     def pooled_tokens(self, seqs: PackedSequences) -> Tensor:
-        """Place of the token that stands for each sequence: (B,).
+        """Index of the token that stands for each sequence: (B,).
 
         That is the first token or, with causal attention, the last one, which alone has seen all others.
         """

@@ -30,7 +30,7 @@ class PackedSequences:
     token_type_ids: Tensor
     """Segments of the tokens, (T,) int64: 0 in segment A, 1 in segment B."""
     position_ids: Tensor
-    """Place of each token in its sequence, (T,) int64."""
+    """Position of each token in its sequence, (T,) int64."""
     cu_seqlens: Tensor
     """Cumulative sequence lengths, (B+1,) int32: sequence b is tokens cu_seqlens[b] to cu_seqlens[b+1]."""
     max_seqlen: int
@@ -41,8 +41,6 @@ class PackedSequences:
     """`attention_mask` where the batch was made of padded rows."""
     includes_padding: bool = False
     """Whether padding was packed as well: padding tokens are queries, never keys."""
-    frozen_states: Tensor | None = None
-    """Outputs of a frozen encoder for these tokens, from `LayerPooling.select`, (T, …); None: the layers are run."""
     host_lengths: NDArray[np.int64] | None = field(default=None, repr=False, compare=False)
     """Tokens of each sequence, (B,), on the host, where the maker of the batch gave them: reading them from
     `cu_seqlens` would wait for a GPU."""
@@ -61,22 +59,22 @@ class PackedSequences:
 
     @property
     def first_tokens(self) -> Tensor:
-        """Places of the sequences' first tokens ([CLS]) among all tokens: (B,)."""
+        """Indices of the sequences' first tokens ([CLS]) among all tokens: (B,)."""
         return self.cu_seqlens[:-1]
 
     @property
     def last_tokens(self) -> Tensor:
-        """Places of the sequences' last tokens ([SEP]) among all tokens: (B,)."""
+        """Indices of the sequences' last tokens ([SEP]) among all tokens: (B,)."""
         return self.cu_seqlens[1:] - 1
 
     @property
     def indices(self) -> Tensor:
-        """Place of each token among the B·S places of the padded form, (T,) int64."""
+        """Index of each token in the flattened padded form (B·S,): (T,) int64."""
         return self.cached("indices", self._left_indices) if self.padded_indices is None else self.padded_indices
 
     @property
     def attention_mask(self) -> Tensor:
-        """Places of the padded form that may be attended to, (B, S) bool."""
+        """Mask of the padded form, True where there is a token to attend to: (B, S) bool."""
         return self.cached("mask", self._left_mask) if self.padded_mask is None else self.padded_mask
 
     def _left_indices(self) -> Tensor:
@@ -118,10 +116,10 @@ class PackedSequences:
     @classmethod
     def from_numpy(cls, input_ids: NDArray[Any], token_type_ids: NDArray[Any], cu_seqlens: NDArray[Any]) -> Self:
         """Make a batch as `from_lengths` does, from arrays of any integer type."""
-        ids, types, borders = (
+        ids, types, offsets = (
             torch.from_numpy(array.astype(np.int64)) for array in (input_ids, token_type_ids, cu_seqlens)
         )
-        return cls.from_lengths(ids, types, borders)
+        return cls.from_lengths(ids, types, offsets)
 
     @classmethod
     def from_padded(

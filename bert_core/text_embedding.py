@@ -13,11 +13,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from bert_core.device_copies import LateReads
+from bert_core.device_copies import AsyncReads
 from bert_core.errors import DataError
 from bert_core.heads import BertForSentenceEmbedding
 from bert_core.micro_batches import compute_in_parts, first_line
 from bert_core.packed_sequences import PackedSequences
+from bert_core.text.segment_layout import NUM_SINGLE_SPECIALS
 from bert_core.text.tokenization import Tokenizer
 
 _WINDOW_TEXTS = 2048
@@ -101,13 +102,13 @@ class TextEmbedder:
         lengths = np.array([len(ids) for ids in sequences], np.int64)  # (N,)
         embeddings = np.empty((len(texts), self.dimension), np.float32)
         device = next(self.model.parameters()).device
-        reads = LateReads(embeddings.__setitem__)
+        reads = AsyncReads(embeddings.__setitem__)
 
         def compute(parts: Sequence[NDArray[np.int64]]) -> None:
             for rows in parts:
                 tokens = np.concatenate([sequences[row] for row in rows])  # (T,)
-                borders = np.concatenate([[0], lengths[rows].cumsum()])
-                seqs = PackedSequences.from_numpy(tokens, np.zeros_like(tokens), borders)
+                cu_seqlens = np.concatenate([[0], lengths[rows].cumsum()])
+                seqs = PackedSequences.from_numpy(tokens, np.zeros_like(tokens), cu_seqlens)
                 with torch.autocast(device.type, self.autocast_dtype, enabled=self.autocast_dtype is not None):
                     vectors = self.model.packed_embeddings(seqs.to(device))
                 reads.add(rows, vectors.float())
@@ -119,13 +120,13 @@ class TextEmbedder:
         return embeddings
 
     def _encode(self, texts: Sequence[str], first_number: int) -> list[list[int]]:
-        room = self.max_seq_length - 2
+        capacity = self.max_seq_length - NUM_SINGLE_SPECIALS
         sequences = []
         for number, ids in enumerate(self.tokenizer.encode_ids(texts), start=first_number):
             if not ids:
                 raise DataError(f"text {number} has no token and cannot be embedded; leave it out")
-            self.num_truncated += len(ids) > room
-            sequences.append([self.tokenizer.cls_id, *ids[:room], self.tokenizer.sep_id])
+            self.num_truncated += len(ids) > capacity
+            sequences.append([self.tokenizer.cls_id, *ids[:capacity], self.tokenizer.sep_id])
         return sequences
 
 

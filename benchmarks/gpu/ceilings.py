@@ -5,7 +5,7 @@ that a small operation takes to be launched.
 """
 
 import statistics
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import torch
 
@@ -51,30 +51,22 @@ def product_row(setting: Setting, name: str, rows: int, inputs: int, outputs: in
     for _ in range(3):
         torch.nn.functional.linear(x, weight)
     times = [setting.ms(lambda: torch.nn.functional.linear(x, weight), repeats=10) for _ in range(_ROUNDS)]
-    flops_per_s = 2 * rows * inputs * outputs / (statistics.median(times) / 1000)
-    return {
-        "ceiling": name,
-        "shape": f"{rows} × {inputs} × {outputs}",
-        "rate": flops_per_s / 1e12,
-        "unit": "TFLOP/s",
-        "spread": (max(times) - min(times)) / statistics.median(times),
-    }
+    return rate_row(name, f"{rows} × {inputs} × {outputs}", 2 * rows * inputs * outputs, "TFLOP/s", times)
 
 
 def copy_row(setting: Setting) -> Row:
-    """Measure a copy on the device."""
     source = torch.randn(copy_size(setting), device=setting.device)
     target = torch.empty_like(source)
     target.copy_(source)
     times = [setting.ms(lambda: target.copy_(source), repeats=5) for _ in range(_ROUNDS)]
-    bytes_per_s = 2 * source.numel() * source.element_size() / (statistics.median(times) / 1000)
-    return {
-        "ceiling": COPY,
-        "shape": f"{source.numel() * 4 / 2**30:.3g} GiB",
-        "rate": bytes_per_s / 1e12,
-        "unit": "TB/s",
-        "spread": (max(times) - min(times)) / statistics.median(times),
-    }
+    return rate_row(COPY, f"{source.nbytes / 2**30:.3g} GiB", 2 * source.nbytes, "TB/s", times)
+
+
+def rate_row(name: str, shape: str, amount: int, unit: str, times_ms: Sequence[float]) -> Row:
+    """Make the row of a ceiling from how much was done in each of some times; the unit is of 10^12."""
+    ms = statistics.median(times_ms)
+    rate, spread = amount / (ms / 1000) / 1e12, (max(times_ms) - min(times_ms)) / ms
+    return {"ceiling": name, "shape": shape, "rate": rate, "unit": unit, "spread": spread}
 
 
 def copy_size(setting: Setting) -> int:
@@ -92,21 +84,15 @@ def launch_us(setting: Setting) -> float:
     return 1000 * setting.ms(lambda: number.add_(1), repeats=setting.choose(2000, 100))
 
 
-def measured_launch_us(report: Report) -> float | None:
-    """Microseconds of a launch as this run measured them; None where it did not."""
-    found = [row.get("rate") for row in report.rows("ceilings", ceiling=LAUNCH)]
-    return found[0] if found and isinstance(found[0], float) else None
-
-
-def rate_per_s(report: Report, ceiling: str) -> float | None:
-    """Rate of a ceiling as this run measured it; None where it did not."""
+def measured_rate(report: Report, ceiling: str) -> float | None:
+    """Rate of a ceiling as this run measured it, in the unit of its row; None where it did not."""
     found = [row.get("rate") for row in report.rows("ceilings", ceiling=ceiling)]
-    return 1e12 * found[0] if found and isinstance(found[0], float) else None
+    return found[0] if found and isinstance(found[0], float) else None
 
 
 def measured_ceilings(report: Report) -> Ceilings | None:
     """Ceilings with the rates that this run measured; None where it did not: those of another card say nothing."""
-    products, copies, launch = rate_per_s(report, LARGE_PRODUCT), rate_per_s(report, COPY), measured_launch_us(report)
+    products, copies, launch = (measured_rate(report, each) for each in (LARGE_PRODUCT, COPY, LAUNCH))
     if products is None or copies is None or launch is None:
         return None
-    return Ceilings(product_flops_per_s=products, copy_bytes_per_s=copies, launch_us=launch)
+    return Ceilings(product_flops_per_s=1e12 * products, copy_bytes_per_s=1e12 * copies, launch_us=launch)

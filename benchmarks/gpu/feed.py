@@ -17,7 +17,7 @@ from benchmarks.gpu.own_step import Learner, own_loss, packed_inputs
 from benchmarks.gpu.results import NOT_REACHED, Report, Row, Value
 from benchmarks.gpu.setting import SMALL_SIZE, Budget, Setting
 from benchmarks.gpu.sides import HERE, build_side_model
-from benchmarks.gpu.texts import LearnableText, first_batches, generated_text
+from benchmarks.gpu.texts import RandomText, first_batches, generated_text
 from bert_core.examples.packing import PackedBatch
 from orchestrator.pretraining.device_batch import DeviceBatch, device_batches
 from orchestrator.pretraining.meter import Clock, clock_of
@@ -38,7 +38,6 @@ class FedSteps:
     """Marks of the clock for each step: where its batch was asked for, and where it was there."""
 
     def make_step(self) -> None:
-        """Take the next batch and make a step with it."""
         asked_at = self.clock.mark()
         _, batch = next(self.batches)
         self.waits.append((asked_at, self.clock.mark()))
@@ -60,7 +59,7 @@ def measure(setting: Setting, budget: Budget, report: Report) -> Iterator[Row]:
 
 
 def compare(
-    setting: Setting, learner: Learner, text: LearnableText, batch_size: int, width: int, num_steps: int
+    setting: Setting, learner: Learner, text: RandomText, batch_size: int, width: int, num_steps: int
 ) -> dict[str, Value]:
     """Let fed steps and steps on batches that lie on the device take turns."""
     lying = [packed_inputs(batch, setting.device) for batch in first_batches(text, num_steps, batch_size, width, _SEED)]
@@ -87,7 +86,7 @@ def compare(
     }
 
 
-def repeated_batches(text: LearnableText, num_batches: int, batch_size: int, width: int) -> Iterator[PackedBatch]:
+def repeated_batches(text: RandomText, num_batches: int, batch_size: int, width: int) -> Iterator[PackedBatch]:
     """Build the first batches of a text again and again, each when it is asked for."""
     while True:
         yield from islice(text.batches(batch_size, width, _SEED), num_batches)

@@ -18,19 +18,16 @@ from torch import Tensor
 
 from benchmarks._attention_choice import forced_attention
 from benchmarks._pretraining_batches import make_batch
-from benchmarks.gpu.cases import COMPILE_LAYERS_S
 from benchmarks.gpu.ceilings import measured_ceilings
 from benchmarks.gpu.own_step import Learner, build_learner, compile_model
-from benchmarks.gpu.predictions import predict_ms
 from benchmarks.gpu.results import NOT_REACHED, Report, Row, Value
-from benchmarks.gpu.roofline import ALL_LEVERS, CROSS_ENTROPY_ROWS, Ceilings, Levers
+from benchmarks.gpu.roofline import ALL_LEVERS, CROSS_ENTROPY_ROWS, Ceilings, Levers, predict_ms
 from benchmarks.gpu.setting import SMALL_SIZE, Budget, Setting
 from benchmarks.gpu.sides import HERE_GRAPHS, Batch, Side, build_side, refuse_more_graphs, shape_of
-from benchmarks.gpu.step_time import Unmeasured, attempt, computes_the_same, take_turns
+from benchmarks.gpu.step_time import COMPILE_LAYERS_S, Unmeasured, attempt, computes_the_same, take_turns
 from bert_core.config import BertConfig
 from bert_core.heads.pretraining import BertForPreTraining
 from bert_core.kernels import linear_cross_entropy
-from bert_core.layers.layer_norm import set_residual_dtype
 from bert_core.model import BertModel
 from bert_core.packed_sequences import PackedSequences
 
@@ -64,7 +61,6 @@ def measure(setting: Setting, budget: Budget, report: Report) -> Iterator[Row]:
 
 
 def named(size: str, width: int, name: str) -> dict[str, Value]:
-    """Begin the row of the step without a lever."""
     return {"size": size, "S": width, "fill": 1.0, "without": name}
 
 
@@ -95,7 +91,7 @@ def build_without(setting: Setting, config: BertConfig, name: str) -> Learner:
     if not levers.fused_adamw:
         for group in learner.optimizer.param_groups:
             group.update(fused=False, foreach=True)
-    set_residual_dtype(model, torch.bfloat16 if levers.bf16_residual else None)
+    model.bert.residual_dtype = torch.bfloat16 if levers.bf16_residual else None
     if not levers.last_layer_rows:
         model.bert.encode = MethodType(_encode_all_rows, model.bert)  # type: ignore[method-assign]
     if levers.compiled_layers:

@@ -4,7 +4,7 @@ import os
 import platform
 import re
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,8 +13,6 @@ import torch
 
 from benchmarks.gpu.results import Report, Row
 from benchmarks.gpu.setting import Budget, Setting
-from bert_core.attention import BACKENDS, choose_backend
-from bert_core.attention.backend import AttentionCall
 from orchestrator.pretraining.meter import peak_flops
 
 _MEASURED_CODE = (
@@ -32,13 +30,6 @@ def measure(setting: Setting, budget: Budget, report: Report) -> Iterator[Row]:
         yield {"what": what, "found": found}
 
 
-def tell(found: Mapping[str, str]) -> None:
-    """Say on the terminal what the machine is, before anything is run on it."""
-    for what, value in found.items():
-        print(f"{what}: {value}")
-    print(flush=True)
-
-
 def facts(setting: Setting) -> dict[str, str]:
     """Find the facts of the machine that a figure depends on."""
     found = {
@@ -49,12 +40,10 @@ def facts(setting: Setting) -> dict[str, str]:
         "transformers": installed_version("transformers"),
         "triton": installed_version("triton"),
     }
-    found |= card_facts(setting.device) if setting.is_cuda else {"card": "none: the small form on the CPU"}
-    return found | attention_facts(setting.device)
+    return found | (card_facts(setting.device) if setting.is_cuda else {"card": "none: the small form on the CPU"})
 
 
 def card_facts(device: torch.device) -> dict[str, str]:
-    """Find the facts of a card."""
     properties = torch.cuda.get_device_properties(device)
     free, total = torch.cuda.mem_get_info(device)
     return {
@@ -70,24 +59,7 @@ def card_facts(device: torch.device) -> dict[str, str]:
     }
 
 
-def attention_facts(device: torch.device) -> dict[str, str]:
-    """Find the attention backends that a training takes on a device, and why the first one is passed over."""
-    capability = torch.cuda.get_device_capability(device) if device.type == "cuda" else None
-    found = {}
-    for name, dtype, dropout in (
-        ("bf16", torch.bfloat16, 0.0),
-        ("bf16 with attention dropout", torch.bfloat16, 0.1),
-        ("fp32", torch.float32, 0.0),
-    ):
-        call = AttentionCall(device.type, dtype, dropout, compute_capability=capability)
-        refusal = BACKENDS[0].refusal(call)
-        passed_over = f"; {BACKENDS[0].name}: {refusal}" if refusal else ""
-        found[f"attention, {name}"] = choose_backend(call).name + passed_over
-    return found
-
-
 def ask_card(question: str) -> str:
-    """Ask `nvidia-smi`."""
     return ask("nvidia-smi", question, "--format=csv,noheader")
 
 
@@ -127,7 +99,6 @@ def installed_version(package: str) -> str:
 
 
 def processor_name() -> str:
-    """Name of the CPU, where Linux tells it."""
     try:
         with open("/proc/cpuinfo") as lines:
             names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]

@@ -46,22 +46,27 @@ class Learner:
         return value.detach()
 
     def update(self) -> None:
-        """Clip the gradients and update the weights."""
         nn.utils.clip_grad_norm_(self.model.parameters(), MAX_GRADIENT_NORM)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of weights and moments."""
         weights = list(self.model.parameters())
         moments = [v for state in self.optimizer.state.values() for v in state.values() if isinstance(v, Tensor)]
         return sum(tensor.numel() * tensor.element_size() for tensor in (*weights, *moments))
 
 
-def build_learner(config: BertConfig, device: torch.device, learning_rate: float = 1e-4, seed: int = 0) -> Learner:
+def build_learner(
+    config: BertConfig,
+    device: torch.device,
+    learning_rate: float = 1e-4,
+    seed: int = 0,
+    residual_dtype: torch.dtype | None = None,
+) -> Learner:
     """Build the model with weights drawn from a seed, and its optimizer."""
     model = BertForPreTraining.from_config(config, seed=seed).to(device).train()
+    model.bert.residual_dtype = residual_dtype
     return Learner(model, build_optimizer(model, learning_rate), device)
 
 
@@ -113,7 +118,6 @@ def _run_at_once(work: Work) -> Work:
 
 
 def to_device(inputs: PackedInputs, device: torch.device) -> PackedInputs:
-    """Copy a packed batch to a device."""
     seqs, labels = inputs
     return seqs.to(device), PretrainingLabels(*(tensor.to(device) for tensor in vars(labels).values()))
 

@@ -19,7 +19,6 @@ DONE = "done"
 
 
 def is_reached(row: Row) -> bool:
-    """Whether the time reached the case of a row."""
     return NOT_REACHED not in row.values()
 
 
@@ -37,12 +36,10 @@ class StageRecord:
 
     @property
     def is_complete(self) -> bool:
-        """Whether every case was reached."""
         return self.ended == DONE and all(map(is_reached, self.rows))
 
     @property
     def num_failed(self) -> int:
-        """Number of failed checks."""
         return sum(row.get("ok") is False for row in self.rows)
 
 
@@ -88,14 +85,12 @@ class Report:
         return _find(self.earlier, stage, wanted)
 
     def write(self) -> None:
-        """Write both files, each whole or not at all."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         content = {"command": self.command, "stages": {name: asdict(stage) for name, stage in self.stages.items()}}
         atomic_write_text(self.json_path, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
         atomic_write_text(self.markdown_path, self.markdown())
 
     def markdown(self) -> str:
-        """Write all stages as tables."""
         parts = [f"# {self.path.name}", f"    {self.command}"]
         for name, stage in self.stages.items():
             parts.append(f"## {name}\n\n{stage.title}\n\n{stage.ended}, {stage.seconds:.0f} s")

@@ -25,7 +25,6 @@ from benchmarks.gpu.texts import first_batches, generated_text
 from bert_core.checkpoints.training_state import load_training_state, save_training_state
 from bert_core.config import BertConfig
 from bert_core.examples.packing import PackedBatch
-from bert_core.layers.layer_norm import set_residual_dtype
 
 AS_WRITTEN, COMPILED = "as written", "compiled layers"
 _COMPILE_S = 20
@@ -45,7 +44,6 @@ class Form:
 
     @property
     def row(self) -> dict[str, Value]:
-        """Beginning of its row."""
         return {
             "layers": self.layers,
             "precision": self.precision,
@@ -102,9 +100,8 @@ def compare(setting: Setting, config: BertConfig, batches: Sequence[PackedBatch]
 
 def build(setting: Setting, config: BertConfig, form: Form) -> Learner:
     """Build the model of a form, always from the same weights, and its optimizer."""
-    learner = build_learner(config, setting.device)
-    if form.residual == "bf16":
-        set_residual_dtype(learner.model, torch.bfloat16)
+    residual_dtype = torch.bfloat16 if form.residual == "bf16" else None
+    learner = build_learner(config, setting.device, residual_dtype=residual_dtype)
     if form.layers == COMPILED:
         compile_model(setting, learner.model)
     return learner

@@ -33,7 +33,6 @@ class Setting:
 
     @property
     def is_cuda(self) -> bool:
-        """Whether the device is a GPU of NVIDIA."""
         return self.device.type == "cuda"
 
     def choose(self, full: T, small: T) -> T:
@@ -79,7 +78,6 @@ class Budget:
 
     @property
     def is_spent(self) -> bool:
-        """Whether no time is left."""
         return self.left_s == 0.0
 
 
@@ -110,5 +108,4 @@ def in_precision(precision: str, device: torch.device) -> Iterator[None]:
 
 
 def precisions_on(device: torch.device) -> tuple[str, ...]:
-    """Name the precisions that a device has."""
     return PRECISIONS if device.type == "cuda" else ("fp32", "bf16")

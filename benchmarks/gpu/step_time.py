@@ -19,15 +19,21 @@ from typing import TypeVar
 import torch
 
 from benchmarks._pretraining_batches import make_batch
-from benchmarks.gpu.cases import Case, cases, compile_s
-from benchmarks.gpu.ceilings import LARGE_PRODUCT, measured_ceilings, rate_per_s
+from benchmarks.gpu.ceilings import measured_ceilings
 from benchmarks.gpu.own_step import Learner
 from benchmarks.gpu.results import NOT_REACHED, Report, Row, Value, is_reached
 from benchmarks.gpu.roofline import BatchShape, useful_flops
-from benchmarks.gpu.setting import Budget, Setting
+from benchmarks.gpu.setting import SMALL_SIZE, Budget, Setting
 from benchmarks.gpu.sides import (
+    COMPILED_HERE,
+    HERE,
+    HERE_COMPILED,
+    HERE_COMPILED_GRAPHS,
     HERE_DROPOUT,
+    HERE_GRAPHS,
     LEVERS,
+    PEER,
+    PEER_COMPILED,
     Batch,
     Side,
     build_side,
@@ -47,6 +53,54 @@ LARGEST_GAP = 0.01
 T = TypeVar("T")
 
 
+EAGER, COMPILED = "eager", "compiled"
+_SIDES = {
+    EAGER: (HERE, HERE_GRAPHS, HERE_DROPOUT, PEER),
+    COMPILED: (HERE_GRAPHS, HERE_COMPILED, HERE_COMPILED_GRAPHS, PEER_COMPILED),
+}
+_COMPILE_S = {"base": 60, "large": 120}
+"""Seconds that compiling transformers' model may take, which must be left in the budget; 40 for smaller models."""
+COMPILE_LAYERS_S = 20
+"""Seconds that compiling the layers here may take."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A model and a width of rows, with the sides that are compared."""
+
+    size: str
+    width: int
+    batch_size: int
+    sides: tuple[str, ...]
+    kind: str
+    """EAGER or COMPILED: what stands beside the step here. A size and width has a case of each kind."""
+
+    def named(self, fill: float) -> dict[str, Value]:
+        """Begin the rows of the case on rows that are so full."""
+        return {"size": self.size, "S": self.width, "fill": fill, "case": self.kind}
+
+
+def cases(setting: Setting) -> Iterator[Case]:
+    """Yield the cases, those of the goals first; what is long to compile comes last, and never before an eager side."""
+    slots, widths = setting.choose((32_768, (128, 512)), (64, (16,)))
+
+    def case(size: str, width: int, kind: str) -> Case:
+        return Case(size, width, slots // width, _SIDES[kind], kind)
+
+    first, *others = setting.choose(("base", "large", "small", "mini", "tiny"), (SMALL_SIZE,))
+    yield from (case(first, widths[0], kind) for kind in (EAGER, COMPILED))
+    rest = [(size, width) for size in (first, *others) for width in widths][1:]
+    yield from (case(size, width, EAGER) for size, width in rest)
+    yield from (case(size, width, COMPILED) for size, width in rest)
+
+
+def compile_s(size: str, name: str) -> int:
+    """Seconds that compiling a side may take, which must be left in the budget."""
+    if name in COMPILED_HERE:
+        return COMPILE_LAYERS_S
+    return _COMPILE_S.get(size, 40) if name == PEER_COMPILED else 0
+
+
 @dataclass(frozen=True)
 class Unmeasured:
     """A side without figures."""
@@ -59,7 +113,6 @@ class Unmeasured:
 
     @property
     def row(self) -> Row:
-        """Row of the results."""
         verdict = {"ok": False} if self.has_failed and self.side in LEVERS else {}
         return {"side": self.side, "outcome": self.outcome, **verdict}
 
@@ -173,13 +226,12 @@ def figures(
     side: Side,
     sides: Sequence[Side],
 ) -> Row:
-    """Figures of a side."""
     if not side.times_ms:
         return {"side": side.name, "outcome": NOT_REACHED}
     ms = statistics.median(side.times_ms)
     tokens = statistics.mean(shape.num_tokens for shape in shapes)
     flops_per_s = statistics.mean(useful_flops(config, shape) for shape in shapes) / (ms / 1000)
-    product_flops_per_s, ceilings = rate_per_s(report, LARGE_PRODUCT), measured_ceilings(report)
+    ceilings = measured_ceilings(report)
     predicted = None if ceilings is None else predicted_ms(side.name, config, shapes, ceilings)
     sheet = peak_flops(torch.cuda.get_device_name(setting.device)) if setting.is_cuda else None
     return {
@@ -189,7 +241,7 @@ def figures(
         "host ms": statistics.median(side.host_times_ms),
         "spread": (max(side.times_ms) - min(side.times_ms)) / ms,
         "tokens/s": 1000 * tokens / ms,
-        "MFU of measured rate": None if product_flops_per_s is None else flops_per_s / product_flops_per_s,
+        "MFU of measured rate": None if ceilings is None else flops_per_s / ceilings.product_flops_per_s,
         "MFU of data sheet": None if sheet is None else flops_per_s / sheet,
         "× the best here": times_best_here(side, sides),
         "peak GiB": None if side.peak_bytes is None else side.peak_bytes / 2**30,

@@ -1,12 +1,4 @@
-"""Text to learn from in the GPU benchmark: generated with structure, it becomes masked batches.
-
-Generated text has topics and is a Markov chain. A document draws one of K topics, each with words of its own, and each
-word has four words of its topic that may follow it, with probabilities 0.6, 0.2, 0.15 and 0.05. So there is something
-to learn at once, which words belong together, that takes the loss from the logarithm of W down to that of W / K, and
-something that takes longer: which word follows which.
-
-Shapes: n documents, K topics, W words, S words of a document.
-"""
+"""Random text for the GPU benchmark, which becomes masked batches of real lengths."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -24,14 +16,12 @@ from bert_core.text.segment_layout import SegmentLayout
 
 _NUM_SPECIALS = 5
 """Padding, unknown, [CLS], [SEP], [MASK], in this order: as `train_wordpiece` numbers them."""
-_FOLLOWERS = (0.6, 0.2, 0.15, 0.05)
 
 
 @dataclass(frozen=True)
-class LearnableText:
+class RandomText:
     """Documents, and how their tokens are numbered."""
 
-    name: str
     documents: TokenizedDocuments
     vocab_size: int
     layout: SegmentLayout
@@ -71,28 +61,18 @@ class LearnableText:
                 )
 
 
-def generated_text(num_documents: int, num_words: int, num_topics: int = 8, seed: int = 0) -> LearnableText:
-    """Generate documents of 200 words in sentences of 10, as the module's first lines say."""
-    generator, document_length, sentence_length = np.random.default_rng(seed), 200, 10
-    words_each = num_words // num_topics
-    followers = generator.integers(words_each, size=(num_topics, words_each, len(_FOLLOWERS)))  # (K, W / K, 4)
-    topics = generator.integers(num_topics, size=num_documents)
-    words = np.empty((num_documents, document_length), dtype=np.uint32)  # (n, S), numbered in their topics
-    words[:, 0] = generator.integers(words_each, size=num_documents)
-    for place in range(1, document_length):
-        drawn = generator.choice(len(_FOLLOWERS), size=num_documents, p=_FOLLOWERS)
-        words[:, place] = followers[topics, words[:, place - 1], drawn]
-    words += (topics[:, None] * words_each + _NUM_SPECIALS).astype(np.uint32)
-    sentences_each = document_length // sentence_length
+def generated_text(num_documents: int, num_words: int, seed: int = 0) -> RandomText:
+    """Draw documents of 200 words in sentences of 10, each word as likely as any other."""
+    document_length, sentence_length = 200, 10
+    words = np.random.default_rng(seed).integers(num_words, size=num_documents * document_length) + _NUM_SPECIALS
     documents = TokenizedDocuments(
-        words.reshape(-1),
-        np.arange(0, words.size + 1, sentence_length),
-        np.arange(0, num_documents * sentences_each + 1, sentences_each),
+        words.astype(np.uint32),
+        np.arange(0, len(words) + 1, sentence_length),
+        np.arange(0, len(words) // sentence_length + 1, document_length // sentence_length),
     )
     layout = SegmentLayout(prefix=2, between=(3,), suffix=3, type_of_second=1)
-    return LearnableText("generated", documents, num_words + _NUM_SPECIALS, layout, mask_token_id=4)
+    return RandomText(documents, num_words + _NUM_SPECIALS, layout, mask_token_id=4)
 
 
-def first_batches(text: LearnableText, num_batches: int, batch_size: int, width: int, seed: int) -> list[PackedBatch]:
-    """Make the first batches of a text."""
+def first_batches(text: RandomText, num_batches: int, batch_size: int, width: int, seed: int) -> list[PackedBatch]:
     return list(islice(text.batches(batch_size, width, seed), num_batches))

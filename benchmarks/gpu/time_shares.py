@@ -70,7 +70,6 @@ def kernel_ms(setting: Setting, side: Side) -> dict[str, float]:
 
 
 def by_kind(kernels: Iterable[tuple[str, float]]) -> dict[str, float]:
-    """Add up milliseconds by kind of kernel."""
     found: dict[str, float] = defaultdict(float)
     for name, ms in kernels:
         found[kind_of(name)] += ms
@@ -78,6 +77,5 @@ def by_kind(kernels: Iterable[tuple[str, float]]) -> dict[str, float]:
 
 
 def kind_of(kernel: str) -> str:
-    """Tell the kind of a kernel from its name."""
     fitting = (kind for kind, pattern in KINDS if re.search(pattern, kernel, re.IGNORECASE))
     return next(fitting, OTHER)

@@ -16,7 +16,7 @@ order costs a layer of base a tenth to a quarter of its attention on an H200 (do
 import torch
 from torch import Tensor
 
-from bert_core.attention.backend import AttentionBackend, AttentionCall
+from bert_core.attention.backend import AttentionBackend, AttentionCall, AttentionOptions
 from bert_core.attention.grouped import GroupedAttention
 from bert_core.attention.padded import FusedAttention, ReferenceAttention
 from bert_core.attention.varlen import VarlenAttention
@@ -47,12 +47,13 @@ def attention(
     1 / (1 − dropout_p). With `slopes` (N,) the bias is −slope · |i − j| (Press et al. 2022).
     With `is_causal` a token attends to itself and to the tokens before it only.
     """
+    options = AttentionOptions(dropout_p, slopes, is_causal)
     key = ("backend", q.dtype, q.shape[2], dropout_p, slopes is None, is_causal)
-    backend = seqs.cached(key, lambda: choose_backend(AttentionCall.of(q, seqs, dropout_p, slopes, is_causal)))
+    backend = seqs.cached(key, lambda: choose_backend(AttentionCall.of(q, seqs, options)))
     if q.is_cuda:
-        return backend(q, k, v, seqs, dropout_p, slopes, is_causal)
+        return backend(q, k, v, seqs, options)
     with torch.autocast("cpu", enabled=False):  # it would make the softmax's output full precision, twice the memory
-        return backend(q, k, v, seqs, dropout_p, slopes, is_causal)
+        return backend(q, k, v, seqs, options)
 
 
 def choose_backend(call: AttentionCall) -> AttentionBackend:

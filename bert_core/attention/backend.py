@@ -5,12 +5,20 @@ Shapes: T tokens, N heads, D head size.
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Self
+from typing import NamedTuple, Self
 
 import torch
 from torch import Tensor
 
 from bert_core.packed_sequences import PackedSequences
+
+
+class AttentionOptions(NamedTuple):
+    """Arguments of `attention` beside the tokens and their sequences."""
+
+    dropout_p: float = 0.0
+    slopes: Tensor | None = None
+    is_causal: bool = False
 
 
 @dataclass(frozen=True)
@@ -32,18 +40,18 @@ class AttentionCall:
     head_size: int = 64
     """D: width of a head; that of all published sizes when left out."""
     compute_capability: tuple[int, int] | None = None
-    """Compute capability of the card, as NVIDIA counts its generations: (8, 0) is an A100; None off CUDA."""
+    """Compute capability of the GPU, as NVIDIA counts its generations: (8, 0) is an A100; None off CUDA."""
 
     @classmethod
-    def of(cls, q: Tensor, seqs: PackedSequences, dropout_p: float, slopes: Tensor | None, is_causal: bool) -> Self:
+    def of(cls, q: Tensor, seqs: PackedSequences, options: AttentionOptions) -> Self:
         """Describe the call of `attention` with these arguments; the keys and values are as the queries (T, N, D)."""
         return cls(
             device=q.device.type,
             dtype=q.dtype,
-            dropout_p=dropout_p,
-            has_slopes=slopes is not None,
+            dropout_p=options.dropout_p,
+            has_slopes=options.slopes is not None,
             includes_padding=seqs.includes_padding,
-            is_causal=is_causal,
+            is_causal=options.is_causal,
             head_size=q.shape[2],
             compute_capability=torch.cuda.get_device_capability(q.device) if q.is_cuda else None,
         )
@@ -60,14 +68,5 @@ class AttentionBackend(ABC):
         """Reason why the backend is not used for such a call; None where it is fit for it."""
 
     @abstractmethod
-    def __call__(
-        self,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        seqs: PackedSequences,
-        dropout_p: float,
-        slopes: Tensor | None,
-        is_causal: bool,
-    ) -> Tensor:
+    def __call__(self, q: Tensor, k: Tensor, v: Tensor, seqs: PackedSequences, options: AttentionOptions) -> Tensor:
         """Compute the context of each token: (T, N, D) each → (T, N, D)."""

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from bert_core.attention.backend import AttentionBackend, AttentionCall
+from bert_core.attention.backend import AttentionBackend, AttentionCall, AttentionOptions
 from bert_core.attention.positions import alibi_bias
 from bert_core.kernels.dropout import bernoulli_keep_mask
 from bert_core.packed_sequences import PackedSequences
@@ -32,20 +32,10 @@ class GroupedAttention(AttentionBackend):
     name = "grouped"
 
     def refusal(self, call: AttentionCall) -> str | None:
-        """Reason not to use it: it takes every token for one to attend to."""
         return "cannot leave out padding that is among the tokens" if call.includes_padding else None
 
-    def __call__(
-        self,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        seqs: PackedSequences,
-        dropout_p: float,
-        slopes: Tensor | None,
-        is_causal: bool,
-    ) -> Tensor:
-        num_heads = q.shape[1]
+    def __call__(self, q: Tensor, k: Tensor, v: Tensor, seqs: PackedSequences, options: AttentionOptions) -> Tensor:
+        num_heads, (dropout_p, slopes, is_causal) = q.shape[1], options
         layout = ("length groups", num_heads, is_causal)
         groups = seqs.cached(layout, lambda: LengthGroups.build(seqs.cu_seqlens, num_heads, is_causal))
         biases = seqs.cached((*layout, slopes, q.dtype), lambda: groups.score_biases(slopes, q.dtype))

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from bert_core.attention.backend import AttentionBackend, AttentionCall
+from bert_core.attention.backend import AttentionBackend, AttentionCall, AttentionOptions
 from bert_core.attention.positions import alibi_bias
 from bert_core.packed_sequences import PackedSequences
 
@@ -26,23 +26,13 @@ class FusedAttention(AttentionBackend):
     name = "fused"
 
     def refusal(self, call: AttentionCall) -> str | None:
-        """Reason not to use it: off CUDA others take less time."""
         return None if call.device == "cuda" else "computes padding too, which pays on CUDA only"
 
-    def __call__(
-        self,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        seqs: PackedSequences,
-        dropout_p: float,
-        slopes: Tensor | None,
-        is_causal: bool,
-    ) -> Tensor:
+    def __call__(self, q: Tensor, k: Tensor, v: Tensor, seqs: PackedSequences, options: AttentionOptions) -> Tensor:
         q, k, v = (seqs.unpack(tensor).transpose(1, 2) for tensor in (q, k, v))  # (B, N, S, D) each
-        bias = _padded_bias(seqs, slopes, q.dtype, is_causal)  # (B, 1 or N, 1 or S, S)
+        bias = _padded_bias(seqs, options, q.dtype)  # (B, 1 or N, 1 or S, S)
         with _kernels(q.device.type):
-            context = F.scaled_dot_product_attention(q, k, v, attn_mask=bias, dropout_p=dropout_p)
+            context = F.scaled_dot_product_attention(q, k, v, attn_mask=bias, dropout_p=options.dropout_p)
         return seqs.pack(context.transpose(1, 2))  # (T, N, D)
 
 
@@ -52,24 +42,14 @@ class ReferenceAttention(AttentionBackend):
     name = "reference"
 
     def refusal(self, call: AttentionCall) -> str | None:
-        """Refuse no call."""
         return None
 
-    def __call__(
-        self,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        seqs: PackedSequences,
-        dropout_p: float,
-        slopes: Tensor | None,
-        is_causal: bool,
-    ) -> Tensor:
+    def __call__(self, q: Tensor, k: Tensor, v: Tensor, seqs: PackedSequences, options: AttentionOptions) -> Tensor:
         rows = seqs.unpack(torch.stack([q, k, v], dim=1))  # (B, S, 3, N, D)
         q, k, v = rows.permute(2, 0, 3, 1, 4).unbind(0)  # (B, N, S, D) each
-        bias = _padded_bias(seqs, slopes, q.dtype, is_causal)  # (B, 1 or N, 1 or S, S)
+        bias = _padded_bias(seqs, options, q.dtype)  # (B, 1 or N, 1 or S, S)
         scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1]) + bias  # (B, N, S, S)
-        context = F.dropout(scores.softmax(dim=-1), dropout_p) @ v
+        context = F.dropout(scores.softmax(dim=-1), options.dropout_p) @ v
         return seqs.pack(context.transpose(1, 2))  # (T, N, D)
 
 
@@ -78,11 +58,12 @@ def _kernels(device: str) -> AbstractContextManager[None]:
     return sdpa_kernel(_KERNELS_ON_CUDA) if device == "cuda" else nullcontext()
 
 
-def _padded_bias(seqs: PackedSequences, slopes: Tensor | None, dtype: torch.dtype, is_causal: bool) -> Tensor:
+def _padded_bias(seqs: PackedSequences, options: AttentionOptions, dtype: torch.dtype) -> Tensor:
     """Bias to add to the scores of padded rows, −∞ where there is nothing to attend to: (B, 1 or N, 1 or S, S).
 
     It is built once for all layers.
     """
+    _, slopes, is_causal = options
 
     def build() -> Tensor:
         keys = seqs.attention_mask[:, None, None, :]  # (B, 1, 1, S)

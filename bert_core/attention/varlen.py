@@ -9,13 +9,13 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from bert_core.attention.backend import AttentionBackend, AttentionCall
+from bert_core.attention.backend import AttentionBackend, AttentionCall, AttentionOptions
 from bert_core.packed_sequences import PackedSequences
 
-_OLDEST = (8, 0)  # compute capability of the first cards that flash attention 2 runs on: Ampere
+_OLDEST = (8, 0)  # compute capability of the first GPUs that flash attention 2 runs on: Ampere
 _LARGEST_HEAD = 256
 _LARGEST_HEAD_EVERYWHERE = 192  # wider ones go backward where a multiprocessor has the memory of an A100's or H100's
-_LARGE_CARDS = ((8, 0), (9, 0))
+_LARGE_GPUS = ((8, 0), (9, 0))
 _HEAD_STEP = 8
 
 
@@ -32,15 +32,14 @@ class VarlenAttention(AttentionBackend):
     name = "varlen"
 
     def refusal(self, call: AttentionCall) -> str | None:
-        """Reason not to use it: an old card, 32 bits, a head of an unfit width, biases, padding."""
         if call.device != "cuda":
             return "runs on CUDA only"
         major, minor = call.compute_capability or (0, 0)
         if (major, minor) < _OLDEST:
-            return f"needs compute capability 8.0 or newer; this card has {major}.{minor}"
+            return f"needs compute capability 8.0 or newer; this GPU has {major}.{minor}"
         if call.dtype not in (torch.bfloat16, torch.float16):
             return "computes in 16 bits only"
-        largest = _LARGEST_HEAD if (major, minor) in _LARGE_CARDS else _LARGEST_HEAD_EVERYWHERE
+        largest = _LARGEST_HEAD if (major, minor) in _LARGE_GPUS else _LARGEST_HEAD_EVERYWHERE
         if call.head_size % _HEAD_STEP or call.head_size > largest:
             return f"needs heads whose width is a multiple of {_HEAD_STEP} and at most {largest}"
         if call.has_slopes:
@@ -51,33 +50,27 @@ class VarlenAttention(AttentionBackend):
             return "has no attention dropout in this PyTorch"
         return None
 
-    def __call__(
-        self,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        seqs: PackedSequences,
-        dropout_p: float,
-        slopes: Tensor | None,
-        is_causal: bool,
-    ) -> Tensor:
-        borders, longest = seqs.cu_seqlens, seqs.max_seqlen
+    def __call__(self, q: Tensor, k: Tensor, v: Tensor, seqs: PackedSequences, options: AttentionOptions) -> Tensor:
+        cu_seqlens, longest = seqs.cu_seqlens, seqs.max_seqlen
         if _flash_attention_runs():
-            return _flash_attention(q, k, v, borders, longest, dropout_p, is_causal)
+            return _flash_attention(q, k, v, cu_seqlens, longest, options.dropout_p, options.is_causal)
         from torch.nn.attention.varlen import varlen_attn
 
-        window = (-1, 0 if is_causal else -1)  # how far a token looks to the left and to the right; −1: without limit
-        context = varlen_attn(q, k, v, borders, borders, longest, longest, window_size=window)
+        window = (
+            -1,
+            0 if options.is_causal else -1,
+        )  # how far a token looks to the left and to the right; −1: without limit
+        context = varlen_attn(q, k, v, cu_seqlens, cu_seqlens, longest, longest, window_size=window)
         assert isinstance(context, Tensor)  # a pair only where auxiliary outputs are asked for
         return context
 
 
 def _flash_attention(
-    q: Tensor, k: Tensor, v: Tensor, borders: Tensor, longest: int, dropout_p: float, is_causal: bool
+    q: Tensor, k: Tensor, v: Tensor, cu_seqlens: Tensor, longest: int, dropout_p: float, is_causal: bool
 ) -> Tensor:
     """Context of each token, by the kernel itself: (T, N, D) each, (B+1,) → (T, N, D)."""
     kernel = torch.ops.aten._flash_attention_forward
-    context: Tensor = kernel(q, k, v, borders, borders, longest, longest, dropout_p, is_causal, False)[0]
+    context: Tensor = kernel(q, k, v, cu_seqlens, cu_seqlens, longest, longest, dropout_p, is_causal, False)[0]
     return context
 
 
@@ -85,13 +78,13 @@ def _flash_attention(
 def _flash_attention_runs() -> bool:
     """Whether the operator computes a token's context and gradient here; no random number is used up."""
     if not torch.cuda.is_available():
-        return True  # asked what a card would take
+        return True  # asked what a GPU would take
     device = torch.cuda.current_device()
     with torch.random.fork_rng([device]), torch.inference_mode(False), torch.enable_grad():
         token = torch.ones(1, 1, _HEAD_STEP, dtype=torch.bfloat16, device="cuda", requires_grad=True)
-        borders = torch.tensor([0, 1], dtype=torch.int32, device="cuda")
+        cu_seqlens = torch.tensor([0, 1], dtype=torch.int32, device="cuda")
         try:
-            _flash_attention(token, token, token, borders, 1, 0.5, is_causal=False).sum().backward()  # type: ignore[no-untyped-call]
+            _flash_attention(token, token, token, cu_seqlens, 1, 0.5, is_causal=False).sum().backward()  # type: ignore[no-untyped-call]
         except torch.OutOfMemoryError:
             raise
         except (AttributeError, TypeError, RuntimeError) as error:

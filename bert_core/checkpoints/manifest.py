@@ -101,7 +101,6 @@ def json_text(value: Any) -> str:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write readable JSON, whole or not at all."""
     atomic_write_text(path, json_text(value))
 
 

@@ -49,11 +49,6 @@ class WeightNames:
             for file_name, part in zip(self.of(name), tensor.chunk(len(self.of(name))), strict=True)
         }
 
-    def from_file(self, name: str, weights: Mapping[str, Tensor]) -> Tensor:
-        """Take one parameter out of a file's normalized weights."""
-        names = self.of(name)
-        return weights[names[0]] if len(names) == 1 else torch.cat([weights[part] for part in names])
-
     def normalized(self, weights: Mapping[str, Tensor], parameters: Collection[str]) -> dict[str, Tensor]:
         """Give a file's weights one spelling, whichever tool and year wrote it, and leave out copies of others."""
         wanted = {file_name for name in parameters for file_name in self.of(name)}
@@ -67,10 +62,6 @@ class WeightNames:
             if copy in result:
                 result.setdefault(original, result.pop(copy))
         return {name: tensor for name, tensor in result.items() if not name.endswith(_CONSTANT)}
-
-    def encoder_of(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Pick the encoder's weights among a file's normalized ones."""
-        return {name: tensor for name, tensor in weights.items() if name.startswith(self.family.prefix)}
 
 
 logger = logging.getLogger(__name__)
@@ -147,12 +138,13 @@ class PretrainedModel(nn.Module):
         names = model.weight_names
         in_file, path = read_weights(folder)
         weights = names.normalized(in_file, dict(model.named_parameters()))
-        model.load_report = model._load(names.encoder_of(weights) if encoder_only else weights, path)
+        if encoder_only:
+            weights = {name: weight for name, weight in weights.items() if name.startswith(names.family.prefix)}
+        model.load_report = model._load(weights, path)
         return model.eval()
 
     @property
     def weight_names(self) -> WeightNames:
-        """Names of the parameters in a file."""
         return WeightNames(self.config.family, type(self).__name__, self.is_encoder_alone)
 
     @torch.no_grad()
@@ -177,7 +169,7 @@ class PretrainedModel(nn.Module):
                     f"{path}: {names[0]} is of {parts[0].dtype}; quantized weights are not read: fetch the folder in "
                     "float32, float16 or bfloat16"
                 )
-            value = in_file.from_file(name, weights)
+            value = parts[0] if len(parts) == 1 else torch.cat(parts)
             if value.shape != parameter.shape:
                 raise CheckpointError(
                     f"{path}: {names[0]} makes {tuple(value.shape)} where config.json asks for "

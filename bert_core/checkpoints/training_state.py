@@ -35,15 +35,7 @@ def save_training_state(folder: Path, model: nn.Module, optimizer: Optimizer, ex
     Returns the SHA-256 of the manifest, which names this state for good. A state of that name is replaced.
     """
     with atomic_folder(folder) as new:
-        return write_training_state(new, model, optimizer, extra)
-
-
-def write_training_state(folder: Path, model: nn.Module, optimizer: Optimizer, extra: Mapping[str, Any]) -> str:
-    """Write weights, optimizer and `extra` into an existing folder, the manifest last; returns the manifest's SHA-256.
-
-    A crash leaves part of the files: `save_training_state` does not.
-    """
-    return contents_of(model, optimizer, extra).write(folder)
+        return contents_of(model, optimizer, extra).write(new)
 
 
 @dataclass(frozen=True)
@@ -58,7 +50,10 @@ class StateContents:
     """Values of the caller, which JSON can hold."""
 
     def write(self, folder: Path) -> str:
-        """Write the contents into an existing folder, the manifest last; returns the manifest's SHA-256."""
+        """Write the contents into an existing folder, the manifest last; returns the manifest's SHA-256.
+
+        A crash leaves part of the files: `save_training_state` does not.
+        """
         save_tensors(self.weights, folder / _MODEL)
         save_tensors(self.optimizer_tensors, folder / _OPTIMIZER)
         state = {"format": _FORMAT, "param_groups": self.param_groups, "extra": self.extra}

@@ -91,7 +91,7 @@ def document_chunks(request: ExampleRequest, targets: Int64Array) -> Chunks:
 
 def find_chunks(
     request: ExampleRequest,
-    borders: Int64Array,
+    offsets: Int64Array,
     targets: Int64Array,
     section: tuple[Int64Array, Int64Array],
     bounds: tuple[Int64Array, Int64Array] | tuple[int, int],
@@ -103,7 +103,7 @@ def find_chunks(
     document is seen as well and chunks are long enough.
 
     Args:
-        borders: (num_sentences + 1,) where each sentence begins, and where the last one ends.
+        offsets: (num_sentences + 1,) where each sentence begins, and where the last one ends.
         section: where each example's section begins and ends, (n,) each.
         bounds: the lower and the upper bound that a chunk stays inside, (n,) each or one for all.
     """
@@ -112,10 +112,10 @@ def find_chunks(
     share = (request.ordinal + uniform(request.keys, 2)) * ((end - begin) / count)
     start = begin + (share - targets / 2).astype(np.int64)
     latest = np.maximum(high - targets, low)
-    first = np.searchsorted(borders, np.clip(start, low, latest), side="right") - 1
+    first = np.searchsorted(offsets, np.clip(start, low, latest), side="right") - 1
     is_moved_back = start > latest
-    goal = np.where(is_moved_back, high, np.minimum(borders[first] + targets, high))
-    return Chunks(first, np.searchsorted(borders, goal, side="left"), is_moved_back)
+    goal = np.where(is_moved_back, high, np.minimum(offsets[first] + targets, high))
+    return Chunks(first, np.searchsorted(offsets, goal, side="left"), is_moved_back)
 
 
 def sentence_after(
@@ -147,24 +147,24 @@ def full_sentences(request: ExampleRequest, short_seq_prob: float) -> Segments:
     Places are counted with one separator after each document, so that a sequence with separators keeps its limit.
     """
     documents, capacity = request.documents, request.single_capacity
-    borders = documents.separated_offsets
-    document_begins = borders[documents.document_offsets]  # (num_documents + 1,) the last is the end
+    offsets = documents.separated_offsets
+    document_begins = offsets[documents.document_offsets]  # (num_documents + 1,) the last is the end
     section_begins = document_begins[request.section_offsets]
     chunks = find_chunks(
         request,
-        borders,
+        offsets,
         request.target_lengths(capacity, short_seq_prob),
         section=(section_begins[request.section], section_begins[request.section + 1]),
         bounds=(0, int(document_begins[-1])),
     )
-    begin, end = _cut(request, borders, chunks, capacity)
+    begin, end = _cut(request, offsets, chunks, capacity)
     begin += np.isin(begin + 1, document_begins)  # no sequence begins with a separator
     return _split_at_documents(document_begins, begin, end)
 
 
-def _cut(request: ExampleRequest, borders: Int64Array, chunks: Chunks, capacity: int) -> tuple[Int64Array, Int64Array]:
+def _cut(request: ExampleRequest, offsets: Int64Array, chunks: Chunks, capacity: int) -> tuple[Int64Array, Int64Array]:
     """Places [begin, end), each (n,), of at most `capacity` tokens of each chunk."""
-    begin, end = borders[chunks.first], borders[chunks.last]
+    begin, end = offsets[chunks.first], offsets[chunks.last]
     excess = np.maximum(end - begin - capacity, 0)
     is_single = chunks.last - chunks.first == 1
     begin = begin + np.where(is_single, integers(request.keys, 7, excess + 1), excess * chunks.is_moved_back)

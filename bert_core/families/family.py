@@ -77,6 +77,14 @@ class Family:
     """Whether a spec may name the family for a model with random weights."""
     has_base_pooler: bool = True
     """Whether the encoder alone has a pooler."""
+    dropout_before_pooler: bool = False
+    """Whether a sequence classifier has dropout in front of its pooler as well as behind it."""
+    token_dropout_from_hidden: bool = False
+    """Whether a token classifier has the hidden layers' dropout and not the classifier's."""
+    choice_projection: bool = False
+    """Whether multiple choice turns the pooled output into `num_labels` numbers before the score."""
+    zero_padding: bool = False
+    """Whether padding is zero behind each layer: it matters to question answering's padded logits alone."""
 
     def read(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """Turn the fields of a config.json into BertConfig's. Raises: ConfigError for what cannot be built here."""

@@ -72,9 +72,6 @@ FLAUBERT = _Flaubert(
         "pooler_activation": None,
         "prediction_transform": False,
         "sentence_head": False,
-        "token_dropout_from_hidden": True,
-        "zero_padding": True,
-        "choice_projection": True,
     },
     defaults={
         "vocab_size": 30145,
@@ -101,4 +98,7 @@ FLAUBERT = _Flaubert(
         "BertForQuestionAnswering": "FlaubertForQuestionAnsweringSimple",
     },
     has_base_pooler=False,
+    token_dropout_from_hidden=True,
+    choice_projection=True,
+    zero_padding=True,
 )

@@ -1,9 +1,10 @@
-"""Models of choices that transformers has no class for: a `model_type` of our own, so that loading them there fails.
+"""Models that transformers has no class for, under a `model_type` of our own, so that loading them there fails.
 
 Every field of a configuration can be said, under BertConfig's own name.
 """
 
-from dataclasses import fields
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from typing import Any
 
 from bert_core.config_fields import ConfigFields
@@ -27,7 +28,26 @@ Warner et al. 2024, section 2.1)."""
 _WEIGHTS = {r"lstm\.": "recurrent.", r"layer_pooling\.": "head_input.", r"choice_projection\.": "summary."}
 
 
-NATIVE = Family(
+_FORMER_FLAGS = {
+    "zero_padding": "flaubert",
+    "dropout_before_pooler": "roberta",
+    "token_dropout_from_hidden": "distilbert",
+}
+"""Fields that stood for a family's heads before `head_family` named it."""
+
+
+@dataclass(frozen=True)
+class _Native(Family):
+    def read(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        former = next((family for flag, family in _FORMER_FLAGS.items() if values.get(flag)), None)
+        return super().read({"head_family": former, **values})
+
+    def write(self, config: ConfigFields) -> dict[str, Any]:
+        own = None if config.model_type == self.model_type else config.model_type
+        return {**super().write(config), "head_family": config.head_family or own}
+
+
+NATIVE = _Native(
     model_type="bert_core",
     class_prefix="Bert",
     prefix=ENCODER,

@@ -33,7 +33,7 @@ ROBERTA = _Roberta(
     head_weights={
         "BertForSequenceClassification": {r"pooler\.": "/classifier.dense.", r"classifier\.": "classifier.out_proj."}
     },
-    fixed_fields={"sentence_head": False, "dropout_before_pooler": True},
+    fixed_fields={"sentence_head": False},
     defaults={"vocab_size": 50265, "pad_token_id": 1},
     required={"hidden_act": "gelu"},  # the masked-token head has it, whatever config.json says
     tied_weights={
@@ -41,6 +41,7 @@ ROBERTA = _Roberta(
         "lm_head.decoder.bias": "lm_head.bias",
     },
     architectures={"BertForPreTraining": "RobertaForMaskedLM"},
+    dropout_before_pooler=True,
 )
 
 CAMEMBERT = replace(

@@ -8,16 +8,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # what the table says, for type checkers and editors
-    from bert_core.heads.multiple_choice import BertForMultipleChoice as BertForMultipleChoice
-    from bert_core.heads.pretraining.model import BertForPreTraining as BertForPreTraining
+    from bert_core.heads.pretraining import BertForPreTraining as BertForPreTraining
     from bert_core.heads.question_answering import BertForQuestionAnswering as BertForQuestionAnswering
     from bert_core.heads.sentence_embedding import BertForSentenceEmbedding as BertForSentenceEmbedding
+    from bert_core.heads.sequence_classification import BertForMultipleChoice as BertForMultipleChoice
     from bert_core.heads.sequence_classification import BertForSequenceClassification as BertForSequenceClassification
     from bert_core.heads.token_classification import BertForTokenClassification as BertForTokenClassification
 
 HEAD_MODULES = {
-    "BertForMultipleChoice": "bert_core.heads.multiple_choice",
-    "BertForPreTraining": "bert_core.heads.pretraining.model",
+    "BertForMultipleChoice": "bert_core.heads.sequence_classification",
+    "BertForPreTraining": "bert_core.heads.pretraining",
     "BertForQuestionAnswering": "bert_core.heads.question_answering",
     "BertForSentenceEmbedding": "bert_core.heads.sentence_embedding",
     "BertForSequenceClassification": "bert_core.heads.sequence_classification",

@@ -3,15 +3,28 @@
 Shapes: B sequences, S length of a padded row, T tokens, H hidden.
 """
 
+from dataclasses import dataclass
+
 from torch import Tensor, nn
 
 from bert_core.checkpoints.pretrained import PretrainedModel
 from bert_core.config import BertConfig
-from bert_core.heads.outputs import QuestionAnsweringOutput
 from bert_core.kernels.dropout import Dropout
 from bert_core.losses import span_loss
 from bert_core.model import BertModel
 from bert_core.packed_sequences import PackedSequences
+
+
+@dataclass(frozen=True)
+class QuestionAnsweringOutput:
+    """Output of BertForQuestionAnswering."""
+
+    loss: Tensor | None
+    """Mean loss; None without positions."""
+    start_logits: Tensor
+    """Logits of an answer's first token, (B, S)."""
+    end_logits: Tensor
+    """Logits of an answer's last token, (B, S)."""
 
 
 class BertForQuestionAnswering(PretrainedModel):
@@ -23,9 +36,9 @@ class BertForQuestionAnswering(PretrainedModel):
         self.dropout = Dropout(config.qa_dropout)
         self.qa_outputs = nn.Linear(config.head_input_size, 2)
 
-    def packed_logits(self, seqs: PackedSequences) -> Tensor:
+    def packed_logits(self, seqs: PackedSequences, selected: Tensor | None = None) -> Tensor:
         """Logits of each token as the first and as the last of the answer: (T, 2)."""
-        logits: Tensor = self.qa_outputs(self.dropout(self.bert.head_states(seqs)))
+        logits: Tensor = self.qa_outputs(self.dropout(self.bert.head_states(seqs, selected=selected)))
         return logits
 
     def forward(
@@ -41,7 +54,7 @@ class BertForQuestionAnswering(PretrainedModel):
         Padding has logits here and takes part in the softmax, as in the loss of Hugging Face; `packed_logits` leaves
         it out.
         """
-        keep_padding = not self.config.zero_padding
+        keep_padding = not self.config.heads.zero_padding
         seqs = self.bert.pack(input_ids, attention_mask, token_type_ids, keep_padding)
         hidden = seqs.unpack(self.bert.head_states(seqs), input_ids.shape[1])  # (B, S, H)
         start, end = self.qa_outputs(self.dropout(hidden)).unbind(-1)  # (B, S) each

@@ -47,19 +47,20 @@ class BertForSentenceEmbedding(PretrainedModel):
     def build(self, config: BertConfig) -> None:
         self.bert = BertModel(config, seed=None, with_pooler=False)
 
-    def packed_embeddings(self, seqs: PackedSequences) -> Tensor:
-        """Vector of each text: (B, H) float32."""
+    def packed_embeddings(self, seqs: PackedSequences, hidden: Tensor | None = None) -> Tensor:
+        """Vector of each text, (B, H) float32; from the encoder's output, (T, H), where it was run already."""
         if self.embedding.pooling == "cls":
-            pooled = self.bert.encode(seqs, seqs.first_tokens).float()
+            first = seqs.first_tokens
+            pooled = (self.bert.encode(seqs, first) if hidden is None else hidden.index_select(0, first)).float()
         else:
-            pooled = pool_tokens(self.bert.encode(seqs), seqs.cu_seqlens, self.embedding.pooling)
+            hidden = self.bert.encode(seqs) if hidden is None else hidden
+            pooled = pool_tokens(hidden, seqs.cu_seqlens, self.embedding.pooling)
         pooled = pooled[:, : self.embedding.truncate_dim]
         return F.normalize(pooled, dim=-1) if self.embedding.normalize else pooled
 
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor | None = None, token_type_ids: Tensor | None = None
     ) -> SentenceEmbeddingOutput:
-        """Embed the texts of padded rows."""
         seqs = self.bert.pack(input_ids, attention_mask, token_type_ids)
         return SentenceEmbeddingOutput(self.packed_embeddings(seqs))
 

@@ -5,8 +5,6 @@ Every sentence is read as `[CLS] sentence [SEP]`, all of a document in one seque
 Shapes: B documents, S length of a padded row, T tokens, W width of what the head reads.
 """
 
-from dataclasses import dataclass
-
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -14,20 +12,11 @@ from bert_core.checkpoints.pretrained import PretrainedModel
 from bert_core.config import BertConfig
 from bert_core.constants import IGNORE_INDEX
 from bert_core.errors import ConfigError
+from bert_core.heads.sequence_classification import ClassificationOutput
 from bert_core.kernels.dropout import Dropout
 from bert_core.losses import check_labels
 from bert_core.model import BertModel
 from bert_core.packed_sequences import PackedSequences
-
-
-@dataclass(frozen=True)
-class SentenceSelectionOutput:
-    """Output of BertForSentenceSelection."""
-
-    loss: Tensor | None
-    """Mean loss over the labeled sentences; None without labels."""
-    logits: Tensor
-    """Logit of each token, (B, S), zero at padding; those of the sentences' [CLS] are the sentences' own."""
 
 
 class BertForSentenceSelection(PretrainedModel):
@@ -50,9 +39,9 @@ class BertForSentenceSelection(PretrainedModel):
         self.dropout = Dropout(config.token_dropout_prob)
         self.classifier = nn.Linear(config.head_input_size, 1)
 
-    def packed_logits(self, seqs: PackedSequences) -> Tensor:
+    def packed_logits(self, seqs: PackedSequences, selected: Tensor | None = None) -> Tensor:
         """Logit of each token, of which those of the sentences' [CLS] count: (T,)."""
-        states = self.dropout(self.bert.head_states(seqs))  # (T, W)
+        states = self.dropout(self.bert.head_states(seqs, selected=selected))  # (T, W)
         return self.classifier(states).squeeze(-1)  # type: ignore[no-any-return]
 
     def compute_loss(self, logits: Tensor, labels: Tensor) -> Tensor:
@@ -69,8 +58,8 @@ class BertForSentenceSelection(PretrainedModel):
         attention_mask: Tensor | None = None,
         token_type_ids: Tensor | None = None,
         labels: Tensor | None = None,
-    ) -> SentenceSelectionOutput:
-        """Score the sentences of padded rows (B, S), with labels also the mean loss.
+    ) -> ClassificationOutput:
+        """Score the sentences of padded rows (B, S), with labels also the mean loss. The logits are (B, S).
 
         Args:
             labels: (B, S) 1 at the [CLS] of a sentence that matters, 0 at that of another, -100 at all other tokens.
@@ -80,4 +69,4 @@ class BertForSentenceSelection(PretrainedModel):
             check_labels(labels, input_ids.shape, 2)
         logits = self.packed_logits(seqs)  # (T,)
         loss = None if labels is None else self.compute_loss(logits, seqs.pack(labels))
-        return SentenceSelectionOutput(loss, seqs.unpack(logits, input_ids.shape[1]))
+        return ClassificationOutput(loss, seqs.unpack(logits, input_ids.shape[1]))

@@ -16,9 +16,9 @@ from bert_core.checkpoints.pretrained import PretrainedModel
 from bert_core.config import BertConfig
 from bert_core.constants import IGNORE_INDEX
 from bert_core.counter_random import derive_key
-from bert_core.heads.outputs import ClassificationOutput
+from bert_core.heads.crf import LinearChainCrf
+from bert_core.heads.sequence_classification import ClassificationOutput
 from bert_core.kernels.dropout import Dropout
-from bert_core.layers.crf import LinearChainCrf
 from bert_core.losses import ClassLoss, check_labels
 from bert_core.model import BertModel
 from bert_core.packed_sequences import PackedSequences
@@ -99,9 +99,9 @@ class BertForTokenClassification(PretrainedModel):
         if self.lstm is not None:
             self.lstm.initialize(seed)
 
-    def packed_logits(self, seqs: PackedSequences) -> Tensor:
+    def packed_logits(self, seqs: PackedSequences, selected: Tensor | None = None) -> Tensor:
         """Logits of each token: (T, C)."""
-        states = self.dropout(self.bert.head_states(seqs))  # (T, W)
+        states = self.dropout(self.bert.head_states(seqs, selected=selected))  # (T, W)
         if self.lstm is not None:
             states = self.dropout(self.lstm(states, seqs))  # (T, R)
         logits: Tensor = self.classifier(states)

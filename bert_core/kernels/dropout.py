@@ -42,12 +42,8 @@ class Dropout(nn.Module):
         x = x.to(residual.dtype)
         return torch.addcmul(residual, x, bernoulli_keep_mask(x.shape, p, x.dtype), value=1 / (1 - p))
 
-    def extra_repr(self) -> str:
-        return f"p={self.p}"
-
 
 def dropout(x: Tensor, p: float) -> Tensor:
-    """Drop each element of x with probability p."""
     if p == 0.0 or not _draws_here(x):
         return F.dropout(x, p)
     return x * bernoulli_keep_mask(x.shape, p, x.dtype).mul_(1 / (1 - p))

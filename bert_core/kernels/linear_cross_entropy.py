@@ -7,7 +7,6 @@ A block of logits is made, turned into its own gradient (softmax − one-hot) in
 this way they are written twice instead of some ten times.
 """
 
-import subprocess
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -63,7 +62,7 @@ def add_block(logits: Tensor, labels: Tensor, num_columns: int, totals: Totals, 
 
 
 def _add_eagerly(logits: Tensor, labels: Tensor, totals: Totals, with_gradients: bool) -> None:
-    is_counted, columns = _silence_ignored(logits, labels)
+    is_counted, columns = _neutralize_ignored_rows(logits, labels)
     size = _GPU_EAGER_ROWS if logits.is_cuda else _CPU_CACHED_ROWS
     cached = (torch.split(each, size) for each in (logits, columns, is_counted))
     for rows, own_columns, counted in zip(*cached, strict=True):
@@ -79,7 +78,7 @@ def _add_eagerly(logits: Tensor, labels: Tensor, totals: Totals, with_gradients:
             rows.copy_(probabilities)
 
 
-def _silence_ignored(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+def _neutralize_ignored_rows(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     """Make ignored rows certain of column 0: (R, V), (R,) → which rows count (R,), the labels' columns (R, 1).
 
     Such a row's softmax is exactly its one-hot row, so that its loss and its gradient are exactly 0. One number a row
@@ -103,10 +102,11 @@ def _fused_kernel(device: torch.device) -> FusedKernel | None:
         return None
     logits = torch.zeros(1, _PROBE_WIDTH, dtype=torch.bfloat16, device=device)
     label = torch.zeros(1, dtype=torch.int64, device=device)
-    building_errors: tuple[type[Exception], ...] = (OSError, RuntimeError, subprocess.SubprocessError)
     try:
         cross_entropy_in_place(logits, label, _PROBE_WIDTH - 1, True)
-    except building_errors + _triton_errors() as error:
+    except torch.OutOfMemoryError:
+        raise
+    except Exception as error:  # of the compiler, the linker or Triton, whose errors have no class in common
         warnings.warn(
             f"Triton cannot build the kernel of the cross entropy ({error}); the loss is computed by PyTorch's own "
             "operations, which takes longer. Triton needs a C compiler and Python's header files on this machine",
@@ -114,15 +114,6 @@ def _fused_kernel(device: torch.device) -> FusedKernel | None:
         )
         return None
     return cross_entropy_in_place
-
-
-def _triton_errors() -> tuple[type[Exception], ...]:
-    """Triton's own errors of compiling and launching, which are no RuntimeError; none of them where it has no such."""
-    try:
-        from triton.errors import TritonError
-    except ImportError:
-        return ()
-    return (TritonError,)
 
 
 # The weight is read anew for each block, so blocks are large: those of a usual batch's predictions, or a few.

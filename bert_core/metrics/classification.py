@@ -39,7 +39,6 @@ def glue_metrics(task: str, predictions: ArrayLike, labels: ArrayLike) -> dict[s
 
 
 def glue_metric_names(task: str) -> tuple[str, ...]:
-    """Names of the scores of a GLUE task; none for another task."""
     return _GLUE_SCORES.get(task, ())
 
 

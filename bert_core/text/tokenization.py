@@ -96,12 +96,10 @@ class Tokenizer:
 
     @property
     def cls_id(self) -> int:
-        """Id of the token that begins a sequence."""
         return self._ids["cls"]
 
     @property
     def sep_id(self) -> int:
-        """Id of the token that ends a segment."""
         return self._ids["sep"]
 
     @property
@@ -187,7 +185,6 @@ class Tokenizer:
         return backend
 
     def decode(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:
-        """Decode ids to text, word pieces joined."""
         text: str = self._backend.decode(list(ids), skip_special_tokens=skip_special_tokens)
         return text
 

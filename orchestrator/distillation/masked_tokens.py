@@ -13,12 +13,11 @@ import ray
 import torch
 from torch import Tensor
 
-from bert_core.distillation import hidden_cosine_loss, last_hidden_states, soft_target_loss
+from bert_core.distillation import hidden_cosine_loss, soft_target_loss
 from bert_core.errors import CheckpointError
 from bert_core.examples.packing import PackedBatch
 from bert_core.heads import BertForPreTraining
 from bert_core.heads.pretraining import LossSums
-from bert_core.layers.layer_norm import set_residual_dtype
 from bert_core.losses import cross_entropy_sums
 from orchestrator.cluster.remote_call import waiting_for
 from orchestrator.corpus.stream import ExampleStream, SplitShards
@@ -61,13 +60,13 @@ class MaskedTokenLoss:
         with torch.autocast(device.type, torch.bfloat16, enabled=spec.precision == "bf16"):
             # Soft targets need the student's logits: the labels' loss is then made of the same.
             in_head = [name for name in names if name != _MASKED_TOKENS or not objective.soft_targets_weight]
-            with last_hidden_states(model.bert) as seen:
-                sums = model.packed_loss_sums(seqs, labels, in_head)
+            hidden = model.bert.encode(seqs)  # (T, H)
+            sums = model.packed_loss_sums(seqs, labels, in_head, hidden)
             with torch.no_grad():
                 theirs = teacher.bert.encode(seqs)  # (T, H)
             soft = None
             if objective.soft_targets_weight:
-                logits = model.predict(seen[-1][positions])  # (P, V)
+                logits = model.predict(hidden[positions])  # (P, V)
                 sums[_MASKED_TOKENS] = LossSums(*cross_entropy_sums(logits, labels.masked_labels))
                 sums = {name: sums[name] for name in names}
                 with torch.no_grad():
@@ -79,7 +78,7 @@ class MaskedTokenLoss:
                 loss = loss + objective.soft_targets_weight * share * soft
             if objective.hidden_cosine_weight:
                 share = seqs.num_tokens / counts.num_tokens
-                loss = loss + objective.hidden_cosine_weight * share * hidden_cosine_loss(seen[-1], theirs)
+                loss = loss + objective.hidden_cosine_weight * share * hidden_cosine_loss(hidden, theirs)
         return sums, loss
 
 
@@ -110,7 +109,7 @@ def _load(folder: str, device: torch.device, residual_precision: Precision) -> B
     """A pretrained model on a device, with the residual stream of a run."""
     model = BertForPreTraining.from_pretrained(local_copy(folder))
     if residual_precision == "bf16":
-        set_residual_dtype(model, torch.bfloat16)
+        model.bert.residual_dtype = torch.bfloat16
     return model.to(device)
 
 

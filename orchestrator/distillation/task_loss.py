@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bert_core.device_copies import copy_together
-from bert_core.distillation import hidden_cosine_loss, last_hidden_states
+from bert_core.distillation import hidden_cosine_loss
 from orchestrator.finetuning.batches import make_batch, make_part
 from orchestrator.finetuning.heads import HEADS, Batch, HeadModel
 from orchestrator.finetuning.logits import compute_logits
@@ -53,8 +53,7 @@ class DistillationLoss:
 
     def __call__(self, model: HeadModel, batch: Batch) -> Tensor:
         objective, head, features = self._objective, self._head, self._features
-        with last_hidden_states(model.bert) as seen:
-            logits = head.logits(model, batch)  # (W, C), (W,) or (T, C)
+        logits, hidden = self._outputs(model, batch)  # (W, C), (W,) or (T, C); (T, H)
         loss = logits.new_zeros(()) if batch.part is None else 0.0 * logits.sum()  # a part may have nothing to say
         if self._logits is not None:
             rows = features.token_index(batch.windows) if head.gives_token_outputs else batch.windows
@@ -70,13 +69,18 @@ class DistillationLoss:
             with torch.no_grad():
                 states = self._teacher.bert.encode(batch.seqs)  # (T, H)
             share = _share(batch, lambda windows: int(features.lengths[windows].sum()))
-            loss = loss + share * objective.hidden_cosine_weight * hidden_cosine_loss(seen[-1], states)
+            loss = loss + share * objective.hidden_cosine_weight * hidden_cosine_loss(hidden, states)
         return loss
 
     def logits(self, model: HeadModel, batch: Batch) -> Tensor:
-        """Logits with the dropout that the loss draws: the last layer runs for all tokens."""
-        with last_hidden_states(model.bert):
-            return self._head.logits(model, batch)
+        """Logits with the dropout that the loss draws."""
+        return self._outputs(model, batch)[0]
+
+    def _outputs(self, model: HeadModel, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Logits and last hidden states (T, H) of one pass, whose last layer runs for all tokens."""
+        outputs = list(model.bert.layer_outputs(batch.seqs))
+        states = model.bert.layer_pooling.select(outputs)
+        return self._head.logits(model, replace(batch, states=states)), outputs[-1]
 
     def _label_loss(self, model: HeadModel, logits: Tensor, batch: Batch) -> Tensor:
         """The labels' loss of the windows that have labels, times their share of the batch; of a part, its share."""

@@ -23,19 +23,20 @@ def make_batch(features: Features[Any], windows: NDArray[np.int64], device: torc
     seqs = PackedSequences.from_numpy(
         features.input_ids[tokens], features.token_type_ids[tokens], np.concatenate([[0], np.cumsum(lengths)])
     )
-    states = None if features.states is None else torch.from_numpy(features.states[tokens])
-    seqs = replace(seqs, frozen_states=states, host_lengths=lengths)
+    seqs = replace(seqs, host_lengths=lengths)
     tabular_features, targets = head.tabular_features(features, windows), head.targets(features, windows, tokens)
     own, beside = seqs.tensors(), {"targets": _as_tensor(targets)}
     if tabular_features is not None:
         beside["tabular_features"] = torch.from_numpy(tabular_features)
+    if features.states is not None:
+        beside["states"] = torch.from_numpy(features.states[tokens])
     starts = np.flatnonzero(features.begins_group(windows))
     if len(starts) < len(windows):
         beside["group_sizes"] = torch.from_numpy(np.diff(starts, append=len(windows)))
     moved = copy_together(own | beside, device)
     on_device = seqs.with_tensors({name: moved[name] for name in own})
-    group_sizes, numbers = moved.get("group_sizes"), moved.get("tabular_features")
-    return Batch(on_device, moved["targets"], targets, windows, group_sizes, numbers)
+    group_sizes, numbers, states = (moved.get(name) for name in ("group_sizes", "tabular_features", "states"))
+    return Batch(on_device, moved["targets"], targets, windows, group_sizes, numbers, states)
 
 
 def make_parts(

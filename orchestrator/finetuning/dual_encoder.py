@@ -73,9 +73,9 @@ class DualEncoder(BertForSentenceEmbedding):
         check_classifier(objective, self.classifier is not None)
         self.objective = objective
 
-    def packed_logits(self, seqs: PackedSequences) -> Tensor:
-        """Embed the texts of each pair, pair by pair: (W, H)."""
-        return self.packed_embeddings(seqs)
+    def packed_logits(self, seqs: PackedSequences, hidden: Tensor | None = None) -> Tensor:
+        """Embed the texts of each pair, pair by pair, (W, H); `hidden` (T, H) is the encoder's output, if known."""
+        return self.packed_embeddings(seqs, hidden)
 
     def compute_loss(self, embeddings: Tensor, targets: Tensor) -> Tensor:
         """The objective's loss, or the sum of those of some first numbers of the vectors: (W, H), (B, …) → scalar.

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from bert_core.device_copies import LateReads
+from bert_core.device_copies import AsyncReads
 from orchestrator.finetuning.batches import make_batch
 from orchestrator.finetuning.heads import HEADS, HeadModel
 from orchestrator.finetuning.scoring_room import ScoringRoom
@@ -58,7 +58,7 @@ def compute_logits(
             logits = allocate((rows, values.shape[1]), np.float32)
         logits[features.token_index(windows) if head.gives_token_outputs else windows] = values
 
-    reads = LateReads(store)
+    reads = AsyncReads(store)
 
     def compute(windows: NDArray[np.int64]) -> None:
         with autocast(device, precision):

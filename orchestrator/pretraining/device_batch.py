@@ -18,8 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bert_core.examples.packing import PackedBatch
-from bert_core.examples.size_buckets import SizeBucket
+from bert_core.examples.packing import PackedBatch, SizeBucket
 from bert_core.heads.pretraining import BertForPreTraining, LossSums, PretrainingLabels
 from bert_core.packed_sequences import PackedSequences
 

@@ -22,7 +22,6 @@ from bert_core.counter_random import derive_key
 from bert_core.examples.packing import PackedBatch
 from bert_core.heads import BertForPreTraining
 from bert_core.kernels.dropout import seed_dropout
-from bert_core.layers.layer_norm import set_residual_dtype
 from bert_core.learning_rates import learning_rate_factor
 from bert_core.micro_batches import compute_in_parts
 from bert_core.objectives import OBJECTIVES, active_objectives
@@ -67,8 +66,7 @@ class StepContext:
             loss: loss of a micro-batch; that of the batch's own labels unless given.
         """
         model.to(worker.device)
-        if spec.residual_precision == "bf16":
-            set_residual_dtype(model, torch.bfloat16)
+        model.bert.residual_dtype = torch.bfloat16 if spec.residual_precision == "bf16" else None
         model.bert.recomputes_layers = spec.execution.activation_checkpointing == "layers"
         optimizer = build_optimizer(
             model,

@@ -16,8 +16,7 @@ import torch
 from torch import Tensor
 
 from bert_core.cuda_graphs import Capture, ReplayedPasses, capture_on
-from bert_core.examples.packing import PackedBatch
-from bert_core.examples.size_buckets import SizeBucket
+from bert_core.examples.packing import PackedBatch, SizeBucket
 from bert_core.micro_batches import is_out_of_memory
 from orchestrator.errors import RunFailedError
 from orchestrator.pretraining.device_batch import DeviceBatch, GlobalCounts, filled_micro_batch, label_loss

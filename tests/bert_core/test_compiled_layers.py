@@ -19,7 +19,6 @@ from bert_core.attention import BACKENDS
 from bert_core.attention.positions import Positions
 from bert_core.compiled_layers import compile_layers, restore_layers
 from bert_core.heads import BertForPreTraining
-from bert_core.layers.layer_norm import set_residual_dtype
 from bert_core.model import BertModel, EncoderLayer
 from bert_core.packed_sequences import PackedSequences
 from tests.bert_core.reference import ragged_batch, scattered, small_config
@@ -88,7 +87,7 @@ def test_one_graph_serves_all_layers_and_lengths_and_is_made_beforehand() -> Non
 @pytest.mark.parametrize("dtype", [None, torch.bfloat16], ids=["fp32 residual", "bf16 residual"])
 def test_autocast_and_layers_computed_again_need_no_other_graphs(dtype: torch.dtype | None) -> None:
     model = small_model(dropout=0.2)
-    set_residual_dtype(model, dtype)
+    model.bert.residual_dtype = dtype
     counter = CompileCounterWithBackend("aot_eager")
     compile_layers(model.bert, torch.bfloat16, backend=counter, num_first_rows=64)
     num_graphs = counter.frame_count

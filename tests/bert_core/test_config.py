@@ -99,6 +99,15 @@ def test_what_a_family_cannot_say_is_saved_under_a_type_of_its_own(
     assert values["model_type"] == model_type
     again = BertConfig.from_dict(values)
     assert {name: getattr(again, name) for name in changes} == changes
+    assert again.heads == config.heads or family == "bert"
+
+
+@pytest.mark.parametrize(
+    ("flag", "family"),
+    [("zero_padding", "flaubert"), ("dropout_before_pooler", "roberta"), ("token_dropout_from_hidden", "distilbert")],
+)
+def test_a_flag_of_earlier_files_names_the_family_of_the_heads(flag: str, family: str) -> None:
+    assert BertConfig.from_dict({"model_type": "bert_core", flag: True}).heads == FAMILIES[family]
 
 
 @pytest.mark.parametrize(
@@ -110,6 +119,7 @@ def test_what_a_family_cannot_say_is_saved_under_a_type_of_its_own(
         ({"hidden_act": "tanh"}, "hidden_act"),
         ({"pad_token_id": 40_000}, "pad_token_id"),
         ({"model_type": "gpt2"}, "model_type"),
+        ({"head_family": "gpt2"}, "head_family"),
         ({"hidden_size": 9, "num_attention_heads": 3, "position_embedding_type": "rotary"}, "3 wide"),
         ({"num_hidden_groups": 13}, "num_hidden_groups"),
         ({"position_offset": 512}, "max_position_embeddings"),
@@ -209,7 +219,7 @@ def test_config_needs_no_torch() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [item.name for item in fields(ConfigFields) if item.name not in ("id2label", "model_type")]
+    "name", [item.name for item in fields(ConfigFields) if item.name not in ("id2label", "model_type", "head_family")]
 )
 def test_every_field_of_a_model_refuses_what_is_none_of_its_kind(name: str) -> None:
     """A list fits no field but the names of classes: whatever is added to the configuration is checked."""

@@ -14,7 +14,6 @@ from bert_core.checkpoints.pretrained import PretrainedModel
 from bert_core.config import BertConfig
 from bert_core.distillation import (
     hidden_cosine_loss,
-    last_hidden_states,
     soft_span_loss,
     soft_target_loss,
     student_of,
@@ -88,18 +87,6 @@ SHAPES = {
     "pre-norm": {"model_type": "bert_core", "norm_placement": "pre"},
     "albert": {"model_type": "albert", "embedding_size": 12, "num_hidden_groups": 1},
 }
-
-
-@pytest.mark.parametrize("shape", SHAPES)
-def test_last_hidden_states_are_what_the_head_saw(shape: str) -> None:
-    model = BertForSequenceClassification.from_config(small_config(**SHAPES[shape])).eval()
-    seqs = packed(model.config)
-    with torch.no_grad(), last_hidden_states(model.bert) as seen:
-        model.packed_logits(seqs)
-        assert seen[-1].equal(model.bert.encode(seqs))
-        count = len(seen)
-    model.packed_logits(seqs)
-    assert len(seen) == count, "nothing is noted behind the block"
 
 
 def teacher_of(head: type[PretrainedModel], num_layers: int, **changes: object) -> PretrainedModel:

@@ -23,12 +23,10 @@ from bert_core.attention.positions import alibi_slopes
 from bert_core.config import BertConfig
 from bert_core.config_fields import HiddenActivation
 from bert_core.counter_random import derive_key, integers, permutation, random_bits, uniform
-from bert_core.distillation import last_hidden_states
+from bert_core.encoder_layer import EncoderLayer
 from bert_core.errors import DataError
 from bert_core.heads import BertForMultipleChoice, BertForPreTraining, BertForSequenceClassification
-from bert_core.heads.pretraining import PretrainingLabels
-from bert_core.heads.pretraining.model import OBJECTIVE_HEADS
-from bert_core.layers.encoder_layer import EncoderLayer
+from bert_core.heads.pretraining import OBJECTIVE_HEADS, PretrainingLabels
 from bert_core.model import BertModel
 from bert_core.packed_sequences import PackedSequences
 from tests.bert_core.reference import (
@@ -243,18 +241,6 @@ def test_rows_are_those_of_the_whole_output_in_values_and_gradients(shape: str) 
         torch.testing.assert_close(ours, expected, rtol=1e-4, atol=1e-5)
 
 
-def test_readers_get_their_own_rows_whether_or_not_one_reads_all() -> None:
-    model = scattered(BertModel.from_config(small_config())).eval()
-    assert isinstance(model, BertModel)
-    seqs, other = packed(model), torch.tensor([3, 13])
-    whole = model.encode(seqs)
-    for parts in ([ROWS, other], [ROWS, None, other], [None], []):
-        states = model.encode_each(seqs, parts)
-        assert len(states) == len(parts)
-        for rows, found in zip(parts, states, strict=True):
-            torch.testing.assert_close(found, whole if rows is None else whole[rows])
-
-
 def test_the_feed_forward_network_behind_the_last_attention_sees_only_what_is_read() -> None:
     model = BertForPreTraining.from_config(small_config())
     sizes: list[int] = []
@@ -274,13 +260,14 @@ def test_objectives_lose_nothing_by_reading_rows(chosen: tuple[str, ...]) -> Non
     scattered(model).eval()
     seqs, labels = packed(model), PretrainingLabels(torch.tensor([1, 6]), torch.tensor([5, 8]), torch.tensor([0, 1, 1]))
     whole = model.bert.encode(seqs)
-    sums = model.packed_loss_sums(seqs, labels, chosen)
+    sums, again = model.packed_loss_sums(seqs, labels, chosen), model.packed_loss_sums(seqs, labels, chosen, whole)
     for name in chosen:
         head = OBJECTIVE_HEADS[name]
         rows = head.rows(model.bert, seqs, labels)
         hidden = whole if rows is None else whole[rows]
         expected = head.loss_sums(model.get_submodule(head.module_name), model.bert, seqs, hidden, labels)
         torch.testing.assert_close(sums[name].loss, expected.loss)
+        assert again[name].loss.equal(expected.loss), "the encoder is not run again"
 
 
 @pytest.mark.parametrize("head", [BertForSequenceClassification, BertForMultipleChoice])
@@ -291,16 +278,6 @@ def test_classifiers_read_one_token_of_each_sequence(head: Any, changes: dict[st
     place = seqs.last_tokens if "causal_attention" in changes else seqs.first_tokens
     pooled = model.bert.pool(model.bert.head_states(seqs)[place])
     torch.testing.assert_close(model.packed_logits(seqs), model.classifier(pooled).squeeze(-1))
-
-
-@pytest.mark.parametrize("shape", SHAPES)
-def test_who_notes_the_states_gets_those_of_all_tokens(shape: str) -> None:
-    model = scattered(BertModel.from_config(small_config(**SHAPES[shape]))).eval()
-    assert isinstance(model, BertModel)
-    with torch.no_grad(), last_hidden_states(model) as seen:
-        part = model.encode(packed(model), ROWS)
-    assert seen[-1].equal(model.encode(packed(model)))
-    assert part.equal(seen[-1][ROWS])
 
 
 AXES: dict[str, tuple[Any, ...]] = {

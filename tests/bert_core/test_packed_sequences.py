@@ -11,7 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bert_core.device_copies import LateReads, copy_together
+from bert_core.device_copies import AsyncReads, copy_together
 from bert_core.errors import DataError
 from bert_core.packed_sequences import PackedSequences
 from bert_core.ragged_rows import ragged_ranges, running_totals
@@ -178,7 +178,7 @@ class FakeStream:
 def test_a_gpus_results_are_stored_after_the_next_batch_was_launched(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[str] = []
     monkeypatch.setattr(torch.cuda, "current_stream", lambda device: FakeStream(told))
-    reads = LateReads(lambda rows, values: told.append(f"store {rows.tolist()} {values.tolist()}"))
+    reads = AsyncReads(lambda rows, values: told.append(f"store {rows.tolist()} {values.tolist()}"))
     for number in range(3):
         told.append(f"launch {number}")
         result = torch.tensor([float(number)]).as_subclass(ResultOnGpu)
@@ -195,5 +195,5 @@ def test_a_gpus_results_are_stored_after_the_next_batch_was_launched(monkeypatch
 
 def test_a_cpus_results_are_stored_at_once() -> None:
     stored = np.zeros(4, np.float32)
-    LateReads(stored.__setitem__).add(np.array([2, 0]), torch.tensor([5.0, 3.0]))
+    AsyncReads(stored.__setitem__).add(np.array([2, 0]), torch.tensor([5.0, 3.0]))
     assert stored.tolist() == [3.0, 0.0, 5.0, 0.0]

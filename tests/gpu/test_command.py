@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.gpu.__main__ import main
-from benchmarks.gpu.stages import STAGES
+from benchmarks.gpu.__main__ import STAGES, main
 
 ROOT = Path(__file__).parents[2]
 OPTIONS = ("-q", "-m", "not training and not slow", "-c", "tests/gpu/bare.ini", "--rootdir=.", "--noconftest")

@@ -9,7 +9,6 @@ from torch import Tensor
 import benchmarks.gpu.setting  # noqa: F401 - sets what deterministic products of cuBLAS want, before CUDA begins
 from bert_core.compiled_layers import compile_layers
 from bert_core.heads import BertForPreTraining
-from bert_core.layers.layer_norm import set_residual_dtype
 from tests.bert_core.reference import ragged_batch, small_config
 
 pytestmark = [
@@ -22,7 +21,7 @@ pytestmark = [
 def model_on_gpu(dropout: float, residual: torch.dtype | None) -> BertForPreTraining:
     config = small_config(hidden_size=128, num_attention_heads=2, num_hidden_layers=3).with_dropout(dropout)
     model = BertForPreTraining.from_config(config, seed=3).train().cuda()
-    set_residual_dtype(model, residual)
+    model.bert.residual_dtype = residual
     return model
 
 

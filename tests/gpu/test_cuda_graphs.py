@@ -15,7 +15,7 @@ from benchmarks.gpu.own_step import build_learner
 from benchmarks.gpu.texts import first_batches, generated_text
 from bert_core.attention import attention, varlen
 from bert_core.cuda_graphs import capture_on
-from bert_core.examples.size_buckets import SizeBucket
+from bert_core.examples.packing import SizeBucket
 from bert_core.heads.pretraining import BertForPreTraining
 from bert_core.kernels.dropout import seed_dropout
 from bert_core.packed_sequences import PackedSequences

@@ -2,8 +2,7 @@
 
 import pytest
 
-from benchmarks.gpu import execution_parity, parity
-from benchmarks.gpu.model_losses import HEADS
+from benchmarks.gpu import parity
 from bert_core.attention import BACKENDS
 from bert_core.families import FAMILY_NAMES
 from tests.gpu.devices import ON_EACH_DEVICE, small_setting
@@ -19,7 +18,7 @@ def test_attention_agrees_with_its_definition(backend: object, kind: str, device
 
 
 @ON_EACH_DEVICE
-@pytest.mark.parametrize("head", HEADS)
+@pytest.mark.parametrize("head", parity.HEADS)
 @pytest.mark.parametrize("family", FAMILY_NAMES)
 @pytest.mark.heavy
 def test_models_agree_with_themselves_in_double_precision(family: str, head: str, device: str) -> None:
@@ -38,5 +37,5 @@ def test_the_loss_of_a_vocabulary_agrees_with_its_definition(device: str) -> Non
 @pytest.mark.filterwarnings("default")  # the compiler's own
 @pytest.mark.heavy
 def test_compiled_layers_agree_with_eager_ones(device: str) -> None:
-    row = execution_parity.compare_compiled(small_setting(device))
+    row = parity.compare_compiled(small_setting(device))
     assert row["ok"], row

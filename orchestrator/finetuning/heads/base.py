@@ -62,6 +62,8 @@ class Batch:
     """(G,) windows of each group, where groups of different sizes stay together."""
     tabular_features: Tensor | None = None
     """(W, E) the numbers beside the text, for a head that reads some."""
+    states: Tensor | None = None
+    """(T, …) what `LayerPooling.select` picks of the encoder's outputs, where the encoder need not be run."""
     part: Part | None = None
     """Place in the batch of a step; None where this is all of it."""
 

@@ -86,7 +86,7 @@ class EmbeddingHead(HeadTraining[DualEncoder, PairArrays]):
 
     def logits(self, model: DualEncoder, batch: Batch) -> Tensor:
         """Vectors of texts, (W, H)."""
-        return model.packed_logits(batch.seqs).float()
+        return model.packed_logits(batch.seqs, batch.states).float()
 
     def loss(self, model: DualEncoder, logits: Tensor, batch: Batch) -> Tensor:
         """Compute the objective's mean loss over the batch's pairs: scalar."""

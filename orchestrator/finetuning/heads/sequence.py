@@ -44,7 +44,7 @@ class SequenceHead(HeadTraining[BertForSequenceClassification, TextArrays]):
 
     def logits(self, model: BertForSequenceClassification, batch: Batch) -> Tensor:
         """Logits of each window's class: (W, C)."""
-        return model.packed_logits(batch.seqs, batch.tabular_features).float()
+        return model.packed_logits(batch.seqs, batch.tabular_features, batch.states).float()
 
     def prepare_loss(
         self, model: BertForSequenceClassification, features: Features[TextArrays], recipe: RecipeSpec
@@ -147,7 +147,7 @@ class MultipleChoiceHead(HeadTraining[BertForMultipleChoice, ChoiceArrays]):
 
     def logits(self, model: BertForMultipleChoice, batch: Batch) -> Tensor:
         """A logit for each choice, (W,)."""
-        return model.packed_logits(batch.seqs).float()
+        return model.packed_logits(batch.seqs, batch.states).float()
 
     def loss(self, model: BertForMultipleChoice, logits: Tensor, batch: Batch) -> Tensor:
         """Mean cross entropy over the examples with a known choice."""

@@ -76,7 +76,7 @@ class NerHead(HeadTraining[BertForTokenClassification, NerArrays]):
 
     def logits(self, model: BertForTokenClassification, batch: Batch) -> Tensor:
         """Logits of each token's tag: (T, C)."""
-        return model.packed_logits(batch.seqs).float()
+        return model.packed_logits(batch.seqs, batch.states).float()
 
     def loss(self, model: BertForTokenClassification, logits: Tensor, batch: Batch) -> Tensor:
         """Mean over words: cross entropy, or a word's share of the negative log-likelihood of the paths."""
@@ -163,7 +163,7 @@ class QuestionAnsweringHead(HeadTraining[BertForQuestionAnswering, QaArrays]):
 
     def logits(self, model: BertForQuestionAnswering, batch: Batch) -> Tensor:
         """Start and end logits, (T, 2)."""
-        return model.packed_logits(batch.seqs).float()
+        return model.packed_logits(batch.seqs, batch.states).float()
 
     def loss(self, model: BertForQuestionAnswering, logits: Tensor, batch: Batch) -> Tensor:
         """Mean of the first and the last token's cross entropy, each over the window's own tokens."""
@@ -195,7 +195,7 @@ class SentenceSelectionHead(HeadTraining[BertForSentenceSelection, SentenceArray
 
     def logits(self, model: BertForSentenceSelection, batch: Batch) -> Tensor:
         """A logit for each token, (T,)."""
-        return model.packed_logits(batch.seqs).float()
+        return model.packed_logits(batch.seqs, batch.states).float()
 
     def loss(self, model: BertForSentenceSelection, logits: Tensor, batch: Batch) -> Tensor:
         """Mean binary cross entropy over sentences."""

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bert_core.attention import BACKENDS, attention, choose_backend, varlen
-from bert_core.attention.backend import AttentionBackend, AttentionCall
+from bert_core.attention.backend import AttentionBackend, AttentionCall, AttentionOptions
 from bert_core.attention.positions import alibi_slopes, apply_rotary, rotation
 from bert_core.model import BertModel
 from bert_core.packed_sequences import PackedSequences
@@ -70,7 +70,7 @@ def test_backends_follow_the_definition_in_values_and_gradients(
 ) -> None:
     results = []
     for function in (
-        lambda *qkv: backend(*qkv, packed(lengths), 0.0, slopes, is_causal),
+        lambda *qkv: backend(*qkv, packed(lengths), AttentionOptions(0.0, slopes, is_causal)),
         lambda *qkv: by_definition(*qkv, lengths, slopes, is_causal),
     ):
         qkv = projections(sum(lengths))
@@ -107,13 +107,13 @@ def test_later_layers_take_the_biases_of_the_first(backend: AttentionBackend, dt
     """Whatever else has been built for the batch before, each call gives the bits that it gives to a new batch."""
     slopes, steeper = torch.tensor([0.5, 0.25]), torch.tensor([1.0, 0.125])
     q, k, v = (tensor.detach() for tensor in projections(9, dtype))
-    calls = [(0.0, each, is_causal) for each in (None, slopes, steeper) for is_causal in (False, True)]
+    calls = [AttentionOptions(0.0, each, is_causal) for each in (None, slopes, steeper) for is_causal in (False, True)]
     shared = packed([4, 5])
     for call in calls * 2:
-        assert backend(q, k, v, shared, *call).equal(backend(q, k, v, packed([4, 5]), *call))
+        assert backend(q, k, v, shared, call).equal(backend(q, k, v, packed([4, 5]), call))
     built = list(shared.attention_cache)
     for call in calls:
-        backend(q, k, v, shared, *call)
+        backend(q, k, v, shared, call)
     assert list(shared.attention_cache) == built
 
 
@@ -190,7 +190,7 @@ def test_where_the_kernel_does_not_run_dropout_goes_to_the_fused_kernels(monkeyp
 
 def test_a_call_is_described_by_its_arguments() -> None:
     q = torch.zeros(5, 2, 8, dtype=HALF)
-    call = AttentionCall.of(q, packed([2, 3]), 0.1, torch.ones(2), is_causal=True)
+    call = AttentionCall.of(q, packed([2, 3]), AttentionOptions(0.1, torch.ones(2), is_causal=True))
     assert call == AttentionCall("cpu", HALF, 0.1, has_slopes=True, is_causal=True, head_size=8)
 
 

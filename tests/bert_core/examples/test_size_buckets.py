@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bert_core.examples.packing import PackedBatch
-from bert_core.examples.size_buckets import SizeBucket
+from bert_core.examples.packing import PackedBatch, SizeBucket
 
 LONGEST = 128
 lengths_of = st.lists(st.integers(3, LONGEST), min_size=1, max_size=60)

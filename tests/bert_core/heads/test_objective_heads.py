@@ -17,8 +17,7 @@ from bert_core.checkpoints.pretrained import PretrainedModel
 from bert_core.constants import IGNORE_INDEX
 from bert_core.examples.packing import PackedBatch
 from bert_core.heads import BertForPreTraining
-from bert_core.heads.pretraining import PretrainingLabels
-from bert_core.heads.pretraining.span_boundary import span_borders
+from bert_core.heads.pretraining import PretrainingLabels, span_borders
 from bert_core.model import BertModel
 from bert_core.objectives import TOKEN_OBJECTIVES
 from bert_core.objectives.packed_batches import build_packed_batch

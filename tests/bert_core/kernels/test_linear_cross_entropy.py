@@ -154,39 +154,15 @@ def offer(monkeypatch: pytest.MonkeyPatch, kernel: Any) -> None:
     monkeypatch.setitem(sys.modules, MODULE, module)
 
 
-def test_a_kernel_that_runs_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    def kernel(logits: torch.Tensor, labels: torch.Tensor, num_columns: int, with_gradients: bool) -> None:
-        assert (logits.shape, logits.dtype, num_columns) == ((1, 64), torch.bfloat16, 63)
-
-    offer(monkeypatch, kernel)
-    assert _fused_kernel(GPU) is kernel
-
-
-def test_a_cpu_and_an_old_gpu_have_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    offer(monkeypatch, lambda *arguments: None)
-    assert _fused_kernel(torch.device("cpu")) is None
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (7, 5))
-    assert _fused_kernel(GPU) is None
-
-
 def test_without_triton_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, MODULE, None)
     assert _fused_kernel(GPU) is None
 
 
-class TritonError(Exception):
-    """Stands for Triton's own."""
-
-
-@pytest.mark.parametrize("error", [RuntimeError, TritonError])
+@pytest.mark.parametrize("error", [RuntimeError, Exception])
 def test_a_kernel_that_cannot_be_built_is_named_and_left(
     error: type[Exception], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    errors = ModuleType("triton.errors")
-    errors.TritonError = TritonError  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "triton", ModuleType("triton"))
-    monkeypatch.setitem(sys.modules, "triton.errors", errors)
-
     def kernel(*arguments: object) -> None:
         raise error("out of resource")
 

@@ -13,8 +13,7 @@ from torch import nn
 from bert_core.config import BertConfig
 from bert_core.examples.packing import PackedBatch
 from bert_core.heads import BertForPreTraining
-from bert_core.heads.pretraining import PretrainingLabels
-from bert_core.heads.pretraining.model import OBJECTIVE_HEADS
+from bert_core.heads.pretraining import OBJECTIVE_HEADS, PretrainingLabels
 from bert_core.objectives import (
     NO_SENTENCE_OBJECTIVE,
     OBJECTIVES,

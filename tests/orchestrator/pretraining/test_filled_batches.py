@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from benchmarks._attention_choice import forced_attention
-from bert_core.examples.size_buckets import SizeBucket
+from bert_core.examples.packing import SizeBucket
 from bert_core.objectives import active_objectives
 from orchestrator.pretraining.collectives import Worker
 from orchestrator.pretraining.device_batch import DeviceBatch, MicroBatch, filled_micro_batch, label_loss

@@ -1,5 +1,7 @@
 """Card that answers torch's questions without being there."""
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -38,10 +40,10 @@ def let_memory_run_out(monkeypatch: pytest.MonkeyPatch, max_windows: int, max_to
             raise torch.OutOfMemoryError("CUDA out of memory")
         return logits(head, model, batch)
 
-    def some_embeddings(model: BertForSentenceEmbedding, seqs: PackedSequences) -> torch.Tensor:
+    def some_embeddings(model: BertForSentenceEmbedding, seqs: PackedSequences, *others: Any) -> torch.Tensor:
         if seqs.num_tokens > max_tokens:
             raise torch.OutOfMemoryError("CUDA out of memory")
-        return embeddings(model, seqs)
+        return embeddings(model, seqs, *others)
 
     monkeypatch.setattr(SequenceHead, "logits", some_logits)
     monkeypatch.setattr(BertForSentenceEmbedding, "packed_embeddings", some_embeddings)

@@ -11,8 +11,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from bert_core.layers import crf
-from bert_core.layers.crf import LinearChainCrf, log_partitions
+from bert_core.heads import crf
+from bert_core.heads.crf import LinearChainCrf, log_partitions
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.specs import RecipeSpec
 from orchestrator.tasks.types.conll import NerExample

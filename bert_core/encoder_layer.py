@@ -1,6 +1,6 @@
-"""One layer of the encoder, on packed sequences (Vaswani et al. 2017, section 3.1).
+"""The embeddings and one layer of the encoder, on packed sequences (Vaswani et al. 2017, section 3.1).
 
-Shapes: T tokens, R rows that are read of the layer, H hidden, N heads, D head size, I intermediate.
+Shapes: T tokens, R rows that are read of the layer, E embedding size, H hidden, N heads, D head size, I intermediate.
 """
 
 from collections.abc import Callable
@@ -15,8 +15,26 @@ from bert_core.attention.positions import Positions, apply_rotary
 from bert_core.config import BertConfig
 from bert_core.kernels.dropout import Dropout
 from bert_core.kernels.linear import Linear
-from bert_core.layers.layer_norm import LayerNorm
 from bert_core.packed_sequences import PackedSequences
+
+
+class LayerNorm(nn.LayerNorm):
+    """Layer normalization (Ba et al. 2016) that leaves a residual stream of 16 bits in 16 bits under autocast.
+
+    PyTorch's autocast computes a LayerNorm in fp32 and leaves its output so, and with it each addition and all that a
+    layer moves between its matrix products: on a GPU, twice the memory traffic of 16 bits. Here the output has the type
+    of the input, with fp32 inside for mean, variance and the scaled result before it is rounded, as in MosaicBERT's
+    low-precision LayerNorm (Portes et al. 2023, section 2). Parameters stay fp32.
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Normalize the last dimension: (…, H) → (…, H)."""
+        device = x.device.type
+        if x.dtype not in (torch.bfloat16, torch.float16) or not torch.is_autocast_enabled(device):
+            return super().forward(x)
+        weight, bias = self.weight.to(x.dtype), None if self.bias is None else self.bias.to(x.dtype)
+        with torch.autocast(device, enabled=False):
+            return F.layer_norm(x, self.normalized_shape, weight, bias, self.eps)
 
 
 class Embeddings(nn.Module):
@@ -36,20 +54,26 @@ class Embeddings(nn.Module):
         self.dropout = Dropout(config.hidden_dropout_prob)
         self.projection = None if config.embedding_size is None else Linear(width, config.hidden_size)
 
-    def forward(self, seqs: PackedSequences) -> Tensor:
-        """Embed each token: (T,) → (T, H)."""
+    def forward(self, seqs: PackedSequences, residual_dtype: torch.dtype | None = None) -> Tensor:
+        """Embed each token: (T,) → (T, H).
+
+        Args:
+            residual_dtype: type of the result, and so of the residual stream; that of the weights when None.
+        """
         words: Tensor = self.word(seqs.input_ids)  # (T, E)
         positions = None if self.position is None else self.position(seqs.position_ids + self.position_offset)
         token_types = None if self.token_type is None else self.token_type(seqs.token_type_ids)
-        return self.combine(words, positions, token_types)
+        return self.combine(words, positions, token_types, residual_dtype or words.dtype)
 
-    def combine(self, words: Tensor, positions: Tensor | None, token_types: Tensor | None) -> Tensor:
+    def combine(
+        self, words: Tensor, positions: Tensor | None, token_types: Tensor | None, residual_dtype: torch.dtype
+    ) -> Tensor:
         """Input of the first layer from the vectors that were looked up: (T, E) each → (T, H)."""
         x: Tensor = words if positions is None else words + positions
         if token_types is not None:
             x = x + token_types
-        x = self.dropout(self.norm(x))
-        return x if self.projection is None else self.projection(x)  # (T, H)
+        x = self.dropout(self.norm(x).to(residual_dtype))
+        return x if self.projection is None else self.projection(x).to(residual_dtype)  # (T, H)
 
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -61,22 +85,6 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
-class GatedLinearUnit(nn.Module):
-    """Activation of one half of its input, times the other half: act(x·W)·(x·V) (Shazeer 2020).
-
-    The input holds the two products x·W and x·V side by side: (…, 2I) → (…, I).
-    """
-
-    def __init__(self, activation: Callable[[Tensor], Tensor]) -> None:
-        super().__init__()
-        self.activation = activation
-
-    def forward(self, products: Tensor) -> Tensor:
-        """Gate the first half of the last dimension by the second: (…, 2I) → (…, I)."""
-        inner, gate = products.chunk(2, dim=-1)
-        return self.activation(inner) * gate
-
-
 class EncoderLayer(nn.Module):
     """Attention and a feed-forward network, each added to its input, with a LayerNorm behind or in front.
 
@@ -86,7 +94,7 @@ class EncoderLayer(nn.Module):
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
         width, eps, bias = config.hidden_size, config.layer_norm_eps, config.use_bias
-        gated = config.feed_forward == "gated"
+        self.is_gated = config.feed_forward == "gated"
         self.pre_norm = config.norm_placement == "pre"
         self.num_heads = config.num_attention_heads
         self.attention_dropout_p = config.attention_probs_dropout_prob
@@ -94,8 +102,9 @@ class EncoderLayer(nn.Module):
         self.qkv = Linear(width, 3 * width, bias=bias)  # queries, keys and values of all heads: H → 3H
         self.attention_output = Linear(width, width, bias=bias)  # H → H
         self.attention_norm = LayerNorm(width, eps=eps, bias=bias)
-        self.intermediate = Linear(width, (1 + gated) * config.intermediate_size, bias=bias)  # H → I, or 2I if gated
-        self.activation = GatedLinearUnit(ACTIVATIONS[config.hidden_act]) if gated else ACTIVATIONS[config.hidden_act]
+        inner = (1 + self.is_gated) * config.intermediate_size
+        self.intermediate = Linear(width, inner, bias=bias)  # H → I, or 2I if gated
+        self.activation = ACTIVATIONS[config.hidden_act]
         self.output = Linear(config.intermediate_size, width, bias=bias)  # I → H
         self.output_norm = LayerNorm(width, eps=eps, bias=bias)
         self.dropout = Dropout(config.hidden_dropout_prob)
@@ -128,5 +137,9 @@ class EncoderLayer(nn.Module):
         return self.output_norm(self.dropout.add(x, self.feed_forward(x)))  # type: ignore[no-any-return]
 
     def feed_forward(self, x: Tensor) -> Tensor:
-        """Feed-forward network of each token by itself: (T, H) → (T, H)."""
-        return self.output(self.activation(self.intermediate(x)))  # type: ignore[no-any-return]
+        """Apply the feed-forward network, which may be gated (Shazeer 2020), to each token: (T, H) → (T, H)."""
+        inner = self.intermediate(x)  # (T, I), or (T, 2I) if gated
+        if not self.is_gated:
+            return self.output(self.activation(inner))  # type: ignore[no-any-return]
+        inner, gate = inner.chunk(2, dim=-1)  # (T, I) each
+        return self.output(self.activation(inner) * gate)  # type: ignore[no-any-return]
