@@ -30,7 +30,7 @@ from orchestrator.errors import CorpusError
 from orchestrator.results import FileCount
 from orchestrator.specs import TextSource
 from orchestrator.storage import digest_file
-from orchestrator.storage.compression import compression_problem
+from orchestrator.storage.text_lines import compression_problem
 from orchestrator.storage.uris import is_local
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"

@@ -34,8 +34,7 @@ from orchestrator.errors import InputError
 from orchestrator.settings import CACHE_VARIABLE, cache_folder
 from orchestrator.storage.file_access import digest_file
 from orchestrator.storage.hub import hub_copy, is_hub
-from orchestrator.storage.uris import filesystem_of, is_local, local_path
-from orchestrator.storage.versions import version_of
+from orchestrator.storage.uris import filesystem_of, is_local, local_path, version_of
 
 MAX_CACHE_BYTES = 20 << 30
 _HELD: dict[Path, int] = {}

@@ -20,6 +20,8 @@ from orchestrator.errors import InputError
 from orchestrator.nearest import no_file
 from orchestrator.storage.file_access import open_read
 
+COMPRESSIONS = {".gz": b"\x1f\x8b", ".xz": b"\xfd7zXZ\x00", ".zst": b"\x28\xb5\x2f\xfd"}
+"""Endings of compressed files, and the bytes that such a file begins with."""
 _SHOWN_CHARACTERS = 60
 HALF_A_PAIR = "has half a surrogate pair, which is no character"
 
@@ -47,6 +49,20 @@ def _decompressed(raw: IO[bytes], path: str) -> IO[bytes]:
     kind = infer_compression(path)
     file: IO[bytes] = compr[kind](raw, mode="rb") if kind else raw
     return file
+
+
+def compression_problem(path: str, head: bytes) -> str | None:
+    """Say how a file's first bytes differ from what its ending says, and the remedy; None: they do not.
+
+    >>> compression_problem("a.csv", b"\\x1f\\x8b.."), compression_problem("a.txt.gz", b"text")
+    ('holds gz data; rename it to a.csv.gz', 'is not compressed; rename it to a.txt')
+    """
+    packed = next((ending for ending, magic in COMPRESSIONS.items() if head.startswith(magic)), "")
+    named = next((ending for ending in COMPRESSIONS if path.lower().endswith(ending)), "")
+    if packed == named:
+        return None
+    what = f"holds {packed[1:]} data" if packed else "is not compressed"
+    return f"{what}; rename it to {path[: len(path) - len(named)]}{packed}"
 
 
 def json_problem(error: ValueError | RecursionError) -> str:
