@@ -1,5 +1,6 @@
 """Specs of text: where its files are, how they are read, and how they become a tokenizer or a token store."""
 
+from collections.abc import Iterator
 from typing import ClassVar, Literal, Self
 
 from pydantic import model_validator
@@ -87,3 +88,13 @@ class CorpusSpec(Spec):
     )
     shard_bytes: int = identity(4 << 20, "Text in a shard of the store, about.", unit="bytes", ge=1024)
     num_cpus: int | None = execution(None, "Processes that tokenize; all of the cluster's when left out.", ge=1)
+
+
+def text_sources_of(section: Section) -> Iterator[TextSource]:
+    """Yield the text that a spec reads, that of its sections included, in the order of its fields."""
+    for name in type(section).model_fields:
+        value = getattr(section, name)
+        if isinstance(value, TextSource):
+            yield value
+        elif isinstance(value, Section):
+            yield from text_sources_of(value)

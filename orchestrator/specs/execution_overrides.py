@@ -8,12 +8,11 @@ Beside them the `trials` of a sweep may grow: each search proposes the points th
 from collections.abc import Iterator, Sequence
 
 from orchestrator.errors import SpecError
-from orchestrator.specs.differences import differences
-from orchestrator.specs.fields import Section, Spec, role_of
-from orchestrator.specs.loading import spec_values, validate_document
-from orchestrator.specs.overrides import Overrides, apply_override, parse_overrides
+from orchestrator.specs.fields import Section, Spec, differences, role_of
+from orchestrator.specs.loading import Overrides, apply_override, parse_overrides, spec_values
 from orchestrator.specs.pipeline import AnySpec, PipelineSpec
 from orchestrator.specs.sweep import SweepSpec
+from orchestrator.specs.validation import validate_document
 from orchestrator.specs.yaml_text import KeyPath, Place, YamlDocument
 
 _POINTS = "trials"

@@ -12,7 +12,7 @@ SPEC_KINDS: Mapping[str, tuple[str, str]] = {
     "corpus": ("orchestrator.specs.corpus", "CorpusSpec"),
     "pretrain": ("orchestrator.specs.pretrain", "PretrainSpec"),
     "sweep": ("orchestrator.specs.sweep", "SweepSpec"),
-    "probe": ("orchestrator.specs.probe", "ProbeSpec"),
+    "probe": ("orchestrator.specs.sweep", "ProbeSpec"),
     "distill": ("orchestrator.specs.distill", "DistillSpec"),
     "evaluate": ("orchestrator.specs.evaluate", "EvaluateSpec"),
     "pipeline": ("orchestrator.specs.pipeline", "PipelineSpec"),
