@@ -12,7 +12,6 @@ import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import IO, Any
 
-import zstandard
 from fsspec.compression import compr
 from fsspec.utils import infer_compression
 
@@ -34,19 +33,28 @@ def stream_lines(path: str) -> Iterator[str]:
     try:
         with (
             open_read(path) as raw,
-            _decompressed(raw, path) as data,
+            unpacked(raw, path) as data,
             io.TextIOWrapper(data, "utf-8-sig", errors="surrogateescape", newline="\n") as lines,
         ):
             yield from lines
     except FileNotFoundError:
         raise InputError(no_file(path)) from None
-    except (OSError, EOFError, zlib.error, lzma.LZMAError, zstandard.ZstdError) as error:
+    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
         reason = getattr(error, "strerror", None) or error
         raise InputError(f"{path} cannot be read ({reason}); check the path, or fetch the file again") from None
 
 
-def _decompressed(raw: IO[bytes], path: str) -> IO[bytes]:
+def unpacked(raw: IO[bytes], path: str) -> IO[bytes]:
+    """Content of a file that is open for reading, decompressed as its ending says, also one of several parts.
+
+    A file that is cut short ends in an EOFError, an OSError or the like.
+    """
     kind = infer_compression(path)
+    if kind == "zstd":  # fsspec's reader takes a file that is cut short for a whole one
+        import pyarrow as pa
+
+        stream: IO[bytes] = pa.CompressedInputStream(pa.PythonFile(raw, mode="r"), kind)
+        return stream
     file: IO[bytes] = compr[kind](raw, mode="rb") if kind else raw
     return file
 
