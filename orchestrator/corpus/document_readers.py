@@ -16,7 +16,7 @@ import lzma
 import tempfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from io import BufferedIOBase
 from pathlib import Path
@@ -240,31 +240,30 @@ class DocumentReader:
                     f"{self.file.path} cannot be read as Parquet: {error}; fetch or write it again"
                 ) from None
 
-    def _open_parquet(self) -> IO[bytes]:
-        """Open a Parquet file, or a decompressed temporary copy of it: Parquet is read from its end."""
+    @contextmanager
+    def _open_parquet(self) -> Iterator[IO[bytes]]:
+        """A Parquet file, or a decompressed temporary copy of it: Parquet is read from its end."""
         if not self.file.compression:
-            return open_raw(self.file)
+            with open_raw(self.file) as raw:
+                yield raw
+            return
         limit = max(MIN_UNPACKED_BYTES, MAX_EXPANSION * self.file.num_bytes)
-        unpacked: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed by the caller
-        try:
+        with tempfile.TemporaryFile() as copy:
             for chunk in read_chunks(self.file):
-                if unpacked.tell() + len(chunk) > limit:
+                if copy.tell() + len(chunk) > limit:
                     raise CorpusError(
                         f"{self.file.path} has {self.file.num_bytes} bytes and unpacks to more than {limit}, which no "
                         "Parquet file of text does; unpack it yourself if it is what it should be"
                     )
-                unpacked.write(chunk)
-            unpacked.seek(0)
-        except OSError as error:
-            unpacked.close()
-            raise CorpusError(
-                f"{self.file.path} cannot be unpacked into {tempfile.gettempdir()}: {error.strerror}; make room there "
-                "or name another folder in TMPDIR"
-            ) from None
-        except BaseException:
-            unpacked.close()
-            raise
-        return unpacked
+                try:
+                    copy.write(chunk)
+                except OSError as error:
+                    raise CorpusError(
+                        f"{self.file.path} cannot be unpacked into {tempfile.gettempdir()}: {error.strerror}; make "
+                        "room there or name another folder in TMPDIR"
+                    ) from None
+            copy.seek(0)
+            yield copy
 
     def _check_column(self, schema: pa.Schema) -> None:
         name = self.source.text_field

@@ -60,8 +60,8 @@ class ColumnFacts(NamedTuple):
     """Whether all values are numbers, also with decimal commas where that is the only way to read them."""
     is_whole: bool
     is_list: bool
-    listed: Literal["words", "tags", "numbers", "fractions", "spans"] | None
-    """Content of lists: other texts, tags of one scheme, whole or other numbers, names marked by character offsets."""
+    listed: Literal["words", "tags", "numbers", "spans"] | None
+    """Content of lists: other texts, tags of one scheme, whole numbers, names marked by character offsets."""
     words: frozenset[str]
     """All different texts of lists."""
 
@@ -131,11 +131,11 @@ def _inspect_column(name: str, cells: Sequence[object]) -> ColumnFacts:
     texts = [value for value in values if isinstance(value, str)]
     words = frozenset(chain.from_iterable(value for value in values if are_texts(value)))
     items = [item for value in values if isinstance(value, list) for item in value]
-    listed: Literal["words", "tags", "numbers", "fractions", "spans"] | None = None
+    listed: Literal["words", "tags", "numbers", "spans"] | None = None
     if are_all(are_texts):
         listed = "tags" if fit_one_scheme(words) else "words"
-    elif are_all(lambda value: isinstance(value, list)) and all(isinstance(item, int | float) for item in items):
-        listed = "numbers" if all(float(item).is_integer() for item in items) else "fractions"
+    elif are_all(lambda value: isinstance(value, list)) and all(map(_is_whole, items)):
+        listed = "numbers"
     elif are_all(lambda value: read_spans(value) is not None) and any(map(read_spans, values)):
         listed = "spans"
     may_be_commas = values and not are_all(is_number) and name.lower() not in NAMES_OF_LISTS
@@ -154,6 +154,10 @@ def _inspect_column(name: str, cells: Sequence[object]) -> ColumnFacts:
         listed=listed,
         words=words,
     )
+
+
+def _is_whole(item: object) -> bool:
+    return isinstance(item, int | float) and float(item).is_integer()
 
 
 def refuse_broken(bad: BadRecords, num_read: int) -> None:

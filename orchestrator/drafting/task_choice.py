@@ -44,7 +44,6 @@ _NUMBERS_SHARE = 0.8
 _NEAR = re.compile(r"pos(itive?)?s?(_(text|sentence|document|passage)s?)?")
 _FAR = re.compile(r"(hard_)?neg(ative?)?s?(_(text|sentence|document|passage)s?)?(_?\d+)?")
 _NEAR_OR_FAR = re.compile(r"(hard_)?(pos|neg)(itive?|ative?)?s?(_\w+)?")
-_MARK = re.compile("x|1|true|yes|y|t|\N{CHECK MARK}|\N{HEAVY CHECK MARK}", re.IGNORECASE)
 _FIRST_ROWS = 200
 """Rows that show the layout of tags and spans."""
 _CHOICE = re.compile(r"(ending|choice|option|answer|sol)s?_?[a-e\d]|[a-e]")
@@ -223,7 +222,6 @@ def _refuse_other_layouts(table: TableFacts, columns: Sequence[ColumnFacts]) -> 
     """Refuse tags, spans, triples and questions in layouts that no task reads. Raises: InputError."""
     has_questions = any("question" in column.last_name for column in table.columns)
     texts = {column.name: column.values[:_FIRST_ROWS] for column in table.columns if column.is_text}
-    marks = [c for c in table.columns if _MARK.fullmatch(" ".join(c.distinct)) and len(c.values) < table.num_rows]
     head: Head
     for column in sorted(columns, key=lambda column: "ner" not in column.last_name):
         shown = str(column.values[0])[:40] if column.values else ""
@@ -235,12 +233,8 @@ def _refuse_other_layouts(table: TableFacts, columns: Sequence[ColumnFacts]) -> 
             head, looks = "ner", f"has BIO tags ({shown!r}) beside no list of words"
         elif column.name in texts and (tagged := tags_in_texts(column.values[:_FIRST_ROWS], texts)):
             head, looks = "token_classification", f"has {tagged} ({shown!r})"
-        elif column.listed == "fractions" and 3 * len(column.distinct) <= len(column.values):
-            head, looks = "multi_label", "has lists of fractions, as probabilities"
         elif column.name in texts and all(re.fullmatch(r"[\[{].*[\]}]", str(value)) for value in column.values):
             head, looks = "multi_label", f"has lists that are neither JSON nor Python's ({shown})"
-        elif column in marks[1:]:
-            head, looks = "multi_label", f"is marked ({shown}) or empty, as {marks[0].name!r} is"
         elif column.listed == "numbers" and _listing(table, "words", "tags"):
             head, looks = "ner", f"has tags as numbers (of `datasets`: features[{column.name!r}].feature.names)"
         elif column.is_list and _NEAR_OR_FAR.fullmatch(column.last_name):

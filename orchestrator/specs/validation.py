@@ -8,8 +8,8 @@ from pydantic.fields import FieldInfo
 
 from orchestrator.errors import SpecError
 from orchestrator.nearest import did_you_mean, nearest
+from orchestrator.specs import SPEC_KINDS, spec_class
 from orchestrator.specs.fields import Section
-from orchestrator.specs.kinds import SPEC_KINDS, spec_class
 from orchestrator.specs.yaml_text import KeyPath, Place, YamlDocument
 
 if TYPE_CHECKING:
