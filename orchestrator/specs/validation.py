@@ -1,10 +1,10 @@
 """Validation of specs: pydantic's errors become messages with file and line, field, value, and what is allowed."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, get_args, get_origin
 
 from pydantic import ValidationError
-from pydantic.fields import FieldInfo
 
 from orchestrator.errors import SpecError
 from orchestrator.nearest import did_you_mean, nearest
@@ -18,26 +18,12 @@ if TYPE_CHECKING:
 MAX_SHOWN = 5
 
 _MUST_BE = {
-    "int_parsing": "must be a whole number",
-    "int_type": "must be a whole number",
-    "int_from_float": "must be a whole number",
-    "float_parsing": "must be a number",
-    "float_type": "must be a number",
-    "finite_number": "must be a finite number",
-    "bool_parsing": "must be true or false",
-    "bool_type": "must be true or false",
-    "string_type": "must be text",
     "tuple_type": "must be a list",
     "dict_type": "must be a mapping of names to values",
     "model_type": "must be a mapping of fields",
     "model_attributes_type": "must be a mapping of fields",
-    "greater_than": "must be more than {gt}",
-    "greater_than_equal": "must be at least {ge}",
-    "less_than": "must be less than {lt}",
-    "less_than_equal": "must be at most {le}",
-    "too_short": "needs {min_length} or more values",
-    "too_long": "takes {max_length} values at most",
 }
+"""Rules that pydantic tells in Python's words."""
 REMOVED = {
     "budget": "a pretraining, sweep, probe or distillation, also as a stage of a pipeline, has execution.max_hours; "
     "limits of money, CPU or GPU hours are gone",
@@ -129,14 +115,12 @@ def _path_in(values: Any, loc: Sequence[str | int], *, missing: bool) -> KeyPath
     """The part of pydantic's location that exists in what was written: it also names the members of unions."""
     path: list[str | int] = []
     for number, part in enumerate(loc):
-        inside = (isinstance(values, Mapping) and part in values) or (
-            isinstance(values, list | tuple) and isinstance(part, int) and part < len(values)
-        )
-        if inside:
-            path.append(part)
+        try:
             values = values[part]
-        elif missing and number == len(loc) - 1:
-            path.append(part)
+        except (LookupError, TypeError):
+            if not (missing and number == len(loc) - 1):
+                continue
+        path.append(part)
     return tuple(path)
 
 
@@ -148,8 +132,8 @@ def _sentence(problem: Any, path: KeyPath, values: Mapping[str, Any], top: type[
     if path and (instead := REMOVED.get(f"{path[-1]}{gone}")):
         return f"{gone[2:]} is gone; {instead}".lstrip()
     if kind == "missing":
-        info = _field(top, path, values)
-        return f"is needed: {info.description}" if info and info.description else "is needed"
+        section = section_at(top, path[:-1], values)
+        return f"is needed: {section.model_fields[str(path[-1])].description}" if section else "is needed"
     if kind == "extra_forbidden":
         section = section_at(top, path[:-1], values)
         fields, name = section.model_fields if section else {}, str(path[-1])
@@ -179,8 +163,9 @@ def rule_of(problem: Any) -> str:
         hint = f"; did you mean {close[0]}?" if close else ""
         return f"allowed: {', '.join(allowed)}{hint}"
     if kind in _MUST_BE:
-        return f"it {_MUST_BE[kind].format(**context)}"
-    return str(problem["msg"]).removeprefix("Value error, ")
+        return f"it {_MUST_BE[kind]}"
+    message = str(problem["msg"]).removeprefix("Value error, ")
+    return re.sub("^(Input|Tuple|Dictionary) should", "it must", message)
 
 
 def _words(expected: str) -> list[str]:
@@ -223,8 +208,3 @@ def _paths_to(name: str, top: type[Section], path: KeyPath, values: Any) -> Iter
             member = section_at(top, (*path, field, *key), values)
             if member is not None and name in member.model_fields:
                 yield dotted((*path, field, *(str(part).partition(".")[0] for part in key), name))
-
-
-def _field(top: type[Section], path: KeyPath, values: Any) -> FieldInfo | None:
-    section = section_at(top, path[:-1], values)
-    return section.model_fields.get(str(path[-1])) if section and path else None
