@@ -97,27 +97,22 @@ def preview_examples(
     per_epoch = stream.examples_per_epoch(phase)
     numbers = np.arange(num_examples) + epoch * per_epoch + first
     answers = SENTENCE_OBJECTIVES.get(stream.config.segments.sentence_objective)
+    firsts = [0, *accumulate(steps for _, steps in stream.config.phases)]
     previews = []
     for number, batch in zip(numbers.tolist(), stream.examples(phase, numbers).split(1), strict=True):
         label = int(batch.sentence_labels[0]) if len(batch.sentence_labels) else None
+        step = firsts[phase] + number // stream.config.global_batch_size
         previews.append(
             ExamplePreview(
                 phase,
                 *divmod(number, per_epoch),
-                step=_step_of(stream.config, phase, number),
+                step=step if step < firsts[phase + 1] else None,
                 sentence_label=label,
                 sentence_answer=answers.answers[label] if answers and label is not None else None,
                 tokens=tuple(_preview_tokens(batch, tokenizer, stream.config)),
             )
         )
     return previews
-
-
-def _step_of(config: StreamConfig, phase: int, number: int) -> int | None:
-    """The step that uses an example of a phase, which is given by its number over all epochs."""
-    firsts = [0, *accumulate(steps for _, steps in config.phases)]
-    step = firsts[phase] + number // config.global_batch_size
-    return step if step < firsts[phase + 1] else None
 
 
 def _preview_tokens(batch: PackedBatch, tokenizer: Tokenizer, config: StreamConfig) -> Iterator[TokenPreview]:

@@ -75,13 +75,15 @@ def local_copy(path: str, skip: Collection[str] = ()) -> Path:
     files = _list_files(filesystem, plain, path)
     is_versioned = all(file.version is not None for file in files.values())
     root = cache_folder() if is_versioned else _process_folder()
-    entry = root / _entry_key(path, files)
+    rows = [[name, file.num_bytes, file.version or uuid4().hex] for name, file in files.items()]
+    entry = root / hashlib.sha256(json.dumps([path.rstrip("/"), rows]).encode()).hexdigest()[:32]
     copy = entry / (PurePosixPath(plain).name or "files")
     wanted = {copy / name: file for name, file in files.items() if name not in skip}
     with _cache_errors(root):
         _hold(entry) if is_versioned else entry.mkdir()
     if not all(map(_is_complete, wanted, wanted.values())):
-        with _downloading(entry):
+        with (entry / ".lock").open("w") as lock:  # where the file system has locks, the only process that downloads
+            _lock(lock.fileno(), fcntl.LOCK_EX)
             _download(filesystem, wanted, copy)
         if is_versioned:
             _trim(root)
@@ -118,12 +120,6 @@ def _check_key(name: str, file: RemoteFile, files: Collection[str], path: str) -
 
 def _remote_file(key: str, info: Mapping[str, Any]) -> RemoteFile:
     return RemoteFile(key, info.get("size"), version_of(info))
-
-
-def _entry_key(path: str, files: Mapping[str, RemoteFile]) -> str:
-    """Name of a version's folder in the cache."""
-    rows = [[name, file.num_bytes, file.version or uuid4().hex] for name, file in files.items()]
-    return hashlib.sha256(json.dumps([path.rstrip("/"), rows]).encode()).hexdigest()[:32]
 
 
 def _is_complete(target: Path, file: RemoteFile) -> bool:
@@ -191,14 +187,6 @@ def _hold(entry: Path) -> None:
 
 def _is_same(entry: Path, descriptor: int) -> bool:
     return entry.exists() and os.path.samestat(entry.stat(), os.fstat(descriptor))
-
-
-@contextmanager
-def _downloading(entry: Path) -> Iterator[None]:
-    """The only process that downloads into a version's folder, where the file system has locks."""
-    with (entry / ".lock").open("w") as lock:
-        _lock(lock.fileno(), fcntl.LOCK_EX)
-        yield
 
 
 def _lock(descriptor: int, operation: int) -> None:
