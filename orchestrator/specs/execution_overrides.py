@@ -13,7 +13,7 @@ from orchestrator.specs.loading import Overrides, apply_override, parse_override
 from orchestrator.specs.pipeline import AnySpec, PipelineSpec
 from orchestrator.specs.sweep import SweepSpec
 from orchestrator.specs.validation import validate_document
-from orchestrator.specs.yaml_text import KeyPath, Place, YamlDocument
+from orchestrator.specs.yaml_text import KeyPath, SourceLocation, YamlDocument
 
 _POINTS = "trials"
 _OF_THE_RUN = ("name", "tags")
@@ -69,7 +69,7 @@ def execution_changes(was: Spec, now: Spec) -> Iterator[str]:
             yield f"{'.'.join(path)}: {change}"
 
 
-def _refuse_identity(section: Section, key: str, rest: str, place: Place) -> None:
+def _refuse_identity(section: Section, key: str, rest: str, place: SourceLocation) -> None:
     """Raise SpecError for a field that shapes the result; one that is not there is left to the spec's own checks."""
     parts, kind = rest.split("."), getattr(section, "kind", "")
     remedy = f"what may change has the role `execution` in: orchestrator schema {kind}"

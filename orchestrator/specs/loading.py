@@ -17,7 +17,7 @@ from orchestrator.nearest import similar_file
 from orchestrator.specs.fields import Spec
 from orchestrator.specs.references import NAME_FIELDS, STAGE_MARK
 from orchestrator.specs.validation import dotted, place_of, shown, validate_document, value_at
-from orchestrator.specs.yaml_text import KeyPath, Place, YamlDocument, parse_value, read_document
+from orchestrator.specs.yaml_text import KeyPath, SourceLocation, YamlDocument, parse_value, read_document
 
 if TYPE_CHECKING:
     from orchestrator.specs.pipeline import AnySpec
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _SPECS = "*.y*ml"
 Overrides = Sequence[str] | Mapping[str, Any]
 """`KEY=VALUE` texts with dotted keys and YAML values, or a mapping of dotted keys."""
-Places = dict[KeyPath, Place]
+Places = dict[KeyPath, SourceLocation]
 Members = Mapping[str, list[str]]
 """Variants of stages: from `@stage` to each `@stage.variant`."""
 
@@ -143,16 +143,16 @@ def _drop_axes_left_out(values: dict[str, Any]) -> None:
             part["space"] = {name: axis for name, axis in space.items() if axis is not None}
 
 
-def parse_overrides(overrides: Overrides) -> list[tuple[str, Any, Place]]:
+def parse_overrides(overrides: Overrides) -> list[tuple[str, Any, SourceLocation]]:
     """Split overrides into dotted keys and values, each with the place that messages name. Raises: SpecError."""
     if isinstance(overrides, Mapping):
-        return [(key, value, Place(f"override {key}")) for key, value in overrides.items()]
+        return [(key, value, SourceLocation(f"override {key}")) for key, value in overrides.items()]
     parsed = []
     for text in overrides:
         key, equals, value = text.partition("=")
         if not equals or not key.strip():
             raise SpecError(f"override {text!r} is not KEY=VALUE, such as recipe.learning_rate=3e-5")
-        parsed.append((key.strip(), parse_value(value, f"override {text}"), Place(f"override {text}")))
+        parsed.append((key.strip(), parse_value(value, f"override {text}"), SourceLocation(f"override {text}")))
     return parsed
 
 
@@ -167,7 +167,7 @@ def override_words(overrides: Overrides) -> list[str]:
     return [f"{key}={value if isinstance(value, str) else json.dumps(value)}" for key, value in overrides.items()]
 
 
-def apply_override(document: YamlDocument, key: str, value: Any, place: Place, below: KeyPath = ()) -> None:
+def apply_override(document: YamlDocument, key: str, value: Any, place: SourceLocation, below: KeyPath = ()) -> None:
     """Set the value of one dotted key below a mapping of the document; missing mappings on its way are made.
 
     Raises: SpecError.
@@ -201,7 +201,7 @@ def merge(base: dict[str, Any], update: Mapping[str, Any], path: KeyPath) -> Non
             base[key] = value
 
 
-def _step(target: Any, part: str, key: str, place: Place) -> str | int:
+def _step(target: Any, part: str, key: str, place: SourceLocation) -> str | int:
     if isinstance(target, dict) and part:
         return part
     if isinstance(target, list):

@@ -10,7 +10,7 @@ from orchestrator.errors import SpecError
 from orchestrator.nearest import did_you_mean, nearest
 from orchestrator.specs import SPEC_KINDS, spec_class
 from orchestrator.specs.fields import Section
-from orchestrator.specs.yaml_text import KeyPath, Place, YamlDocument
+from orchestrator.specs.yaml_text import KeyPath, SourceLocation, YamlDocument
 
 if TYPE_CHECKING:
     from orchestrator.specs.pipeline import AnySpec
@@ -51,7 +51,9 @@ def validate_document(document: YamlDocument) -> "AnySpec":
     return spec
 
 
-def _refuse_booleans_as_numbers(written: Any, read: Any, path: KeyPath, places: Mapping[KeyPath, Place]) -> None:
+def _refuse_booleans_as_numbers(
+    written: Any, read: Any, path: KeyPath, places: Mapping[KeyPath, SourceLocation]
+) -> None:
     """pydantic reads `steps: true` as one step; nobody means that."""
     if isinstance(written, bool) and isinstance(read, int | float) and not isinstance(read, bool):
         raise SpecError(f"{place_of(path, places)}: {dotted(path)} is {str(written).lower()}; it must be a number")
@@ -64,7 +66,7 @@ def _refuse_booleans_as_numbers(written: Any, read: Any, path: KeyPath, places: 
 
 
 def describe(
-    error: ValidationError, values: Mapping[str, Any], places: Mapping[KeyPath, Place], top: type[Section]
+    error: ValidationError, values: Mapping[str, Any], places: Mapping[KeyPath, SourceLocation], top: type[Section]
 ) -> str:
     """Describe problems, a line each, at most a handful."""
     lines: dict[KeyPath, str] = {}
@@ -86,11 +88,11 @@ def describe(
     return "\n".join(listed)
 
 
-def place_of(path: KeyPath, places: Mapping[KeyPath, Place]) -> Place:
-    """Place where a field is written, or else its nearest parent."""
+def place_of(path: KeyPath, places: Mapping[KeyPath, SourceLocation]) -> SourceLocation:
+    """Location where a field is written, or else its nearest parent."""
     while path not in places and path:
         path = path[:-1]
-    return places.get(path, Place("spec"))
+    return places.get(path, SourceLocation("spec"))
 
 
 def dotted(path: Sequence[str | int]) -> str:

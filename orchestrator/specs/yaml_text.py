@@ -25,7 +25,7 @@ KeyPath = tuple[str | int, ...]
 
 
 @dataclass(frozen=True)
-class Place:
+class SourceLocation:
     """File and line where a value was written."""
 
     source: str
@@ -40,7 +40,7 @@ class YamlDocument:
     """A mapping, and the place of each value in it."""
 
     values: dict[str, Any]
-    places: dict[KeyPath, Place]
+    places: dict[KeyPath, SourceLocation]
 
 
 class _CoreSchemaLoader(yaml.SafeLoader):
@@ -97,8 +97,8 @@ def parse_value(text: str, source: str) -> Any:
     return text if text.startswith("@") else _parse(text, source)[0]
 
 
-def _parse(text: str, source: str) -> tuple[Any, dict[KeyPath, Place]]:
-    places: dict[KeyPath, Place] = {}
+def _parse(text: str, source: str) -> tuple[Any, dict[KeyPath, SourceLocation]]:
+    places: dict[KeyPath, SourceLocation] = {}
     try:
         loader = _CoreSchemaLoader(text)
         node = loader.get_single_node()
@@ -108,7 +108,7 @@ def _parse(text: str, source: str) -> tuple[Any, dict[KeyPath, Place]]:
         return _copy(loader.construct_document(node)), places
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        where = Place(source, None if mark is None else mark.line + 1)
+        where = SourceLocation(source, None if mark is None else mark.line + 1)
         raise SpecError(f"{where}: not valid YAML: {error.problem or error.context}") from error
     except (yaml.YAMLError, ValueError) as error:
         raise SpecError(f"{source}: not valid YAML: {error}") from error
@@ -123,9 +123,9 @@ def _copy(value: Any) -> Any:
     return [_copy(item) for item in value] if isinstance(value, list) else value
 
 
-def _note_places(node: yaml.Node, path: KeyPath, source: str, places: dict[KeyPath, Place]) -> None:
+def _note_places(node: yaml.Node, path: KeyPath, source: str, places: dict[KeyPath, SourceLocation]) -> None:
     """Remember each value's line; on the way, refuse keys given twice or that are no text, and endless aliases."""
-    places[path] = Place(source, node.start_mark.line + 1)
+    places[path] = SourceLocation(source, node.start_mark.line + 1)
     if len(places) > MAX_VALUES or len(path) > MAX_DEPTH:
         raise SpecError(
             f"{places[path]}: more than {MAX_VALUES:,} values, or {MAX_DEPTH} inside one another, where aliases are "
@@ -148,7 +148,7 @@ def _note_places(node: yaml.Node, path: KeyPath, source: str, places: dict[KeyPa
             )
         seen[key.value] = line
         _note_places(value, (*path, key.value), source, places)
-        places[(*path, key.value)] = Place(source, line)
+        places[(*path, key.value)] = SourceLocation(source, line)
 
 
 def commented_lines(
