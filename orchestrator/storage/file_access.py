@@ -26,18 +26,10 @@ _REFUSED = {"PreconditionFailed", "ConditionalRequestConflict"}
 
 def write_bytes(path: str, data: bytes | memoryview) -> str:
     """Write a file; returns its SHA-256 as hexadecimal digits."""
-    if is_local(path):
-        target = local_path(path)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        atomic_write(target, lambda temporary: temporary.write_bytes(data))
-    else:
-        filesystem, plain = filesystem_of(path)
-        with filesystem.open(plain, "wb") as file:
-            file.write(data)
-    return hashlib.sha256(data).hexdigest()
+    return write_chunks(path, [data])
 
 
-def write_chunks(path: str, chunks: Iterable[bytes]) -> str:
+def write_chunks(path: str, chunks: Iterable[bytes | memoryview]) -> str:
     """Write a file of any size piece by piece; returns its SHA-256 as hexadecimal digits."""
     digest = hashlib.sha256()
 
