@@ -88,3 +88,8 @@ weight_decay = partial(identity, 0.01, "AdamW's decay; none on biases and LayerN
 adam_betas = partial(identity, (0.9, 0.999), "AdamW's moment decays.")
 adam_epsilon = partial(identity, 1e-6, "AdamW's epsilon.", gt=0.0)
 max_grad_norm = partial(identity, 1.0, "Gradients are clipped to this norm.", gt=0.0)
+allow_tf32 = partial(
+    identity,
+    True,
+    "With fp32 on a GPU: multiply matrices as TF32, with 10 bits behind the point, several times faster.",
+)

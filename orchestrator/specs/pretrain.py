@@ -10,8 +10,8 @@ from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 from bert_core.masking import MaskUnit
 from bert_core.objectives import NO_SENTENCE_OBJECTIVE, SENTENCE_OBJECTIVES, TOKEN_OBJECTIVES
 from orchestrator.specs import network
-from orchestrator.specs.corpus import TextSource
-from orchestrator.specs.fields import ExecutionSection, Section, Spec, execution, identity
+from orchestrator.specs.corpus import TokenStoreSpec
+from orchestrator.specs.fields import ExecutionSection, Section, execution, identity
 from orchestrator.specs.network import AdamBetas, ModelSpec, Precision, ScheduleName, has_sentence_head
 
 if TYPE_CHECKING:
@@ -152,19 +152,11 @@ class Phase(Section):
     share: float = identity(1.0, "This phase's share of all steps.", unit="share", gt=0.0, le=1.0)
 
 
-class PretrainSpec(Spec):
+class PretrainSpec(TokenStoreSpec):
     """Pretrain BERT: predict tokens, and answer a question about sentences beside it."""
 
     title: ClassVar[str] = "pretrain a model"
     kind: Literal["pretrain"] = identity("pretrain", "Selects this kind of spec.")
-    corpus: TextSource = identity(doc="The text.")
-    tokenizer: str = identity(
-        doc="A folder with tokenizer.json, vocab.txt, or vocab.json and merges.txt; such a file, or a model's name."
-    )
-    validation_fraction: float = identity(
-        0.01, "Documents kept out of training, chosen by a hash of their text.", unit="share", ge=0.0, le=0.5
-    )
-    shard_bytes: int = identity(4 << 20, "Text in a shard of the token store, about.", unit="bytes", ge=1024)
     shuffle_window_shards: int = identity(
         16, "Shards that are shuffled together and lend one another random segments.", unit="shards", ge=1
     )
@@ -227,10 +219,7 @@ class PretrainSpec(Spec):
         "batch over.",
     )
     precision: Precision = identity("fp32", "Arithmetic of forward and backward.")
-    allow_tf32: bool = identity(
-        True,
-        "With fp32 on a GPU: multiply matrices as TF32, with 10 bits behind the point, several times faster.",
-    )
+    allow_tf32: bool = network.allow_tf32()
     residual_precision: Precision = identity(
         "fp32",
         "Arithmetic of the residual stream, what a layer adds to and normalizes; bf16, with precision bf16 alone, "

@@ -181,10 +181,7 @@ class RecipeSpec(Section):
     evaluations_per_epoch: int = identity(1, "Validation scores taken in each epoch.", ge=1)
     patience: int | None = identity(None, "Stop after so many evaluations without a better score.", ge=1)
     precision: Precision = identity("fp32", "Arithmetic of forward and backward.")
-    allow_tf32: bool = identity(
-        True,
-        "With fp32 on a GPU: multiply matrices as TF32, with 10 bits behind the point, several times faster.",
-    )
+    allow_tf32: bool = network.allow_tf32()
     seed: int = identity(0, "Decides head, order and dropout.", ge=0, lt=2**32)
 
     @model_validator(mode="after")
