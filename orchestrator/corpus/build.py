@@ -68,10 +68,8 @@ class FinishedUnit:
 
     shards: tuple[ShardInfo, ...]
     files: tuple[FileCount, ...]
-    """Counts of the files that ended within the batch."""
     num_bytes_read: int
     is_last: bool
-    """Whether no batch of the bundle comes after it."""
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -107,7 +105,7 @@ def read_units(folder: str) -> dict[UnitId, FinishedUnit]:
 
 
 def _read(folder: str, name: str) -> tuple[UnitId, FinishedUnit] | None:
-    """A unit by the name of its file; None for a file that is none, or is damaged."""
+    """Read a unit by the name of its file; None where the file is damaged or no unit."""
     try:
         bundle, sequence = map(int, name.removesuffix(".json").split("-"))
         return (bundle, sequence), FinishedUnit.from_json(read_bytes(join(folder, UNITS_FOLDER, name)))
@@ -122,7 +120,7 @@ def delete_units(folder: str) -> None:
 
 
 def unfinished(num_bundles: int, units: Mapping[UnitId, FinishedUnit]) -> list[int]:
-    """The bundles that have to be read: those of which a unit is missing, or of which the last one is not known."""
+    """Numbers of the bundles to read: a unit is missing, or the last unit is not known."""
     last = {bundle: number for (bundle, number), unit in units.items() if unit.is_last}
     return [
         bundle

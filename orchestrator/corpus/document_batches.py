@@ -43,7 +43,6 @@ class DocumentBatch:
     files: Sequence[FileCount]
     """Counts of the files that ended within the batch."""
     is_last: bool = False
-    """Whether it is the bundle's last batch."""
 
 
 def plan_bundles(files: Sequence[InputFile], source: TextSource) -> tuple[Bundle, ...]:

@@ -139,7 +139,6 @@ class DocumentReader:
     """Reader of one file, which is read once; it counts documents and bad records."""
 
     def __init__(self, file: InputFile, source: TextSource):
-        """Prepare to read; nothing is opened yet."""
         self.file = file
         self.source = source
         self.num_documents = 0
@@ -147,10 +146,8 @@ class DocumentReader:
         self.first_problem = ""
         """Message about the first bad record that was left out or mended; empty without one."""
         self.num_bytes_read = 0
-        """Number of bytes read so far, as the file is stored."""
 
     def count(self) -> FileCount:
-        """Counts of what was read so far."""
         numbers = self.num_documents, self.num_bad_records
         return FileCount(self.file.path, self.file.num_bytes, *numbers, self._digest())
 

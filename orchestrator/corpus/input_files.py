@@ -60,7 +60,6 @@ class InputFile:
 
     @property
     def name(self) -> str:
-        """Last part of the path."""
         return PurePosixPath(self.path).name
 
     @property

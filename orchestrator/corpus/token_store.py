@@ -79,7 +79,6 @@ class Manifest:
     options: Mapping[str, Any]
     """Options that the store was built with: the source, the share of validation documents, the size of a shard."""
     shards: Sequence[ShardInfo]
-    """All shards, in the order of the corpus."""
     files: Sequence[FileCount] = ()
     lengths: Mapping[str, str] = field(default_factory=dict)
     """SHA-256 of the side file with the lengths of each split's documents, by the split's name in manifests. Empty in
@@ -207,7 +206,6 @@ class TokenStore:
 
     @property
     def digest(self) -> str:
-        """Digest of the corpus, a hash over the shards' digests."""
         return self.manifest.digest
 
     def shards(self, split: StoreSplit) -> tuple[ShardInfo, ...]:

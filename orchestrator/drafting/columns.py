@@ -53,7 +53,6 @@ class ColumnFacts(NamedTuple):
     distinct: frozenset[str]
     """The different values as labels, without what stands for no label."""
     mean_words: float
-    """Words of a value on average."""
     is_text: bool
     """Whether values are text, and not numbers written as text."""
     is_number: bool
@@ -63,7 +62,6 @@ class ColumnFacts(NamedTuple):
     listed: Literal["words", "tags", "numbers", "spans"] | None
     """Content of lists: other texts, tags of one scheme, whole numbers, names marked by character offsets."""
     words: frozenset[str]
-    """All different texts of lists."""
 
 
 class TableFacts(NamedTuple):
@@ -74,9 +72,7 @@ class TableFacts(NamedTuple):
     num_rows: int
     """Rows that were looked at."""
     is_whole: bool
-    """Whether these are all."""
     layout: str
-    """Kind of the table, for a person."""
 
     def column(self, name: str) -> ColumnFacts:
         """The column of that name. Raises: InputError where there is none."""
@@ -88,7 +84,6 @@ class TableFacts(NamedTuple):
 
     @property
     def names(self) -> str:
-        """The columns' names, for messages."""
         kinds: dict[type, str] = {list: " (lists)", dict: " (objects)"}
         return ", ".join(f"{c.name!r}{kinds.get(type(next(iter(c.values), None)), '')}" for c in self.columns)
 

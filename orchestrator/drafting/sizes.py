@@ -126,7 +126,6 @@ class TaskSizes(NamedTuple):
     max_seq_length: int
     minutes: float
     fits: bool
-    """Whether the estimate is within the time that was given."""
 
 
 def task_sizes(

@@ -59,7 +59,6 @@ class TaskChoice(NamedTuple):
     remarks: Sequence[str] = ()
     """Choices that a person may want to make otherwise."""
     table: TableFacts | None = None
-    """The table of the training file; None of another layout."""
 
 
 _spec_of = partial(TaskSpec, id="own", on_bad_record="skip")
@@ -310,7 +309,7 @@ def _label_column(
 
 
 def _flags(columns: Sequence[ColumnFacts]) -> list[ColumnFacts]:
-    """Columns that say of each row whether it has a label, or (-1) that nobody knows; none where it is one alone."""
+    """Columns of 0 and 1 (or no and yes, or -1 for unknown), one a label; empty for a single one."""
     pairs = [frozenset(map(str.lower, column.distinct)) for column in columns]
     usual = max((pair for pair in pairs if {*map(FLAGS.get, pair)} == {False, True}), key=pairs.count, default=None)
     flags = [column for column, pair in zip(columns, pairs, strict=True) if pair == usual]

@@ -58,11 +58,9 @@ class Example(NamedTuple):
     """Labels to count; empty where the label is a number, or no label is there."""
     num_words: int
     key: int
-    """Key of all of its texts."""
 
     @classmethod
     def of(cls, own: Any, task_type: AnyTaskType) -> Self:
-        """Count an example of the task type's own class."""
         said = task_type.said(own).values()
         texts = tuple(text if isinstance(text, str) else " ".join(text) for text in said)
         key = hash(plain_text("\t".join(texts)))
@@ -70,7 +68,6 @@ class Example(NamedTuple):
 
     @property
     def is_empty(self) -> bool:
-        """Whether a text is without a word."""
         return not all(map(str.strip, self.texts))
 
 
@@ -92,12 +89,11 @@ class SplitFacts:
 
     @cached_property
     def words(self) -> Counter[int]:
-        """Number of examples by their number of words."""
         return Counter(example.num_words for example in self.examples)
 
     @property
     def doubles(self) -> tuple[int, int]:
-        """Number of examples whose text stands in the file before, and of those among them that have other labels."""
+        """Number of duplicate examples, and how many of them contradict the first one's labels."""
         first = {example.key: example.labels for example in reversed(self.examples) if not example.is_empty}
         others = sum(first[example.key] != example.labels for example in self.examples if not example.is_empty)
         return len(self.examples) - self.num_empty - len(first), others
@@ -116,7 +112,6 @@ class _Data:
 
     @property
     def train(self) -> SplitFacts:
-        """The whole training file."""
         return self.files["train"]
 
     def num_tokens(self, num_words: float) -> int:
@@ -124,7 +119,7 @@ class _Data:
         return round(num_words * self.tokens_per_word) + 3
 
     def tokens_within(self, share: float) -> int:
-        """Tokens that this share of the examples does not exceed."""
+        """Quantile of the examples' lengths in tokens."""
         return self.num_tokens(quantile(self.train.words, share))
 
 

@@ -46,9 +46,7 @@ class RemoteFile:
     """Facts that a storage tells of one file: name, size, version."""
 
     key: str
-    """Full name of the file on its file system."""
     num_bytes: int | None
-    """Size in bytes; None where the storage does not list sizes."""
     version: str | None
     """Text that changes when the file does; None where the storage lists nothing of the kind."""
 
@@ -195,7 +193,7 @@ def _lock(descriptor: int, operation: int) -> None:
 
 
 def _trim(root: Path) -> None:
-    """Remove the versions that were not used for the longest time, as many as exceed the bound; held ones stay."""
+    """Evict the least recently used versions beyond the bound, except those in use."""
     with suppress(OSError):  # another process trims too, or this one may not: the next download tries again
         entries = sorted((entry for entry in root.iterdir() if entry.is_dir()), key=lambda entry: entry.stat().st_mtime)
         sizes = {entry: sum(file.lstat().st_size for file in entry.rglob("*")) for entry in entries}

@@ -80,7 +80,7 @@ def read_json(path: str) -> Any:
 
 
 def digest_file(path: str) -> str:
-    """Compute the SHA-256 of a file's bytes, without holding all of them in memory; of several the digests' digest."""
+    """SHA-256 of a file, read in pieces; for a pattern of several files, the digest of their digests."""
     paths = list(map(str, hub_files(path))) if is_hub(path) else [path]
     if len(paths) > 1:
         return hashlib.sha256("".join(map(digest_file, paths)).encode()).hexdigest()
@@ -92,7 +92,6 @@ class SeenFile(NamedTuple):
     """A file as it was read."""
 
     data: bytes | None
-    """All bytes; None where there was no file."""
     tag: str | None
     """The store's ETag of these bytes; None where there was no file, or where the store has no conditional writes."""
 
@@ -114,7 +113,7 @@ def read_seen(path: str) -> SeenFile:
 
 
 def replace_seen(path: str, data: bytes, seen: SeenFile) -> bool:
-    """Write a file in the place of what was seen; False, and nothing is written, where it is another by now."""
+    """Compare and swap: write the file if it is still what was seen, else return False."""
     if not path.startswith(_S3):
         write_bytes(path, data)
         return True

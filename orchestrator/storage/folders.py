@@ -38,7 +38,7 @@ def moved_path(path: str, storage: str) -> str:
 
 
 def nearest_existing(path: Path) -> Path:
-    """The path where it is there, else the nearest folder above it that is."""
+    """The path if it exists, else its nearest existing parent."""
     return next(above for above in (path, *path.parents) if above.exists())
 
 
@@ -70,7 +70,7 @@ def delete(path: str) -> None:
 
 
 def _raise_unless_gone(_: object, __: str, problem: tuple[object, BaseException, object]) -> None:
-    """Raise an error of `shutil.rmtree`, except that another process has deleted the same file before."""
+    """Error handler of `shutil.rmtree`: ignore files that another process has deleted."""
     if not isinstance(problem[1], FileNotFoundError):
         raise problem[1]
 

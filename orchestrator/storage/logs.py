@@ -94,7 +94,7 @@ class AppendLog:
 
 
 def _cut_last_line(path: Path) -> None:
-    """Cut off what follows the last line feed of a file: the line of a process that ended while it wrote."""
+    """Truncate a file after its last line feed: the rest is a line that was not written to its end."""
     if path.exists():
         data = path.read_bytes()
         if not data.endswith(b"\n"):
@@ -119,7 +119,6 @@ class GrowingUpload:
         self._thread.start()
 
     def close(self) -> None:
-        """Put what is new, and end."""
         self._done.set()
         self._thread.join()
         self._put()
