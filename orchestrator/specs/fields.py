@@ -42,10 +42,6 @@ def role_of(info: FieldInfo) -> str:
     return str(extra["role"])
 
 
-def _is_new(info: FieldInfo) -> bool:
-    return isinstance(info.json_schema_extra, dict) and bool(info.json_schema_extra.get("is_new"))
-
-
 class Section(BaseModel):
     """A part of a spec: frozen, no unknown keys, every default checked."""
 
@@ -53,12 +49,13 @@ class Section(BaseModel):
 
     def identity_values(self) -> dict[str, Any]:
         """The values that make up the fingerprint, as plain JSON types."""
-        values = {
-            name: getattr(self, name)
-            for name, info in type(self).model_fields.items()
-            if role_of(info) == "identity" and not (_is_new(info) and getattr(self, name) == info.default)
-        }
-        return {name: _plain(value) for name, value in values.items()}
+        values = {}
+        for name, info in type(self).model_fields.items():
+            value, extra = getattr(self, name), info.json_schema_extra
+            is_unset_new = isinstance(extra, dict) and extra.get("is_new") and value == info.default
+            if role_of(info) == "identity" and not is_unset_new:
+                values[name] = _plain(value)
+        return values
 
 
 class ExecutionSection(Section):
