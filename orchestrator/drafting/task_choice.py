@@ -155,10 +155,10 @@ def _tag_lists(table: TableFacts, request: DraftRequest) -> TaskChoice | None:
                 raise InputError(f"{table.path}: {tags.name!r} has the {other_tags_problem(sorted(tags.words))}")
             is_plain = tags not in names or request.kind == "token_classification"
             shown = ", ".join(map(repr, sorted(tags.words)[:3]))
-            told = f"{tags.name!r} has a tag of each word ({shown}); names have BIO tags, with B- and I-"
+            remark = f"{tags.name!r} has a tag of each word ({shown}); names have BIO tags, with B- and I-"
             head: Head = "token_classification" if is_plain else "ner"
             task = _spec_of(head=head, text_columns=(words.name,), label_column=tags.name)
-            return TaskChoice(task, [told] if is_plain else [])
+            return TaskChoice(task, [remark] if is_plain else [])
     return None
 
 
@@ -332,8 +332,8 @@ def _without_label(table: TableFacts, texts: tuple[str, ...], others: Sequence[C
         )
     unread = [*texts[1:], *(column.name for column in others if not _is_id(column))]
     others_way = f"--label {unread[-1]} learns one as the label, --kind embedding pairs of texts" if unread else ""
-    told = [f"nothing else is read: {', '.join(unread)}; {others_way}"] if unread else []
-    return TaskChoice(_spec_of(text_columns=texts[:1]), told)
+    remarks = [f"nothing else is read: {', '.join(unread)}; {others_way}"] if unread else []
+    return TaskChoice(_spec_of(text_columns=texts[:1]), remarks)
 
 
 def _head_of(table: TableFacts, label: ColumnFacts, asked: Head | None) -> tuple[Head, str | None]:
