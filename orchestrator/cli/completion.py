@@ -125,7 +125,7 @@ def _behind(before: str, named: Named, word: str) -> Items:
 
 
 def _spec_kinds(names: RecordedNames, context: click.Context, incomplete: str) -> Items:
-    from orchestrator.specs.kinds import SPEC_KINDS, spec_class
+    from orchestrator.specs import SPEC_KINDS, spec_class
 
     return _offered(((name, spec_class(name).title) for name in SPEC_KINDS), incomplete)
 
@@ -169,8 +169,8 @@ def _override_fields(names: RecordedNames, context: click.Context) -> "Iterator[
 
 def _fields_of(values: Any, prefix: str = "") -> "Iterator[FieldDoc]":
     """The fields of a spec that take a value, and those of its stages."""
+    from orchestrator.specs import SPEC_KINDS, spec_class
     from orchestrator.specs.documentation import document_fields
-    from orchestrator.specs.kinds import SPEC_KINDS, spec_class
 
     kind = values.get("kind")
     for field in document_fields(spec_class(kind)) if kind in SPEC_KINDS else ():

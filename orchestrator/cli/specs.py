@@ -122,8 +122,8 @@ def schema(kind: str | None) -> None:
     A field is `identity` when it changes the result, `execution` when it does not. -f json prints a JSON Schema.
     """
     from orchestrator.nearest import did_you_mean
+    from orchestrator.specs import SPEC_KINDS, spec_class
     from orchestrator.specs.documentation import document_fields
-    from orchestrator.specs.kinds import SPEC_KINDS, spec_class
 
     if kind is None:
         kinds = [{"kind": name, "about": spec_class(name).title} for name in SPEC_KINDS]

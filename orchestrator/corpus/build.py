@@ -13,7 +13,7 @@ A killed build loses the units that were at work. The folder goes when the manif
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
@@ -58,7 +58,7 @@ from orchestrator.storage import delete, exists, join, names_in, read_bytes, wri
 UNITS_FOLDER = "units"
 _NUM_THREADS = 16
 
-Place = tuple[int, int]
+UnitId = tuple[int, int]
 """A unit's bundle, and its number in the bundle."""
 
 
@@ -68,10 +68,8 @@ class FinishedUnit:
 
     shards: tuple[ShardInfo, ...]
     files: tuple[FileCount, ...]
-    """Counts of the files that ended within the batch."""
     num_bytes_read: int
     is_last: bool
-    """Whether no batch of the bundle comes after it."""
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -85,29 +83,29 @@ class FinishedUnit:
         return cls(shards, files, int(value["num_bytes_read"]), bool(value["is_last"]))
 
 
-def stem(place: Place) -> str:
+def stem(unit_id: UnitId) -> str:
     """Beginning of the names of a unit's files."""
-    bundle, sequence = place
+    bundle, sequence = unit_id
     return f"{bundle:06d}-{sequence:06d}"
 
 
-def write_unit(folder: str, place: Place, unit: FinishedUnit) -> None:
+def write_unit(folder: str, unit_id: UnitId, unit: FinishedUnit) -> None:
     """Note that a unit's shards are written."""
     with suppress(FileNotFoundError):  # another process has finished the same store, and removed the folder
-        write_bytes(join(folder, UNITS_FOLDER, f"{stem(place)}.json"), unit.to_json().encode())
+        write_bytes(join(folder, UNITS_FOLDER, f"{stem(unit_id)}.json"), unit.to_json().encode())
 
 
-def read_units(folder: str) -> dict[Place, FinishedUnit]:
+def read_units(folder: str) -> dict[UnitId, FinishedUnit]:
     """The units of a store that an earlier build has finished and whose shards are there."""
     names = names_in(join(folder, UNITS_FOLDER))
     present = set(names_in(folder)) if names else set()
     with ThreadPoolExecutor(_NUM_THREADS) as threads:
         found = [unit for unit in threads.map(lambda name: _read(folder, name), names) if unit is not None]
-    return {place: unit for place, unit in found if all(shard.file in present for shard in unit.shards)}
+    return {unit_id: unit for unit_id, unit in found if all(shard.file in present for shard in unit.shards)}
 
 
-def _read(folder: str, name: str) -> tuple[Place, FinishedUnit] | None:
-    """A unit by the name of its file; None for a file that is none, or is damaged."""
+def _read(folder: str, name: str) -> tuple[UnitId, FinishedUnit] | None:
+    """Read a unit by the name of its file; None where the file is damaged or no unit."""
     try:
         bundle, sequence = map(int, name.removesuffix(".json").split("-"))
         return (bundle, sequence), FinishedUnit.from_json(read_bytes(join(folder, UNITS_FOLDER, name)))
@@ -121,23 +119,14 @@ def delete_units(folder: str) -> None:
         delete(join(folder, UNITS_FOLDER))
 
 
-def unfinished(num_bundles: int, units: Mapping[Place, FinishedUnit]) -> list[int]:
-    """The bundles that have to be read: those of which a unit is missing, or of which the last one is not known."""
-    return [bundle for bundle in range(num_bundles) if not _is_finished(bundle, units)]
-
-
-def _is_finished(bundle: int, units: Mapping[Place, FinishedUnit]) -> bool:
-    sequence = 0
-    while unit := units.get((bundle, sequence)):
-        if unit.is_last:
-            return True
-        sequence += 1
-    return False
-
-
-def in_order(units: Mapping[Place, FinishedUnit]) -> Iterable[FinishedUnit]:
-    """The units in the order of the corpus."""
-    return (units[place] for place in sorted(units))
+def unfinished(num_bundles: int, units: Mapping[UnitId, FinishedUnit]) -> list[int]:
+    """Numbers of the bundles to read: a unit is missing, or the last unit is not known."""
+    last = {bundle: number for (bundle, number), unit in units.items() if unit.is_last}
+    return [
+        bundle
+        for bundle in range(num_bundles)
+        if bundle not in last or not all((bundle, number) in units for number in range(last[bundle]))
+    ]
 
 
 _BATCHES_IN_FLIGHT = 2
@@ -231,8 +220,9 @@ def _run(
         raise ClusterError(
             f"tokenizing failed: {_reason(error)}; where memory ran out, lower shard_bytes, then run again"
         ) from error
-    shards = tuple(shard for unit in in_order(units) for shard in unit.shards)
-    return shards, tuple(file for unit in in_order(units) for file in unit.files)
+    ordered = [units[unit_id] for unit_id in sorted(units)]
+    shards = tuple(shard for unit in ordered for shard in unit.shards)
+    return shards, tuple(file for unit in ordered for file in unit.files)
 
 
 def _rows(
@@ -269,7 +259,7 @@ def read_bundle(
     *,
     bundles: tuple[Bundle, ...],
     todo: Sequence[int],
-    finished: frozenset[Place],
+    finished: frozenset[UnitId],
     source: TextSource,
     shard_bytes: int,
 ) -> Iterator[pa.Table]:
@@ -305,13 +295,13 @@ def tokenize_batch(table: pa.Table, *, folder: str, tokenizer: Tokenizer, valida
     for row in table.to_batches(max_chunksize=1):
         ids, texts = row["ids"].flatten().to_pylist(), row["texts"].flatten().to_pylist()
         documents = [Document(name, text) for name, text in zip(ids, texts, strict=True)]
-        place = row["bundle"][0].as_py(), row["sequence"][0].as_py()
+        unit_id = row["bundle"][0].as_py(), row["sequence"][0].as_py()
         unit, error = FinishedUnit.from_json(row["facts"][0].as_py()), row["error"][0].as_py()
         try:
-            shards = write_documents(documents, folder, stem(place), tokenizer, validation_fraction)
+            shards = write_documents(documents, folder, stem(unit_id), tokenizer, validation_fraction)
             unit = replace(unit, shards=tuple(shards))
-            if not error and (shards or place[1]):  # a bundle without text is read again in no time
-                write_unit(folder, place, unit)
+            if not error and (shards or unit_id[1]):  # a bundle without text is read again in no time
+                write_unit(folder, unit_id, unit)
         except OSError as problem:
             error = f"the token store {folder} cannot be written: {problem}; make room or choose another storage"
         facts.append(unit.to_json())

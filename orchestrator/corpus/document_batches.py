@@ -8,7 +8,7 @@ out of it for validation.
 import hashlib
 import heapq
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, islice
 
@@ -43,7 +43,6 @@ class DocumentBatch:
     files: Sequence[FileCount]
     """Counts of the files that ended within the batch."""
     is_last: bool = False
-    """Whether it is the bundle's last batch."""
 
 
 def plan_bundles(files: Sequence[InputFile], source: TextSource) -> tuple[Bundle, ...]:
@@ -71,7 +70,8 @@ def read_corpus(source: TextSource, max_bytes: int | None = None) -> Iterator[Do
     by_language = groupby(files, key=lambda file: 0 if source.sampling_exponent == 1 else file.language)
     languages = [tuple(language) for _, language in by_language]
     wanted = [max(1.0, sum(file.num_bytes * file.mean_copies for file in language)) for language in languages]
-    readers = [_read_documents(language, source) for language in languages]
+    batches = [read_batches(language, source, 1) for language in languages]
+    readers = [(document for batch in some for document in batch.documents) for some in batches]
     taken = [0] * len(languages)
     turns = [(0.0, number) for number in range(len(languages))]
     while turns:
@@ -94,25 +94,13 @@ def check_text(source: TextSource) -> None:
 
 def no_text(source: TextSource) -> CorpusError:
     """Make the error for files that no document can be read from."""
-    hold = "holds" if len(source.files) == 1 else "hold"
-    left_out = (
-        ""
-        if source.on_bad_record == "error"
-        else (
+    left_out = ""
+    if source.on_bad_record != "error":
+        left_out = (
             f" that can be read (on_bad_record is {source.on_bad_record}, so bad records are not errors); "
             f"`orchestrator corpus inspect {source.files[0]}` says what is wrong with them"
         )
-    )
-    return CorpusError(f"corpus.files: {', '.join(source.files)} {hold} no document with text{left_out}")
-
-
-def _read_documents(files: Bundle, source: TextSource) -> Iterator[Document]:
-    for batch in read_batches(files, source, 1):
-        yield from batch.documents
-
-
-def _repeat(documents: Iterable[Document], mean: float) -> Iterator[Document]:
-    return (document for document in documents for _ in range(num_copies(document.text, mean)))
+    return CorpusError(f"corpus.files: no document with text in {', '.join(source.files)}{left_out}")
 
 
 def read_batches(bundle: Bundle, source: TextSource, shard_bytes: int) -> Iterator[DocumentBatch]:
@@ -123,7 +111,8 @@ def read_batches(bundle: Bundle, source: TextSource, shard_bytes: int) -> Iterat
     remaining = source.max_documents
     for file in bundle:
         reader = DocumentReader(file, source)
-        for document in _repeat(islice(reader.read(), remaining), file.mean_copies):
+        documents_read = islice(reader.read(), remaining)
+        for document in (one for one in documents_read for _ in range(num_copies(one.text, file.mean_copies))):
             documents.append(document)
             num_text_bytes += len(document.text.encode())
             if num_text_bytes >= shard_bytes:

@@ -11,16 +11,16 @@ with a record that cannot be used:
 Bad records are counted for each file. A NUL byte is a bad byte: a file with such bytes is UTF-16 or no text at all.
 """
 
-import gzip
 import json
 import lzma
 import tempfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
+from io import BufferedIOBase
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, NamedTuple, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -30,7 +30,7 @@ from orchestrator.errors import CorpusError
 from orchestrator.results import FileCount
 from orchestrator.specs import TextSource
 from orchestrator.storage import digest_file
-from orchestrator.storage.compression import compression_problem
+from orchestrator.storage.text_lines import compression_problem, unpacked
 from orchestrator.storage.uris import is_local
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -95,11 +95,18 @@ def read_chunks(file: InputFile, on_read: Callable[[int], None] = lambda _: None
     """
     num_bytes = 0
     with open_raw(file) as raw:
-        _check_compression(file, raw)
-        if not file.num_bytes:
+        begin = raw.read(6)
+        raw.seek(0)
+        if not begin:
             return
+        if problem := compression_problem(file.path, begin):
+            raise CorpusError(f"{file.path} {problem}")
         try:
-            read = _decompress(raw, file.compression)
+            read = partial(raw.read, CHUNK_BYTES)
+            if file.compression:
+                # Pieces may be small: bytes that were collected for a larger one are lost where a file is damaged.
+                content = cast(BufferedIOBase, unpacked(raw, file.path))
+                read = partial(content.read1, _ZSTD_PIECE_BYTES if file.compression == ".zst" else CHUNK_BYTES)
             while chunk := read():
                 num_bytes += len(chunk)
                 on_read(raw.tell())
@@ -108,28 +115,6 @@ def read_chunks(file: InputFile, on_read: Callable[[int], None] = lambda _: None
             raise DamagedFileError(
                 f"{file.path} is damaged after {num_bytes} bytes of its content: {error}; fetch it again"
             ) from None
-
-
-def _check_compression(file: InputFile, raw: IO[bytes]) -> None:
-    """Check that a file's first bytes fit its ending. Raises: CorpusError."""
-    begin = raw.read(6)
-    raw.seek(0)
-    if begin and (problem := compression_problem(file.path, begin)):
-        raise CorpusError(f"{file.path} {problem}")
-
-
-def _decompress(raw: IO[bytes], compression: str) -> Callable[[], bytes]:
-    """A function that returns the next piece of the content, also of files made of several compressed parts.
-
-    Pieces may be small: bytes that were collected for a larger one would be lost where a file is damaged.
-    """
-    if compression == ".gz":
-        return partial(gzip.GzipFile(fileobj=raw).read1, CHUNK_BYTES)
-    if compression == ".xz":
-        return partial(lzma.LZMAFile(raw).read1, CHUNK_BYTES)
-    if compression == ".zst":
-        return partial(pa.CompressedInputStream(pa.PythonFile(raw, mode="r"), "zstd").read, _ZSTD_PIECE_BYTES)
-    return partial(raw.read, CHUNK_BYTES)
 
 
 MAX_RECORD_BYTES = 16 << 20
@@ -154,7 +139,6 @@ class DocumentReader:
     """Reader of one file, which is read once; it counts documents and bad records."""
 
     def __init__(self, file: InputFile, source: TextSource):
-        """Prepare to read; nothing is opened yet."""
         self.file = file
         self.source = source
         self.num_documents = 0
@@ -162,10 +146,8 @@ class DocumentReader:
         self.first_problem = ""
         """Message about the first bad record that was left out or mended; empty without one."""
         self.num_bytes_read = 0
-        """Number of bytes read so far, as the file is stored."""
 
     def count(self) -> FileCount:
-        """Counts of what was read so far."""
         numbers = self.num_documents, self.num_bad_records
         return FileCount(self.file.path, self.file.num_bytes, *numbers, self._digest())
 
@@ -186,7 +168,9 @@ class DocumentReader:
             for name, text in records[self.file.format]():
                 if text and not text.isspace():
                     self.num_documents += 1
-                    yield Document(_unicode(name or f"{self.file.name}#{self.num_documents}"), text)
+                    own_name = name or f"{self.file.name}#{self.num_documents}"
+                    # Half of a surrogate pair, which JSON and file names may have, becomes a question mark.
+                    yield Document(own_name.encode(errors="replace").decode(), text)
         except DamagedFileError as damage:
             if self.source.on_bad_record == "error":
                 raise DamagedFileError(
@@ -253,31 +237,30 @@ class DocumentReader:
                     f"{self.file.path} cannot be read as Parquet: {error}; fetch or write it again"
                 ) from None
 
-    def _open_parquet(self) -> IO[bytes]:
-        """Open a Parquet file, or a decompressed temporary copy of it: Parquet is read from its end."""
+    @contextmanager
+    def _open_parquet(self) -> Iterator[IO[bytes]]:
+        """A Parquet file, or a decompressed temporary copy of it: Parquet is read from its end."""
         if not self.file.compression:
-            return open_raw(self.file)
+            with open_raw(self.file) as raw:
+                yield raw
+            return
         limit = max(MIN_UNPACKED_BYTES, MAX_EXPANSION * self.file.num_bytes)
-        unpacked: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed by the caller
-        try:
+        with tempfile.TemporaryFile() as copy:
             for chunk in read_chunks(self.file):
-                if unpacked.tell() + len(chunk) > limit:
+                if copy.tell() + len(chunk) > limit:
                     raise CorpusError(
                         f"{self.file.path} has {self.file.num_bytes} bytes and unpacks to more than {limit}, which no "
                         "Parquet file of text does; unpack it yourself if it is what it should be"
                     )
-                unpacked.write(chunk)
-            unpacked.seek(0)
-        except OSError as error:
-            unpacked.close()
-            raise CorpusError(
-                f"{self.file.path} cannot be unpacked into {tempfile.gettempdir()}: {error.strerror}; make room there "
-                "or name another folder in TMPDIR"
-            ) from None
-        except BaseException:
-            unpacked.close()
-            raise
-        return unpacked
+                try:
+                    copy.write(chunk)
+                except OSError as error:
+                    raise CorpusError(
+                        f"{self.file.path} cannot be unpacked into {tempfile.gettempdir()}: {error.strerror}; make "
+                        "room there or name another folder in TMPDIR"
+                    ) from None
+            copy.seek(0)
+            yield copy
 
     def _check_column(self, schema: pa.Schema) -> None:
         name = self.source.text_field
@@ -310,7 +293,7 @@ class DocumentReader:
         yield _name(record.get(ID_FIELD)), text
 
     def _read_lines(self) -> Iterator[Line]:
-        return split_lines(read_chunks(self.file, self._note_position), MAX_RECORD_BYTES)
+        return split_lines(read_chunks(self.file, partial(setattr, self, "num_bytes_read")), MAX_RECORD_BYTES)
 
     def _decode_line(self, line: Line) -> str | None:
         if line.num_bytes > len(line.data):
@@ -348,15 +331,7 @@ class DocumentReader:
         self.num_bad_records += 1
         self.first_problem = self.first_problem or message
 
-    def _note_position(self, num_bytes: int) -> None:
-        self.num_bytes_read = num_bytes
-
 
 def _name(value: object) -> str:
     """A document's id as text; empty where it has none."""
     return str(value) if isinstance(value, str | int) else ""
-
-
-def _unicode(name: str) -> str:
-    """A name with a question mark for each half of a surrogate pair, which JSON and file names may have."""
-    return name.encode(errors="replace").decode()

@@ -70,26 +70,17 @@ class PrefetchPace:
     def note(self, window: WindowTimes) -> None:
         """Learn from a window that has been trained on. Sizes only grow, as an evaluation makes a window look slow."""
         wanted = math.ceil(TARGET_S * window.num_blocks / max(window.train_s, window.build_s, 1e-9))
-        room = max(1, math.floor(self._most_blocks(window)))
-        if window.num_blocks >= min(wanted, room):
-            self._warn_if_slow(window)
+        room = 10**9
+        if not math.isinf(self._max_window_bytes):  # blocks of this memory, if they are as large as this window's
+            room = max(1, math.floor(self._max_window_bytes * window.num_blocks / max(window.num_bytes, 1)))
+        is_full = window.num_blocks >= min(wanted, room)
+        if is_full and window.build_s > window.train_s and not self._has_warned:
+            self._has_warned = True
+            built, trained = (window.num_tokens / max(seconds, 1e-9) for seconds in (window.build_s, window.train_s))
+            self._warn(
+                f"data tasks deliver {built:,.0f} tokens/s, training takes {trained:,.0f}: raise execution.data_cpus"
+            )
         self.num_blocks = min(max(self.num_blocks, min(2 * self.num_blocks, wanted)), room)
-
-    def _most_blocks(self, window: WindowTimes) -> float:
-        """Blocks of the memory that a window may take, if they are as large as this one's."""
-        if math.isinf(self._max_window_bytes):
-            return 1e9
-        return self._max_window_bytes * window.num_blocks / max(window.num_bytes, 1)
-
-    def _warn_if_slow(self, window: WindowTimes) -> None:
-        """Warn where a window of full size took longer to build than to be trained on."""
-        if self._has_warned or window.build_s <= window.train_s:
-            return
-        self._has_warned = True
-        built, trained = (window.num_tokens / max(seconds, 1e-9) for seconds in (window.build_s, window.train_s))
-        self._warn(
-            f"data tasks deliver {built:,.0f} tokens/s, training takes {trained:,.0f}: raise execution.data_cpus"
-        )
 
 
 BLOCK_TOKENS = 1 << 18

@@ -22,11 +22,10 @@ from bert_core.checkpoints.manifest import digest_stream
 from orchestrator.errors import CorpusError, InputError
 from orchestrator.nearest import similar_file
 from orchestrator.specs import TextSource
-from orchestrator.storage.compression import COMPRESSIONS
 from orchestrator.storage.file_access import open_read
 from orchestrator.storage.hub import HubPlace, find_on_hub, is_hub, pin
-from orchestrator.storage.uris import filesystem_of, is_local, local_path
-from orchestrator.storage.versions import version_of
+from orchestrator.storage.text_lines import COMPRESSIONS
+from orchestrator.storage.uris import filesystem_of, is_local, local_path, version_of
 
 logger = logging.getLogger(__name__)
 Format = Literal["text", "jsonl", "parquet"]
@@ -61,7 +60,6 @@ class InputFile:
 
     @property
     def name(self) -> str:
-        """Last part of the path."""
         return PurePosixPath(self.path).name
 
     @property

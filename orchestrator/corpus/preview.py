@@ -38,7 +38,6 @@ class SentencePreview:
     """One sentence of a document."""
 
     document: str
-    """Name of the document."""
     text: str
     pieces: tuple[str, ...] | None
     """Word pieces of the sentence; None without a tokenizer. A sentence without pieces is left out of training."""
@@ -49,7 +48,6 @@ class TokenPreview:
     """One token of an example."""
 
     token: str
-    """The token as the model reads it."""
     segment: int
     """Number of the token's segment in its example, from 0: of a pair, 0 is A and 1 is B."""
     is_special: bool
@@ -71,7 +69,6 @@ class ExamplePreview:
     step: int | None
     """The optimizer step that uses the example; None for an example after the end of its phase."""
     sentence_label: int | None
-    """Label of a pair of segments; None for a single sequence."""
     sentence_answer: str | None
     """Meaning of the label for A and B; None without a sentence objective."""
     tokens: tuple[TokenPreview, ...]
@@ -97,14 +94,16 @@ def preview_examples(
     per_epoch = stream.examples_per_epoch(phase)
     numbers = np.arange(num_examples) + epoch * per_epoch + first
     answers = SENTENCE_OBJECTIVES.get(stream.config.segments.sentence_objective)
+    firsts = [0, *accumulate(steps for _, steps in stream.config.phases)]
     previews = []
     for number, batch in zip(numbers.tolist(), stream.examples(phase, numbers).split(1), strict=True):
         label = int(batch.sentence_labels[0]) if len(batch.sentence_labels) else None
+        step = firsts[phase] + number // stream.config.global_batch_size
         previews.append(
             ExamplePreview(
                 phase,
                 *divmod(number, per_epoch),
-                step=_step_of(stream.config, phase, number),
+                step=step if step < firsts[phase + 1] else None,
                 sentence_label=label,
                 sentence_answer=answers.answers[label] if answers and label is not None else None,
                 tokens=tuple(_preview_tokens(batch, tokenizer, stream.config)),
@@ -113,15 +112,7 @@ def preview_examples(
     return previews
 
 
-def _step_of(config: StreamConfig, phase: int, number: int) -> int | None:
-    """The step that uses an example of a phase, which is given by its number over all epochs."""
-    firsts = [0, *accumulate(steps for _, steps in config.phases)]
-    step = firsts[phase] + number // config.global_batch_size
-    return step if step < firsts[phase + 1] else None
-
-
 def _preview_tokens(batch: PackedBatch, tokenizer: Tokenizer, config: StreamConfig) -> Iterator[TokenPreview]:
-    """Tokens of a batch of one example."""
     truth = batch.input_ids.copy()
     truth[batch.masked_positions] = batch.masked_labels
     is_special, segments = _find_segments(truth, config.layout, is_pair=len(batch.sentence_labels) > 0)
@@ -167,20 +158,16 @@ class FileInspection:
     path: str
     format: str
     num_bytes: int
-    """Size of the file as it is stored."""
     num_documents: int
     num_sentences: int
     num_words: int
-    """Number of strings between white space."""
     num_characters: int
     median_sentence_words: int
     long_sentence_words: int
     """Number of words that 19 of 20 sentences do not exceed."""
     num_bad_records: int
     first_problem: str
-    """Message about the first bad record; empty when there is none."""
     sample: tuple[str, ...]
-    """Beginnings of the first documents."""
 
 
 def inspect_corpus(source: TextSource) -> Iterator[FileInspection]:
@@ -230,7 +217,7 @@ def _inspect_file(file: InputFile, source: TextSource, limit: int | None) -> Fil
 
 
 def quantile(counts: Counter[int], share: float) -> int:
-    """The smallest value that at least this share of all values does not exceed; 0 when there is none."""
+    """Quantile of counted values: the smallest with at least this share at or below it; 0 of none."""
     below = 0
     for value in sorted(counts):
         below += counts[value]
@@ -253,7 +240,7 @@ class TextFacts(NamedTuple):
     num_text_bytes: int
     """Text that was looked at, as UTF-8."""
     num_doubles: int
-    """Documents that stand in the files before, whatever their white space and capitals."""
+    """Duplicate documents, whatever their white space and capitals."""
     num_bad_records: int
     first_problem: str
     scale: float
@@ -268,7 +255,7 @@ class TextFacts(NamedTuple):
         return sum(number * count for number, count in self.words.items()) * self.scale
 
     def tokens_holding(self, share: float) -> float:
-        """Tokens of a document such that at least this share of all text is in documents that are no longer, about."""
+        """Estimated quantile of documents' lengths in tokens, weighted by length."""
         words = Counter({number: number * count for number, count in self.words.items()})
         return quantile(words, share) * self.characters.tokens_per_word
 

@@ -12,7 +12,7 @@ Opening and reading need no Ray.
 import hashlib
 import json
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -45,7 +45,7 @@ from orchestrator.storage import (
     write_chunks,
     write_json,
 )
-from orchestrator.storage.uris import is_local, local_path
+from orchestrator.storage.uris import absolute
 from orchestrator.training.attempts import refuse_without_mark
 
 STORE_FORMAT = "token-store-1"
@@ -79,7 +79,6 @@ class Manifest:
     options: Mapping[str, Any]
     """Options that the store was built with: the source, the share of validation documents, the size of a shard."""
     shards: Sequence[ShardInfo]
-    """All shards, in the order of the corpus."""
     files: Sequence[FileCount] = ()
     lengths: Mapping[str, str] = field(default_factory=dict)
     """SHA-256 of the side file with the lengths of each split's documents, by the split's name in manifests. Empty in
@@ -113,13 +112,8 @@ class Manifest:
     def save(self, folder: str) -> None:
         """Write the manifest, which makes the store complete."""
         shards = [asdict(shard) | {"split": STORED_NAMES[shard.split]} for shard in self.shards]
-        value = asdict(self) | {
-            "shards": shards,
-            "format": STORE_FORMAT,
-            "digest": self.digest,
-            "counts": self.counts(),
-        }
-        write_json(join(folder, MANIFEST), value)
+        added = {"shards": shards, "format": STORE_FORMAT, "digest": self.digest, "counts": self.counts()}
+        write_json(join(folder, MANIFEST), asdict(self) | added)
 
     @classmethod
     def load(cls, folder: str) -> Self:
@@ -135,7 +129,8 @@ class Manifest:
             raise CorpusError(f"{path} is not a manifest of {STORE_FORMAT}; build the corpus again")
         digest, counts = value.pop("digest", None), value.pop("counts", None)
         try:
-            value["shards"] = tuple(_shard_info(shard) for shard in value["shards"])
+            splits = {name: split for split, name in STORED_NAMES.items()}
+            value["shards"] = tuple(ShardInfo(**{**one, "split": splits[one["split"]]}) for one in value["shards"])
             value["files"] = tuple(FileCount(**file) for file in value["files"])
             manifest = cls(**value)
         except (KeyError, TypeError) as error:
@@ -145,39 +140,16 @@ class Manifest:
         return manifest
 
 
-def _shard_info(stored: Mapping[str, Any]) -> ShardInfo:
-    """A shard from its entry in a manifest. Raises: KeyError, TypeError."""
-    splits = {name: split for split, name in STORED_NAMES.items()}
-    return ShardInfo(**{**stored, "split": splits[stored["split"]]})
-
-
 logger = logging.getLogger(__name__)
 _DTYPE = np.dtype("<i4")
 _SHARDS_AT_ONCE = 1024
 _NUM_THREADS = 16
 """Shards that are opened at a time, as an object store answers each one late."""
 
-ReadLengths = Callable[[int], Int64Array]
-"""A function from a shard's number to the tokens (num_documents,) of its documents."""
-
 
 def lengths_file(split_name: str) -> str:
     """Name of the side file of a split, by the name that the split has in manifests."""
     return f"lengths-{split_name}.bin"
-
-
-def write_lengths(folder: str, split_name: str, num_shards: int, read: ReadLengths) -> str:
-    """Write the side file of a split; returns its SHA-256."""
-    chunks = (lengths.astype(_DTYPE).tobytes() for lengths in read_lengths(num_shards, read))
-    return write_chunks(join(folder, lengths_file(split_name)), chunks)
-
-
-def read_lengths(num_shards: int, read: ReadLengths) -> Iterator[Int64Array]:
-    """Yield the lengths of each shard's documents, in order; several shards are read at a time."""
-    with ThreadPoolExecutor(_NUM_THREADS) as threads:
-        shards = iter(range(num_shards))
-        while some := list(islice(shards, _SHARDS_AT_ONCE)):
-            yield from threads.map(read, some)
 
 
 def open_lengths(
@@ -234,7 +206,6 @@ class TokenStore:
 
     @property
     def digest(self) -> str:
-        """Digest of the corpus, a hash over the shards' digests."""
         return self.manifest.digest
 
     def shards(self, split: StoreSplit) -> tuple[ShardInfo, ...]:
@@ -248,20 +219,23 @@ class TokenStore:
         flat = open_lengths(self.folder, STORED_NAMES[split], self.manifest.lengths, sum(num_documents))
         if flat is not None:
             return DocumentLengths(flat, num_documents)
-        return DocumentLengths.join(read_lengths(len(shards), self._reader(split)))
+        return DocumentLengths.join(self._read_lengths(split))
 
     def write_lengths(self) -> Self:
         """Write the side files of all splits; returns the store with a manifest that names them and is not saved."""
-        digests = {
-            STORED_NAMES[split]: write_lengths(self.folder, STORED_NAMES[split], len(shards), self._reader(split))
-            for split, shards in self.manifest.by_split.items()
-            if shards
-        }
+        digests = {}
+        for split in (split for split, shards in self.manifest.by_split.items() if shards):
+            chunks = (lengths.astype(_DTYPE).tobytes() for lengths in self._read_lengths(split))
+            name = STORED_NAMES[split]
+            digests[name] = write_chunks(join(self.folder, lengths_file(name)), chunks)
         return replace(self, manifest=replace(self.manifest, lengths=digests))
 
-    def _reader(self, split: StoreSplit) -> ReadLengths:
-        shards = self.shards(split)
-        return lambda shard: self.read_document_lengths(shards[shard])
+    def _read_lengths(self, split: StoreSplit) -> Iterator[Int64Array]:
+        """Yield the lengths of each shard's documents, in order; several shards are read at a time."""
+        shards = iter(self.shards(split))
+        with ThreadPoolExecutor(_NUM_THREADS) as threads:
+            while some := list(islice(shards, _SHARDS_AT_ONCE)):
+                yield from threads.map(self.read_document_lengths, some)
 
     def read_shard(self, shard: ShardInfo) -> TokenizedDocuments:
         """Documents of a shard, checked against its digest.
@@ -368,15 +342,8 @@ def store_options(
 
 
 def store_folder(storage: str, options: dict[str, Any], files: Sequence[InputFile]) -> str:
-    """Folder STORAGE/corpora/KEY of the store that is asked for; the files tell one state of the text from another."""
-    root = str(local_path(storage).absolute()) if is_local(storage) else storage
-    return join(root, "corpora", store_key(options, files))
-
-
-def store_key(options: dict[str, Any], files: Sequence[InputFile]) -> str:
-    """Name of a store's folder: a hash of what was asked for and of each file's path, size and time of modification."""
+    """Folder STORAGE/corpora/KEY of a store; KEY is a hash of its options and of each file's path, size and version."""
     seen = [[file.path, file.num_bytes, file.version] for file in files]
-    text = json.dumps(
-        {"options": options, "files": seen, "format": STORE_FORMAT, "build": BUILD_VERSION}, sort_keys=True
-    )
-    return hashlib.sha256(text.encode()).hexdigest()
+    key = {"options": options, "files": seen, "format": STORE_FORMAT, "build": BUILD_VERSION}
+    digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()
+    return join(absolute(storage), "corpora", digest)

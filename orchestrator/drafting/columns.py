@@ -53,17 +53,15 @@ class ColumnFacts(NamedTuple):
     distinct: frozenset[str]
     """The different values as labels, without what stands for no label."""
     mean_words: float
-    """Words of a value on average."""
     is_text: bool
     """Whether values are text, and not numbers written as text."""
     is_number: bool
     """Whether all values are numbers, also with decimal commas where that is the only way to read them."""
     is_whole: bool
     is_list: bool
-    listed: Literal["words", "tags", "numbers", "fractions", "spans"] | None
-    """Content of lists: other texts, tags of one scheme, whole or other numbers, names marked by character offsets."""
+    listed: Literal["words", "tags", "numbers", "spans"] | None
+    """Content of lists: other texts, tags of one scheme, whole numbers, names marked by character offsets."""
     words: frozenset[str]
-    """All different texts of lists."""
 
 
 class TableFacts(NamedTuple):
@@ -74,9 +72,7 @@ class TableFacts(NamedTuple):
     num_rows: int
     """Rows that were looked at."""
     is_whole: bool
-    """Whether these are all."""
     layout: str
-    """Kind of the table, for a person."""
 
     def column(self, name: str) -> ColumnFacts:
         """The column of that name. Raises: InputError where there is none."""
@@ -88,7 +84,6 @@ class TableFacts(NamedTuple):
 
     @property
     def names(self) -> str:
-        """The columns' names, for messages."""
         kinds: dict[type, str] = {list: " (lists)", dict: " (objects)"}
         return ", ".join(f"{c.name!r}{kinds.get(type(next(iter(c.values), None)), '')}" for c in self.columns)
 
@@ -131,11 +126,11 @@ def _inspect_column(name: str, cells: Sequence[object]) -> ColumnFacts:
     texts = [value for value in values if isinstance(value, str)]
     words = frozenset(chain.from_iterable(value for value in values if are_texts(value)))
     items = [item for value in values if isinstance(value, list) for item in value]
-    listed: Literal["words", "tags", "numbers", "fractions", "spans"] | None = None
+    listed: Literal["words", "tags", "numbers", "spans"] | None = None
     if are_all(are_texts):
         listed = "tags" if fit_one_scheme(words) else "words"
-    elif are_all(lambda value: isinstance(value, list)) and all(isinstance(item, int | float) for item in items):
-        listed = "numbers" if all(float(item).is_integer() for item in items) else "fractions"
+    elif are_all(lambda value: isinstance(value, list)) and all(map(_is_whole, items)):
+        listed = "numbers"
     elif are_all(lambda value: read_spans(value) is not None) and any(map(read_spans, values)):
         listed = "spans"
     may_be_commas = values and not are_all(is_number) and name.lower() not in NAMES_OF_LISTS
@@ -154,6 +149,10 @@ def _inspect_column(name: str, cells: Sequence[object]) -> ColumnFacts:
         listed=listed,
         words=words,
     )
+
+
+def _is_whole(item: object) -> bool:
+    return isinstance(item, int | float) and float(item).is_integer()
 
 
 def refuse_broken(bad: BadRecords, num_read: int) -> None:

@@ -118,8 +118,8 @@ def _draft_stages(
         left_out = ", ".join(path for path in files if path not in chosen)
         known = all(PurePath(plain_name(path)).suffix in (".txt", ".text") for path in chosen)
         source = TextSource(files=chosen, format="auto" if known else "text")
-        told = ("left out", f"{left_out}: by name for validation or test; some documents are held out")
-        return _draft_pretraining(source, request, [told] if left_out else [])
+        finding = ("left out", f"{left_out}: by name for validation or test; some documents are held out")
+        return _draft_pretraining(source, request, [finding] if left_out else [])
     roles = assign_roles(files)
     if layout == "table":
         table = inspect_table(roles["train"])
@@ -151,7 +151,7 @@ def _start_folder(request: DraftRequest) -> Path | None:
 
 
 def _draft_pretraining(source: TextSource, request: DraftRequest, findings: Sequence[Finding]) -> DraftedStages:
-    """Draft a pretraining; findings tell what is left out. Raises: InputError and its kin."""
+    """Draft a pretraining; `findings` are those of its files. Raises: InputError and its kin."""
     facts = sample_text(source)
     _check_text(facts)
     folder = _start_folder(request)
@@ -170,7 +170,7 @@ def _draft_pretraining(source: TextSource, request: DraftRequest, findings: Sequ
         start = f"goes on with {request.model}, which brings its own tokenizer"
     passes = f"{sizes.steps:,} steps, {sizes.num_passes:.1f} passes over the text"
     small = "the text is small: this is good for trying things out; a useful model has read millions of words"
-    told = [
+    findings = [
         *_text_findings(facts, vocabulary.findings),
         *findings,
         ("task", "pretraining: masked words are predicted"),
@@ -178,7 +178,7 @@ def _draft_pretraining(source: TextSource, request: DraftRequest, findings: Sequ
         ("sizes", f"{passes}; {sizes.limit} set the end: {request.estimate(sizes.minutes)}"),
         *([("", small)] if facts.num_words < _SMALL_TEXT else ()),
     ]
-    return DraftedStages({**vocabulary.stages, **stage.stages}, {**vocabulary.comments, **stage.comments}, told)
+    return DraftedStages({**vocabulary.stages, **stage.stages}, {**vocabulary.comments, **stage.comments}, findings)
 
 
 def _check_text(facts: TextFacts) -> None:

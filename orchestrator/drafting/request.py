@@ -28,14 +28,12 @@ class DraftRequest:
     text_columns: tuple[str, ...] = ()
     label_column: str | None = None
     model: str | None = None
-    """Model to start from: a folder, or a registered name."""
     minutes: float = 10.0
     """Time that the run may take on this machine."""
     num_cores: int = 1
     gpus: tuple[str, ...] = ()
     """Model name of each GPU of this machine."""
     settings: Settings
-    """Settings by which registered models are looked up."""
 
     @property
     def work_s(self) -> float:

@@ -47,14 +47,14 @@ def draft_vocabulary(
     vocab_size = vocabulary_size(num_words, characters.num_common)
     stage: dict[str, Any] = {"kind": "tokenizer", "corpus": corpus, "vocab_size": vocab_size, "lowercase": lowercase}
     comments = {"tokenizer.vocab_size": f"As much as about {num_words:,.0f} words can teach."}
-    told = []
+    findings = []
     if characters.has_meaningful_marks:
         stage["strip_accents"] = False
-        told.append(("marks", "letters bear marks that carry meaning, as vowels do: kept (strip_accents: false)"))
+        findings.append(("marks", "letters bear marks that carry meaning, as vowels do: kept (strip_accents: false)"))
     if characters.lack_blanks:
         stage["algorithm"] = "unigram"
-        told.append(("blanks", "no blanks stand between words here: a unigram vocabulary, which needs none"))
-    return DraftedStages({"tokenizer": stage}, comments, told)
+        findings.append(("blanks", "no blanks stand between words here: a unigram vocabulary, which needs none"))
+    return DraftedStages({"tokenizer": stage}, comments, findings)
 
 
 class PretrainingSizes(NamedTuple):
@@ -126,7 +126,6 @@ class TaskSizes(NamedTuple):
     max_seq_length: int
     minutes: float
     fits: bool
-    """Whether the estimate is within the time that was given."""
 
 
 def task_sizes(

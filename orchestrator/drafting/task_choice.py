@@ -44,7 +44,6 @@ _NUMBERS_SHARE = 0.8
 _NEAR = re.compile(r"pos(itive?)?s?(_(text|sentence|document|passage)s?)?")
 _FAR = re.compile(r"(hard_)?neg(ative?)?s?(_(text|sentence|document|passage)s?)?(_?\d+)?")
 _NEAR_OR_FAR = re.compile(r"(hard_)?(pos|neg)(itive?|ative?)?s?(_\w+)?")
-_MARK = re.compile("x|1|true|yes|y|t|\N{CHECK MARK}|\N{HEAVY CHECK MARK}", re.IGNORECASE)
 _FIRST_ROWS = 200
 """Rows that show the layout of tags and spans."""
 _CHOICE = re.compile(r"(ending|choice|option|answer|sol)s?_?[a-e\d]|[a-e]")
@@ -60,7 +59,6 @@ class TaskChoice(NamedTuple):
     remarks: Sequence[str] = ()
     """Choices that a person may want to make otherwise."""
     table: TableFacts | None = None
-    """The table of the training file; None of another layout."""
 
 
 _spec_of = partial(TaskSpec, id="own", on_bad_record="skip")
@@ -157,10 +155,10 @@ def _tag_lists(table: TableFacts, request: DraftRequest) -> TaskChoice | None:
                 raise InputError(f"{table.path}: {tags.name!r} has the {other_tags_problem(sorted(tags.words))}")
             is_plain = tags not in names or request.kind == "token_classification"
             shown = ", ".join(map(repr, sorted(tags.words)[:3]))
-            told = f"{tags.name!r} has a tag of each word ({shown}); names have BIO tags, with B- and I-"
+            remark = f"{tags.name!r} has a tag of each word ({shown}); names have BIO tags, with B- and I-"
             head: Head = "token_classification" if is_plain else "ner"
             task = _spec_of(head=head, text_columns=(words.name,), label_column=tags.name)
-            return TaskChoice(task, [told] if is_plain else [])
+            return TaskChoice(task, [remark] if is_plain else [])
     return None
 
 
@@ -223,7 +221,6 @@ def _refuse_other_layouts(table: TableFacts, columns: Sequence[ColumnFacts]) -> 
     """Refuse tags, spans, triples and questions in layouts that no task reads. Raises: InputError."""
     has_questions = any("question" in column.last_name for column in table.columns)
     texts = {column.name: column.values[:_FIRST_ROWS] for column in table.columns if column.is_text}
-    marks = [c for c in table.columns if _MARK.fullmatch(" ".join(c.distinct)) and len(c.values) < table.num_rows]
     head: Head
     for column in sorted(columns, key=lambda column: "ner" not in column.last_name):
         shown = str(column.values[0])[:40] if column.values else ""
@@ -235,12 +232,8 @@ def _refuse_other_layouts(table: TableFacts, columns: Sequence[ColumnFacts]) -> 
             head, looks = "ner", f"has BIO tags ({shown!r}) beside no list of words"
         elif column.name in texts and (tagged := tags_in_texts(column.values[:_FIRST_ROWS], texts)):
             head, looks = "token_classification", f"has {tagged} ({shown!r})"
-        elif column.listed == "fractions" and 3 * len(column.distinct) <= len(column.values):
-            head, looks = "multi_label", "has lists of fractions, as probabilities"
         elif column.name in texts and all(re.fullmatch(r"[\[{].*[\]}]", str(value)) for value in column.values):
             head, looks = "multi_label", f"has lists that are neither JSON nor Python's ({shown})"
-        elif column in marks[1:]:
-            head, looks = "multi_label", f"is marked ({shown}) or empty, as {marks[0].name!r} is"
         elif column.listed == "numbers" and _listing(table, "words", "tags"):
             head, looks = "ner", f"has tags as numbers (of `datasets`: features[{column.name!r}].feature.names)"
         elif column.is_list and _NEAR_OR_FAR.fullmatch(column.last_name):
@@ -316,7 +309,7 @@ def _label_column(
 
 
 def _flags(columns: Sequence[ColumnFacts]) -> list[ColumnFacts]:
-    """Columns that say of each row whether it has a label, or (-1) that nobody knows; none where it is one alone."""
+    """Columns of 0 and 1 (or no and yes, or -1 for unknown), one a label; empty for a single one."""
     pairs = [frozenset(map(str.lower, column.distinct)) for column in columns]
     usual = max((pair for pair in pairs if {*map(FLAGS.get, pair)} == {False, True}), key=pairs.count, default=None)
     flags = [column for column, pair in zip(columns, pairs, strict=True) if pair == usual]
@@ -339,8 +332,8 @@ def _without_label(table: TableFacts, texts: tuple[str, ...], others: Sequence[C
         )
     unread = [*texts[1:], *(column.name for column in others if not _is_id(column))]
     others_way = f"--label {unread[-1]} learns one as the label, --kind embedding pairs of texts" if unread else ""
-    told = [f"nothing else is read: {', '.join(unread)}; {others_way}"] if unread else []
-    return TaskChoice(_spec_of(text_columns=texts[:1]), told)
+    remarks = [f"nothing else is read: {', '.join(unread)}; {others_way}"] if unread else []
+    return TaskChoice(_spec_of(text_columns=texts[:1]), remarks)
 
 
 def _head_of(table: TableFacts, label: ColumnFacts, asked: Head | None) -> tuple[Head, str | None]:

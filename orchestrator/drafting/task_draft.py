@@ -58,17 +58,17 @@ class Example(NamedTuple):
     """Labels to count; empty where the label is a number, or no label is there."""
     num_words: int
     key: int
-    """Key of all of its texts."""
-    is_empty: bool
-    """Whether a text is without a word."""
 
     @classmethod
     def of(cls, own: Any, task_type: AnyTaskType) -> Self:
-        """Count an example of the task type's own class."""
         said = task_type.said(own).values()
         texts = tuple(text if isinstance(text, str) else " ".join(text) for text in said)
-        key, is_empty = hash(plain_text("\t".join(texts))), not all(map(str.strip, texts))
-        return cls(texts, task_type.label_names(own), sum(map(count_words, texts)), key, is_empty)
+        key = hash(plain_text("\t".join(texts)))
+        return cls(texts, task_type.label_names(own), sum(map(count_words, texts)), key)
+
+    @property
+    def is_empty(self) -> bool:
+        return not all(map(str.strip, self.texts))
 
 
 @dataclass(frozen=True)
@@ -89,12 +89,11 @@ class SplitFacts:
 
     @cached_property
     def words(self) -> Counter[int]:
-        """Number of examples by their number of words."""
         return Counter(example.num_words for example in self.examples)
 
     @property
     def doubles(self) -> tuple[int, int]:
-        """Number of examples whose text stands in the file before, and of those among them that have other labels."""
+        """Number of duplicate examples, and how many of them contradict the first one's labels."""
         first = {example.key: example.labels for example in reversed(self.examples) if not example.is_empty}
         others = sum(first[example.key] != example.labels for example in self.examples if not example.is_empty)
         return len(self.examples) - self.num_empty - len(first), others
@@ -113,7 +112,6 @@ class _Data:
 
     @property
     def train(self) -> SplitFacts:
-        """The whole training file."""
         return self.files["train"]
 
     def num_tokens(self, num_words: float) -> int:
@@ -121,7 +119,7 @@ class _Data:
         return round(num_words * self.tokens_per_word) + 3
 
     def tokens_within(self, share: float) -> int:
-        """Tokens that this share of the examples does not exceed."""
+        """Quantile of the examples' lengths in tokens."""
         return self.num_tokens(quantile(self.train.words, share))
 
 
@@ -181,7 +179,11 @@ def read_data(spec: TaskSpec) -> _Data:
     # Each split of folds of which none is chosen is the whole file.
     as_whole = {"files": files, **({"split": SplitSpec(folds=2)} if is_divided else {})}
     task = load_task(spec.model_copy(update=as_whole))
-    facts = {split: _facts_of(task, split) for split in task.splits if split in files}
+    facts: dict[Split, SplitFacts] = {}
+    for split in (split for split in task.splits if split in files):
+        examples, bad = task.read(split)
+        refuse_broken(bad, len(examples))
+        facts[split] = SplitFacts(task.files[split], bad, [Example.of(own, task.type) for own in examples])
     train = facts["train"]
     usable = len(train.examples) - train.num_empty
     if usable < _MIN_EXAMPLES:
@@ -202,13 +204,6 @@ def read_data(spec: TaskSpec) -> _Data:
     parts: list[Split] = ["train", "validation"]
     splits = {split: replace(train, examples=[counted_of[id(one)] for one in task.examples(split)]) for split in parts}
     return _Data(spec.model_copy(update={**of_task, "split": SplitSpec(validation=share)}), task, facts, splits)
-
-
-def _facts_of(task: Task, split: Split) -> SplitFacts:
-    """Count a split's examples. Raises: InputError where many records are broken."""
-    examples, bad = task.read(split)
-    refuse_broken(bad, len(examples))
-    return SplitFacts(task.files[split], bad, [Example.of(own, task.type) for own in examples])
 
 
 def vocabulary_texts(examples: Iterable[Example]) -> Iterator[bytes]:
@@ -276,8 +271,11 @@ def _data_findings(data: _Data, choice: TaskChoice) -> Iterator[Finding]:
     seen = f" (by the first {table.num_rows:,} rows)" if table is not None and not table.is_whole else ""
     yield "task", f"{task_type.head}: {task_type.goal(data.spec)}{seen}"
     yield from (("", remark) for remark in choice.remarks)
-    if train.labels:
-        yield "labels", _labels_text(train)
+    if common := train.labels.most_common():
+        shares = [f"{shown_name(label)}: {_share(count, train.labels.total())}" for label, count in common]
+        rarest, least = common[-1]
+        unbalanced = f"; unbalanced: {shown_name(rarest)} has {least:,}" if common[0][1] > _IMBALANCE * least else ""
+        yield "labels", first_names(shares) + unbalanced
     if (positive := task_type.positive_label(data.task)) is not None:
         order = f"it is the second of {' and '.join(map(shown_name, data.task.labels))}"
         yield "", f"f1 is the score of {shown_name(positive)}: {order}; task.labels in the spec can say another order"
@@ -288,14 +286,6 @@ def _data_findings(data: _Data, choice: TaskChoice) -> Iterator[Finding]:
     for facts in data.files.values():
         yield from _problems(facts)
     yield from data_remarks(data.task)
-
-
-def _labels_text(train: SplitFacts) -> str:
-    total, common = train.labels.total(), train.labels.most_common()
-    shares = first_names([f"{shown_name(label)}: {_share(count, total)}" for label, count in common])
-    (_, most), (rarest, least) = common[0], common[-1]
-    note = f"; unbalanced: {shown_name(rarest)} has {least:,}" if most > _IMBALANCE * least else ""
-    return shares + note
 
 
 def _problems(facts: SplitFacts) -> Iterator[Finding]:

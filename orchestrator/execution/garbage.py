@@ -39,7 +39,7 @@ from orchestrator.settings import Settings, cache_folder
 from orchestrator.specs.references import NAME_FIELDS
 from orchestrator.storage import delete, exists, join, names_in
 from orchestrator.storage.download_cache import remove_unless_held
-from orchestrator.storage.free_space import file_stats, used_bytes
+from orchestrator.storage.folders import file_stats, used_bytes
 from orchestrator.storage.uris import absolute, is_local, local_path
 
 if TYPE_CHECKING:

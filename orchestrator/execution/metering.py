@@ -17,7 +17,7 @@ from orchestrator.registry.records import AttemptCostRecord, RunRecord
 from orchestrator.registry.registry import Registry
 from orchestrator.repeating import repeating
 from orchestrator.specs import PipelineSpec, Spec
-from orchestrator.specs.parts import hour_limit_of
+from orchestrator.specs.fields import hour_limit_of
 
 INTERVAL_S = 5.0
 _HOUR_S = 3600.0

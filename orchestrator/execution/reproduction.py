@@ -20,8 +20,8 @@ from orchestrator.reports.run_facts import RunFacts, code_line
 from orchestrator.settings import Settings
 from orchestrator.specs import Spec
 from orchestrator.specs.loading import parse_spec
-from orchestrator.specs.parts import task_of
 from orchestrator.specs.references import TOKENIZER_FIELDS, names_of
+from orchestrator.specs.task import task_of
 
 
 def reproduction_facts(run: RunRecord, registry: Registry, settings: Settings) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
 from orchestrator.settings import Settings
 from orchestrator.storage import exists, join, open_read, read_bytes
-from orchestrator.storage.uploads import GrowingUpload
+from orchestrator.storage.logs import GrowingUpload
 from orchestrator.storage.uris import is_local, local_path
 
 LOG_FILE = "log.txt"

@@ -32,8 +32,7 @@ from orchestrator.run_states import RunState
 from orchestrator.settings import Settings
 from orchestrator.specs import PipelineSpec, Spec, SweepSpec
 from orchestrator.specs.execution_overrides import adds_points, override_execution
-from orchestrator.specs.loading import load_spec, parse_spec
-from orchestrator.specs.overrides import Overrides, override_words
+from orchestrator.specs.loading import Overrides, load_spec, override_words, parse_spec
 from orchestrator.specs.references import SpecT, replace_texts
 from orchestrator.storage.hub import is_hub, pin
 

@@ -40,9 +40,9 @@ from orchestrator.settings import Settings
 from orchestrator.specs import PipelineSpec, Spec, SweepSpec
 from orchestrator.specs.execution_overrides import adds_points, execution_changes
 from orchestrator.specs.loading import parse_spec, spec_values
-from orchestrator.specs.parts import task_of
 from orchestrator.specs.pipeline import stages_of
 from orchestrator.specs.references import resolve_references
+from orchestrator.specs.task import task_of
 from orchestrator.storage import exists, join
 
 logger = logging.getLogger(__name__)

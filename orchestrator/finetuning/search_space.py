@@ -17,8 +17,8 @@ from orchestrator.run_states import RunState
 from orchestrator.search.algorithms import SEARCHES, Search
 from orchestrator.search.axes import Point, Scalar
 from orchestrator.specs import RecipeSpec, SweepSpec
-from orchestrator.specs.problems import rule_of
 from orchestrator.specs.recipe import SILENT_FIELDS
+from orchestrator.specs.validation import rule_of
 from orchestrator.tasks import TaskDefinition
 from orchestrator.training.batch_order import num_evaluations
 

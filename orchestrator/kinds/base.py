@@ -35,8 +35,9 @@ from orchestrator.registry.registry import Registry
 from orchestrator.results import Event, MetricEvent
 from orchestrator.settings import Settings
 from orchestrator.specs import Spec
-from orchestrator.specs.parts import task_of, text_sources_of
+from orchestrator.specs.corpus import text_sources_of
 from orchestrator.specs.references import Product
+from orchestrator.specs.task import task_of
 
 logger = logging.getLogger(__name__)
 

@@ -21,7 +21,7 @@ from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.results import MetricEvent, SweepResult, TrialResult
 from orchestrator.run_states import RunState
 from orchestrator.specs import SweepSpec
-from orchestrator.specs.probe import ProbeSpec
+from orchestrator.specs.sweep import ProbeSpec
 
 _SWEEP = SweepKind()
 logger = logging.getLogger(__name__)

@@ -44,9 +44,8 @@ from orchestrator.kinds.task_checks import check_examples, short_training_advice
 from orchestrator.progress import duration
 from orchestrator.results import DistillResult, DriftEvent, Event, MessageEvent, MetricEvent, PretrainResult
 from orchestrator.specs import DistillSpec, PretrainSpec, TaskSpec
-from orchestrator.specs.parts import task_of
 from orchestrator.specs.references import RANDOM, STAGE_MARK
-from orchestrator.specs.task import Head
+from orchestrator.specs.task import Head, task_of
 from orchestrator.storage import local_copy
 from orchestrator.tasks import Task
 from orchestrator.training.batch_order import Schedule

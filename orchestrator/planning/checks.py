@@ -8,7 +8,7 @@ from orchestrator.errors import OWN_ERRORS, SpecError
 from orchestrator.kinds import KINDS, kind_of
 from orchestrator.kinds.resolved import Resolved
 from orchestrator.specs import PipelineSpec, Spec
-from orchestrator.specs.parts import text_sources_of
+from orchestrator.specs.corpus import text_sources_of
 from orchestrator.specs.pipeline import stages_of
 from orchestrator.specs.references import NAME_FIELDS, STAGE_MARK, names_of
 

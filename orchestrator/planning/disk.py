@@ -11,7 +11,7 @@ from orchestrator.kinds.resolved import Resolved
 from orchestrator.planning.checks import each_stage, naming_stage
 from orchestrator.progress import size_text
 from orchestrator.specs import Spec
-from orchestrator.storage.free_space import free_bytes, used_bytes
+from orchestrator.storage.folders import free_bytes, used_bytes
 
 _SPARE = 0.1
 """Share of the free bytes that a spec had better leave: its size is an estimate, and others write there as well."""

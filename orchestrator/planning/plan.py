@@ -18,7 +18,7 @@ from orchestrator.planning.disk import disk_room, uses_text
 from orchestrator.progress import counted, duration, size_text
 from orchestrator.registry import Registry, RunRecord
 from orchestrator.specs import PipelineSpec, Spec
-from orchestrator.specs.parts import text_sources_of
+from orchestrator.specs.corpus import text_sources_of
 from orchestrator.specs.pipeline import stages_of
 
 

@@ -367,7 +367,7 @@ def _of_group(connection: Connection, text: str) -> Test:
 
 def _known_word(connection: Connection, field: Field, text: str) -> str:
     """The state or the kind that a text means. Raises: WrongValueError for one that no run has or can have."""
-    from orchestrator.specs.kinds import SPEC_KINDS
+    from orchestrator.specs import SPEC_KINDS
 
     is_state = field.kind == "state"
     word, known = (text.upper(), [*RunState]) if is_state else (text.lower(), [*SPEC_KINDS, "trial"])

@@ -1,5 +1,9 @@
-"""Specs: what a person asks for, as frozen, validated, fingerprinted values. Exports load on first use (PEP 562)."""
+"""Specs: what a person asks for, as frozen, validated, fingerprinted values.
 
+Exports load on first use (PEP 562), so that the names of the kinds alone cost nothing.
+"""
+
+from collections.abc import Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -14,10 +18,11 @@ if TYPE_CHECKING:  # what the table says, for type checkers and editors
     from orchestrator.specs.network import ModelSpec as ModelSpec
     from orchestrator.specs.pipeline import AnySpec as AnySpec
     from orchestrator.specs.pipeline import PipelineSpec as PipelineSpec
+    from orchestrator.specs.pretrain import ExecutionSpec as ExecutionSpec
     from orchestrator.specs.pretrain import Phase as Phase
     from orchestrator.specs.pretrain import PretrainSpec as PretrainSpec
-    from orchestrator.specs.pretrain_execution import ExecutionSpec as ExecutionSpec
     from orchestrator.specs.recipe import RecipeSpec as RecipeSpec
+    from orchestrator.specs.sweep import ProbeSpec as ProbeSpec
     from orchestrator.specs.sweep import SweepSpec as SweepSpec
     from orchestrator.specs.task import TaskSpec as TaskSpec
 
@@ -26,11 +31,12 @@ _EXPORTS = {
     "CorpusSpec": "orchestrator.specs.corpus",
     "DistillSpec": "orchestrator.specs.distill",
     "EvaluateSpec": "orchestrator.specs.evaluate",
-    "ExecutionSpec": "orchestrator.specs.pretrain_execution",
+    "ExecutionSpec": "orchestrator.specs.pretrain",
     "ModelSpec": "orchestrator.specs.network",
     "Phase": "orchestrator.specs.pretrain",
     "PipelineSpec": "orchestrator.specs.pipeline",
     "PretrainSpec": "orchestrator.specs.pretrain",
+    "ProbeSpec": "orchestrator.specs.sweep",
     "RecipeSpec": "orchestrator.specs.recipe",
     "Section": "orchestrator.specs.fields",
     "Spec": "orchestrator.specs.fields",
@@ -40,6 +46,24 @@ _EXPORTS = {
     "TokenizerSpec": "orchestrator.specs.corpus",
 }
 __all__ = list(_EXPORTS)
+
+SPEC_KINDS: Mapping[str, str] = {
+    "tokenizer": "TokenizerSpec",
+    "corpus": "CorpusSpec",
+    "pretrain": "PretrainSpec",
+    "sweep": "SweepSpec",
+    "probe": "ProbeSpec",
+    "distill": "DistillSpec",
+    "evaluate": "EvaluateSpec",
+    "pipeline": "PipelineSpec",
+}
+"""Class of each kind: those of `specs.pipeline.AnySpec`, in its order."""
+
+
+def spec_class(kind: str) -> "type[AnySpec]":
+    """Return the class of a kind's specs. Raises: KeyError for an unknown kind."""
+    cls: type[AnySpec] = __getattr__(SPEC_KINDS[kind])
+    return cls
 
 
 def __getattr__(name: str) -> Any:

@@ -1,5 +1,6 @@
 """Specs of text: where its files are, how they are read, and how they become a tokenizer or a token store."""
 
+from collections.abc import Iterator
 from typing import ClassVar, Literal, Self
 
 from pydantic import model_validator
@@ -73,11 +74,9 @@ class TokenizerSpec(Spec):
     )
 
 
-class CorpusSpec(Spec):
-    """Tokenize text once into a token store."""
+class TokenStoreSpec(Spec):
+    """The text of a token store, and how it is tokenized."""
 
-    title: ClassVar[str] = "tokenize text into a token store"
-    kind: Literal["corpus"] = identity("corpus", "Selects this kind of spec.")
     corpus: TextSource = identity(doc="The text.")
     tokenizer: str = identity(
         doc="A folder with tokenizer.json, vocab.txt, or vocab.json and merges.txt; such a file, or a model's name."
@@ -85,5 +84,22 @@ class CorpusSpec(Spec):
     validation_fraction: float = identity(
         0.01, "Documents kept out of training, chosen by a hash of their text.", unit="share", ge=0.0, le=0.5
     )
-    shard_bytes: int = identity(4 << 20, "Text in a shard of the store, about.", unit="bytes", ge=1024)
+    shard_bytes: int = identity(4 << 20, "Text in a shard of the token store, about.", unit="bytes", ge=1024)
+
+
+class CorpusSpec(TokenStoreSpec):
+    """Tokenize text once into a token store."""
+
+    title: ClassVar[str] = "tokenize text into a token store"
+    kind: Literal["corpus"] = identity("corpus", "Selects this kind of spec.")
     num_cpus: int | None = execution(None, "Processes that tokenize; all of the cluster's when left out.", ge=1)
+
+
+def text_sources_of(section: Section) -> Iterator[TextSource]:
+    """Yield the text that a spec reads, that of its sections included, in the order of its fields."""
+    for name in type(section).model_fields:
+        value = getattr(section, name)
+        if isinstance(value, TextSource):
+            yield value
+        elif isinstance(value, Section):
+            yield from text_sources_of(value)

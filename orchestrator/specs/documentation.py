@@ -9,7 +9,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from orchestrator.specs.fields import Section, role_of
-from orchestrator.specs.problems import sections_in
+from orchestrator.specs.validation import sections_in
 
 _PLAIN = {str: "text", int: "whole number", float: "number", bool: "true or false"}
 

@@ -8,13 +8,12 @@ Beside them the `trials` of a sweep may grow: each search proposes the points th
 from collections.abc import Iterator, Sequence
 
 from orchestrator.errors import SpecError
-from orchestrator.specs.differences import differences
-from orchestrator.specs.fields import Section, Spec, role_of
-from orchestrator.specs.loading import spec_values, validate_document
-from orchestrator.specs.overrides import Overrides, apply_override, parse_overrides
+from orchestrator.specs.fields import Section, Spec, differences, role_of
+from orchestrator.specs.loading import Overrides, apply_override, parse_overrides, spec_values
 from orchestrator.specs.pipeline import AnySpec, PipelineSpec
 from orchestrator.specs.sweep import SweepSpec
-from orchestrator.specs.yaml_text import KeyPath, Place, YamlDocument
+from orchestrator.specs.validation import validate_document
+from orchestrator.specs.yaml_text import KeyPath, SourceLocation, YamlDocument
 
 _POINTS = "trials"
 _OF_THE_RUN = ("name", "tags")
@@ -70,35 +69,17 @@ def execution_changes(was: Spec, now: Spec) -> Iterator[str]:
             yield f"{'.'.join(path)}: {change}"
 
 
-def _refuse_identity(section: Section, key: str, rest: str, place: Place) -> None:
+def _refuse_identity(section: Section, key: str, rest: str, place: SourceLocation) -> None:
     """Raise SpecError for a field that shapes the result; one that is not there is left to the spec's own checks."""
-    parts = rest.split(".")
+    parts, kind = rest.split("."), getattr(section, "kind", "")
+    remedy = f"what may change has the role `execution` in: orchestrator schema {kind}"
     if parts[0] in _OF_THE_RUN:
-        raise SpecError(f"{place}: {key} cannot change between attempts; what can: {_changeable(section)}")
+        raise SpecError(f"{place}: {key} cannot change between attempts; {remedy}")
     if _shapes_result(section, parts):
         raise SpecError(
             f"{place}: {key} shapes the result, so a run goes on with the value that it began with; start a new run "
-            f"for another one, or change what does not shape the result: {_changeable(section)}"
+            f"for another one; {remedy}"
         )
-
-
-def _changeable(section: Section) -> str:
-    """Text of the fields that an attempt may change: `num_cpus`, `execution.…`; a pipeline's are its stages'."""
-    if isinstance(section, PipelineSpec):
-        return "stages.NAME.execution.…"
-    return ", ".join(_execution_fields(section)) or "nothing"
-
-
-def _execution_fields(section: Section) -> Iterator[str]:
-    """Yield the execution fields of a section and of those within it; of a section that is one as a whole its name."""
-    for name, info in type(section).model_fields.items():
-        value = getattr(section, name)
-        if name in _OF_THE_RUN:
-            continue
-        if role_of(info) == "execution":
-            yield f"{name}.…" if isinstance(value, Section) else name
-        elif isinstance(value, Section):
-            yield from (f"{name}.{below}" for below in _execution_fields(value))
 
 
 def _shapes_result(section: Section, parts: Sequence[str]) -> bool:

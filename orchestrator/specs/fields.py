@@ -6,6 +6,7 @@ checkpoints and logging) only change how it is reached.
 
 import hashlib
 import json
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, is_dataclass
 from typing import Any, ClassVar, Self
 
@@ -14,6 +15,8 @@ from pydantic.config import JsonDict
 from pydantic.fields import FieldInfo
 
 from orchestrator.run_ids import check_name
+
+_MAX_SHOWN = 60
 
 
 def identity(
@@ -39,10 +42,6 @@ def role_of(info: FieldInfo) -> str:
     return str(extra["role"])
 
 
-def _is_new(info: FieldInfo) -> bool:
-    return isinstance(info.json_schema_extra, dict) and bool(info.json_schema_extra.get("is_new"))
-
-
 class Section(BaseModel):
     """A part of a spec: frozen, no unknown keys, every default checked."""
 
@@ -50,12 +49,13 @@ class Section(BaseModel):
 
     def identity_values(self) -> dict[str, Any]:
         """The values that make up the fingerprint, as plain JSON types."""
-        values = {
-            name: getattr(self, name)
-            for name, info in type(self).model_fields.items()
-            if role_of(info) == "identity" and not (_is_new(info) and getattr(self, name) == info.default)
-        }
-        return {name: _plain(value) for name, value in values.items()}
+        values = {}
+        for name, info in type(self).model_fields.items():
+            value, extra = getattr(self, name), info.json_schema_extra
+            is_unset_new = isinstance(extra, dict) and extra.get("is_new") and value == info.default
+            if role_of(info) == "identity" and not is_unset_new:
+                values[name] = _plain(value)
+        return values
 
 
 class ExecutionSection(Section):
@@ -104,3 +104,40 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
     return value
+
+
+def hour_limit_of(spec: Spec) -> tuple[str, float] | None:
+    """Path and value of the field that limits the hours of a run; None where it has no limit."""
+    for path, part in (("execution", spec), ("pretraining.execution", getattr(spec, "pretraining", None))):
+        hours = getattr(getattr(part, "execution", None), "max_hours", None)
+        if hours is not None:
+            return f"{path}.max_hours", hours
+    return None
+
+
+def differences(was: Any, now: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Yield the path of each field that differs, and both of its values as `was → now`.
+
+    >>> dict(differences({"steps": 10, "model": {"size": "tiny"}}, {"steps": 10, "model": {"size": "base"}}))
+    {('model', 'size'): 'tiny → base'}
+    """
+    if isinstance(was, Mapping) and isinstance(now, Mapping):
+        for key in (*was, *(key for key in now if key not in was)):
+            yield from differences(was.get(key), now.get(key), (*path, str(key)))
+    elif _as_json(was) != _as_json(now):
+        yield path, f"{_shown(was)} → {_shown(now)}"
+
+
+def _as_json(value: Any) -> Any:
+    """The value as it comes back from JSON: tuples are lists."""
+    return json.loads(json.dumps(value, default=str))
+
+
+def _shown(value: Any) -> str:
+    """Text of a value, short; of a digest its beginning."""
+    if value is None:
+        return "nothing"
+    text = value if isinstance(value, str) else json.dumps(value, default=str, ensure_ascii=False)
+    if len(text) == 64 and all(character in "0123456789abcdef" for character in text):
+        return f"{text[:12]}…"
+    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}…"

@@ -6,30 +6,211 @@ Then, and for overrides, mappings are merged and anything else is replaced; an a
 Paths inside a spec stay as written; relative ones are meant from the current directory, wherever the spec lies.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pydantic import ValidationError
-
 from orchestrator.errors import SpecError
-from orchestrator.nearest import did_you_mean, similar_file
+from orchestrator.nearest import similar_file
 from orchestrator.specs.fields import Spec
-from orchestrator.specs.kinds import SPEC_KINDS, spec_class
-from orchestrator.specs.overrides import Overrides, apply_override, merge, parse_overrides
-from orchestrator.specs.problems import describe, dotted, place_of, problem_value, shown
 from orchestrator.specs.references import NAME_FIELDS, STAGE_MARK
-from orchestrator.specs.yaml_text import KeyPath, Place, YamlDocument, read_document
+from orchestrator.specs.validation import dotted, place_of, shown, validate_document, value_at
+from orchestrator.specs.yaml_text import KeyPath, SourceLocation, YamlDocument, parse_value, read_document
 
 if TYPE_CHECKING:
     from orchestrator.specs.pipeline import AnySpec
     from orchestrator.specs.task import TaskSpec
 
 _SPECS = "*.y*ml"
-Places = dict[KeyPath, Place]
+Overrides = Sequence[str] | Mapping[str, Any]
+"""`KEY=VALUE` texts with dotted keys and YAML values, or a mapping of dotted keys."""
+Places = dict[KeyPath, SourceLocation]
 Members = Mapping[str, list[str]]
 """Variants of stages: from `@stage` to each `@stage.variant`."""
+
+
+def load_spec(path: str | Path, overrides: Overrides = ()) -> "AnySpec":
+    """Load the spec in a file and apply overrides.
+
+    Raises: SpecError, naming file, line, field, value and what is allowed.
+    """
+    document = _read_with_bases(Path(path), ())
+    for key, value, place in parse_overrides(overrides):
+        apply_override(document, key, value, place)
+    unfold_variants(document)
+    _drop_axes_left_out(document.values)
+    spec = validate_document(document)
+    return spec.named(Path(path).stem)
+
+
+def load_task_spec(task: str, overrides: Sequence[str] = (), own_values: Mapping[str, Any] | None = None) -> "TaskSpec":
+    """The task of a spec file, or one by its id; overrides are `KEY=VALUE`, `task.` before KEY or not.
+
+    A pipeline's is the one task that its stages have.
+
+    Args:
+        own_values: values of the task, where it is neither a spec file's nor known by its id alone.
+
+    Raises: SpecError.
+    """
+    from orchestrator.specs.pipeline import stages_of  # the specs of every kind, most of which nobody asks for
+    from orchestrator.specs.task import task_of
+
+    of_task = [f"task.{text.removeprefix('task.')}" for text in overrides]
+    if task.endswith((".yaml", ".yml")):
+        stages = _stages_with_tasks(task)
+        if len(stages) == 1:
+            pipeline = load_spec(task, [f"stages.{stages[0]}.{text}" for text in of_task])
+            spec = stages_of(pipeline)[stages[0]]
+        else:
+            spec = load_spec(task, of_task if not stages else ())
+    else:
+        document = YamlDocument({"kind": "evaluate", "model": "-", "task": dict(own_values or {"id": task})}, {})
+        for key, value, place in parse_overrides(of_task):
+            apply_override(document, key, value, place)
+        spec = validate_document(document)
+    found = task_of(spec)
+    if found is None:
+        raise SpecError(
+            f"{task} is a spec of kind {spec.kind}, which has no task, or several; give one of kind sweep or evaluate"
+        )
+    return found
+
+
+def _stages_with_tasks(path: str) -> list[str]:
+    """Names of the stages of a pipeline's file that have a task; none of another file."""
+    stages = read_values(path).get("stages")
+    return [name for name, stage in stages.items() if "task" in stage] if isinstance(stages, dict) else []
+
+
+def parse_spec(values: Mapping[str, Any]) -> "AnySpec":
+    """The spec that plain values describe, such as `spec_values` gives. Raises: SpecError."""
+    return validate_document(YamlDocument(dict(values), {}))
+
+
+def spec_values(spec: Spec) -> dict[str, Any]:
+    """A spec as plain JSON values; `parse_spec` makes an equal spec of them."""
+    return spec.model_dump(mode="json")
+
+
+def read_values(path: str | Path) -> dict[str, Any]:
+    """Plain values of a spec file and of the specs that it extends, unchecked. Raises: SpecError."""
+    return _read_with_bases(Path(path), ()).values
+
+
+def _read_with_bases(path: Path, above: tuple[Path, ...]) -> YamlDocument:
+    resolved = path.resolve()
+    if resolved in above:
+        chain = " → ".join(str(step.name) for step in (*above, resolved))
+        raise SpecError(f"{path}: `extends` goes in a circle: {chain}")
+    if not path.is_file():
+        raise SpecError(f"no spec at {path}{similar_file(path, _SPECS)}")
+    document = read_document(path)
+    stages = document.values.get("stages")
+    for stage in stages if isinstance(stages, dict) else ():
+        _lay_over_base(document, ("stages", stage), path, (*above, resolved))
+    _lay_over_base(document, (), path, (*above, resolved))
+    return document
+
+
+def _lay_over_base(document: YamlDocument, at: KeyPath, path: Path, above: tuple[Path, ...]) -> None:
+    """Lay the mapping at a place of the document over the values of the spec that it `extends`, if it does."""
+    part = value_at(document.values, at)
+    if not isinstance(part, dict) or "extends" not in part:
+        return
+    base_name = part.pop("extends")
+    place = place_of((*at, "extends"), document.places)
+    if not isinstance(base_name, str):
+        raise SpecError(f"{place}: extends is {shown(base_name)}; it must be the file name of another spec")
+    base_path = path.parent / base_name
+    if not base_path.is_file():
+        raise SpecError(f"{place}: extends names {base_path}, which is no file{similar_file(base_path, _SPECS)}")
+    base = _read_with_bases(base_path, above)
+    merge(base.values, part, at)
+    part.clear()
+    part.update(base.values)
+    for key, written in base.places.items():
+        document.places.setdefault((*at, *key), written)
+
+
+def _drop_axes_left_out(values: dict[str, Any]) -> None:
+    stages = values.get("stages")
+    for part in (values, *(stages.values() if isinstance(stages, dict) else ())):
+        space = part.get("space") if isinstance(part, dict) else None
+        if isinstance(space, dict):
+            part["space"] = {name: axis for name, axis in space.items() if axis is not None}
+
+
+def parse_overrides(overrides: Overrides) -> list[tuple[str, Any, SourceLocation]]:
+    """Split overrides into dotted keys and values, each with the place that messages name. Raises: SpecError."""
+    if isinstance(overrides, Mapping):
+        return [(key, value, SourceLocation(f"override {key}")) for key, value in overrides.items()]
+    parsed = []
+    for text in overrides:
+        key, equals, value = text.partition("=")
+        if not equals or not key.strip():
+            raise SpecError(f"override {text!r} is not KEY=VALUE, such as recipe.learning_rate=3e-5")
+        parsed.append((key.strip(), parse_value(value, f"override {text}"), SourceLocation(f"override {text}")))
+    return parsed
+
+
+def override_words(overrides: Overrides) -> list[str]:
+    """Return overrides as KEY=VALUE words, as a person would type them.
+
+    >>> override_words({"trials": 4, "recipe.seed": None}), override_words(["trials=4"])
+    (['trials=4', 'recipe.seed=null'], ['trials=4'])
+    """
+    if not isinstance(overrides, Mapping):
+        return list(overrides)
+    return [f"{key}={value if isinstance(value, str) else json.dumps(value)}" for key, value in overrides.items()]
+
+
+def apply_override(document: YamlDocument, key: str, value: Any, place: SourceLocation, below: KeyPath = ()) -> None:
+    """Set the value of one dotted key below a mapping of the document; missing mappings on its way are made.
+
+    Raises: SpecError.
+    """
+    path, target = below, value_at(document.values, below)
+    parts = key.split(".")
+    for part in parts[:-1]:
+        step = _step(target, part, dotted((*path, part)), place)
+        path = (*path, step)
+        if isinstance(target, dict) and target.get(step) is None:
+            target[step] = {}
+            document.places[path] = place
+        target = target[step]
+    last = _step(target, parts[-1], dotted((*below, key)), place)
+    if isinstance(target, dict):
+        merge(target, {str(last): value}, path)
+    else:
+        target[last] = value
+    document.places[(*path, last)] = place
+
+
+def merge(base: dict[str, Any], update: Mapping[str, Any], path: KeyPath) -> None:
+    """Merge values into the mapping at a path; `null` removes a variant that is there."""
+    whole, leaves_out = path[-1:] == ("space",), path[-1:] == ("variants",)
+    for key, value in update.items():
+        if isinstance(value, Mapping) and isinstance(base.get(key), dict) and not whole:
+            merge(base[key], value, (*path, key))
+        elif value is None and key in base and leaves_out:
+            del base[key]
+        else:
+            base[key] = value
+
+
+def _step(target: Any, part: str, key: str, place: SourceLocation) -> str | int:
+    if isinstance(target, dict) and part:
+        return part
+    if isinstance(target, list):
+        if part.isdecimal() and int(part) < len(target):
+            return int(part)
+        raise SpecError(f"{place}: {key}: the list has entries 0 to {len(target) - 1}")
+    if not part:
+        raise SpecError(f"{place}: the key has an empty part; write it like recipe.learning_rate")
+    raise SpecError(f"{place}: {key}: there is nothing below a value that is {shown(target)}")
 
 
 def unfold_variants(document: YamlDocument) -> None:
@@ -102,146 +283,3 @@ def _mapping(value: Any, path: KeyPath, places: Places, what: str, *, empty: boo
     if not isinstance(value, Mapping) or not (value or empty):
         raise SpecError(f"{place_of(path, places)}: {dotted(path)} is {shown(value)}; it must be a mapping {what}")
     return value
-
-
-def load_spec(path: str | Path, overrides: Overrides = ()) -> "AnySpec":
-    """Load the spec in a file and apply overrides.
-
-    Overrides are `KEY=VALUE` texts (dotted keys, YAML values) or a mapping of dotted keys.
-
-    Raises: SpecError, naming file, line, field, value and what is allowed.
-    """
-    document = _read_with_bases(Path(path), ())
-    for key, value, place in parse_overrides(overrides):
-        apply_override(document, key, value, place)
-    unfold_variants(document)
-    _drop_axes_left_out(document.values)
-    spec = validate_document(document)
-    return spec.named(Path(path).stem)
-
-
-def load_task_spec(task: str, overrides: Sequence[str] = (), own_values: Mapping[str, Any] | None = None) -> "TaskSpec":
-    """The task of a spec file, or one by its id; overrides are `KEY=VALUE`, `task.` before KEY or not.
-
-    A pipeline's is the one task that its stages have.
-
-    Args:
-        own_values: values of the task, where it is neither a spec file's nor known by its id alone.
-
-    Raises: SpecError.
-    """
-    from orchestrator.specs.parts import task_of
-    from orchestrator.specs.pipeline import stages_of  # the specs of every kind, most of which nobody asks for
-
-    of_task = [f"task.{text.removeprefix('task.')}" for text in overrides]
-    if task.endswith((".yaml", ".yml")):
-        stages = _stages_with_tasks(task)
-        if len(stages) == 1:
-            pipeline = load_spec(task, [f"stages.{stages[0]}.{text}" for text in of_task])
-            spec = stages_of(pipeline)[stages[0]]
-        else:
-            spec = load_spec(task, of_task if not stages else ())
-    else:
-        document = YamlDocument({"kind": "evaluate", "model": "-", "task": dict(own_values or {"id": task})}, {})
-        for key, value, place in parse_overrides(of_task):
-            apply_override(document, key, value, place)
-        spec = validate_document(document)
-    found = task_of(spec)
-    if found is None:
-        raise SpecError(
-            f"{task} is a spec of kind {spec.kind}, which has no task, or several; give one of kind sweep or evaluate"
-        )
-    return found
-
-
-def _stages_with_tasks(path: str) -> list[str]:
-    """Names of the stages of a pipeline's file that have a task; none of another file."""
-    stages = read_values(path).get("stages")
-    return [name for name, stage in stages.items() if "task" in stage] if isinstance(stages, dict) else []
-
-
-def parse_spec(values: Mapping[str, Any]) -> "AnySpec":
-    """The spec that plain values describe, such as `spec_values` gives. Raises: SpecError."""
-    return validate_document(YamlDocument(dict(values), {}))
-
-
-def spec_values(spec: Spec) -> dict[str, Any]:
-    """A spec as plain JSON values; `parse_spec` makes an equal spec of them."""
-    return spec.model_dump(mode="json")
-
-
-def read_values(path: str | Path) -> dict[str, Any]:
-    """Plain values of a spec file and of the specs that it extends, unchecked. Raises: SpecError."""
-    return _read_with_bases(Path(path), ()).values
-
-
-def _read_with_bases(path: Path, above: tuple[Path, ...]) -> YamlDocument:
-    resolved = path.resolve()
-    if resolved in above:
-        chain = " → ".join(str(step.name) for step in (*above, resolved))
-        raise SpecError(f"{path}: `extends` goes in a circle: {chain}")
-    if not path.is_file():
-        raise SpecError(f"no spec at {path}{similar_file(path, _SPECS)}")
-    document = read_document(path)
-    stages = document.values.get("stages")
-    for stage in stages if isinstance(stages, dict) else ():
-        _lay_over_base(document, ("stages", stage), path, (*above, resolved))
-    _lay_over_base(document, (), path, (*above, resolved))
-    return document
-
-
-def _lay_over_base(document: YamlDocument, at: KeyPath, path: Path, above: tuple[Path, ...]) -> None:
-    """Lay the mapping at a place of the document over the values of the spec that it `extends`, if it does."""
-    part = problem_value(document.values, at)
-    if not isinstance(part, dict) or "extends" not in part:
-        return
-    base_name = part.pop("extends")
-    place = place_of((*at, "extends"), document.places)
-    if not isinstance(base_name, str):
-        raise SpecError(f"{place}: extends is {shown(base_name)}; it must be the file name of another spec")
-    base_path = path.parent / base_name
-    if not base_path.is_file():
-        raise SpecError(f"{place}: extends names {base_path}, which is no file{similar_file(base_path, _SPECS)}")
-    base = _read_with_bases(base_path, above)
-    merge(base.values, part, at)
-    part.clear()
-    part.update(base.values)
-    for key, written in base.places.items():
-        document.places.setdefault((*at, *key), written)
-
-
-def _drop_axes_left_out(values: dict[str, Any]) -> None:
-    stages = values.get("stages")
-    for part in (values, *(stages.values() if isinstance(stages, dict) else ())):
-        space = part.get("space") if isinstance(part, dict) else None
-        if isinstance(space, dict):
-            part["space"] = {name: axis for name, axis in space.items() if axis is not None}
-
-
-def validate_document(document: YamlDocument) -> "AnySpec":
-    """The spec that a document describes. Raises: SpecError, naming file, line, field, value and what is allowed."""
-    values, places = document.values, document.places
-    kind = values.get("kind")
-    if kind is None:
-        raise SpecError(f"{place_of((), places)}: kind is missing; one of: {', '.join(SPEC_KINDS)}")
-    if not isinstance(kind, str) or kind not in SPEC_KINDS:
-        raise SpecError(f"{place_of(('kind',), places)}: kind is {shown(kind)}{did_you_mean(str(kind), SPEC_KINDS)}")
-    cls = spec_class(kind)
-    try:
-        spec = cls.model_validate(values)
-    except ValidationError as error:
-        raise SpecError(describe(error, values, places, cls)) from None
-    _refuse_booleans_as_numbers(values, spec.model_dump(), (), places)
-    return spec
-
-
-def _refuse_booleans_as_numbers(written: Any, read: Any, path: KeyPath, places: Mapping[KeyPath, Place]) -> None:
-    """pydantic reads `steps: true` as one step; nobody means that."""
-    if isinstance(written, bool) and isinstance(read, int | float) and not isinstance(read, bool):
-        raise SpecError(f"{place_of(path, places)}: {dotted(path)} is {str(written).lower()}; it must be a number")
-    if isinstance(written, Mapping) and isinstance(read, Mapping):
-        for key, value in written.items():
-            _refuse_booleans_as_numbers(value, read.get(key), (*path, key), places)
-    elif isinstance(written, list | tuple) and isinstance(read, list | tuple):
-        for index, (item, other) in enumerate(zip(written, read, strict=False)):
-            _refuse_booleans_as_numbers(item, other, (*path, index), places)

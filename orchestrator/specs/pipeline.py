@@ -10,8 +10,7 @@ from orchestrator.specs.distill import DistillSpec
 from orchestrator.specs.evaluate import EvaluateSpec
 from orchestrator.specs.fields import Spec, identity
 from orchestrator.specs.pretrain import PretrainSpec
-from orchestrator.specs.probe import ProbeSpec
-from orchestrator.specs.sweep import SweepSpec
+from orchestrator.specs.sweep import ProbeSpec, SweepSpec
 
 StageSpec = TokenizerSpec | CorpusSpec | PretrainSpec | SweepSpec | ProbeSpec | DistillSpec | EvaluateSpec
 """The spec of every kind of run: the one list of them."""

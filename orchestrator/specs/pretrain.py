@@ -1,19 +1,18 @@
 """Spec of pretraining: text and examples, objectives, model, optimizer, and how the run is carried out."""
 
+import re
 from itertools import accumulate, pairwise
 from operator import attrgetter
-from typing import TYPE_CHECKING, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import model_validator
+from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
 from bert_core.masking import MaskUnit
 from bert_core.objectives import NO_SENTENCE_OBJECTIVE, SENTENCE_OBJECTIVES, TOKEN_OBJECTIVES
-from orchestrator.specs import optimizer
-from orchestrator.specs.corpus import TextSource
-from orchestrator.specs.fields import Section, Spec, execution, identity
-from orchestrator.specs.network import ModelSpec, Precision, has_sentence_head
-from orchestrator.specs.optimizer import AdamBetas, ScheduleName
-from orchestrator.specs.pretrain_execution import ExecutionSpec
+from orchestrator.specs import network
+from orchestrator.specs.corpus import TokenStoreSpec
+from orchestrator.specs.fields import ExecutionSection, Section, execution, identity
+from orchestrator.specs.network import AdamBetas, ModelSpec, Precision, ScheduleName, has_sentence_head
 
 if TYPE_CHECKING:
     TokenObjectiveName = str
@@ -23,6 +22,129 @@ else:  # mypy knows no literals that are made from a list
     SentenceObjectiveName = Literal[(*SENTENCE_OBJECTIVES, NO_SENTENCE_OBJECTIVE)]
 
 
+class WorkerRange(Section):
+    """A smallest and a largest number of workers."""
+
+    min: int = execution(doc="Fewest workers that a run begins and goes on with.", ge=1)
+    max: int = execution(doc="Most workers that a run takes.", ge=1)
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.min > self.max:
+            raise ValueError(f"min {self.min} is more than max {self.max}; exchange them")
+        return self
+
+
+def _form(value: Any) -> str:
+    return "range" if isinstance(value, dict | WorkerRange) else "number"
+
+
+NumWorkers = Annotated[
+    Annotated[int, Field(ge=1), Tag("number")] | Annotated[WorkerRange, Tag("range")], Discriminator(_form)
+]
+"""A number or a range. Which of them is decided before either is checked, so that messages speak of one alone."""
+
+
+_LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
+_SELECTED = re.compile(rf"!?(?:{_LABEL}|in\({_LABEL}(?:, ?{_LABEL})*\))")
+"""Values of Ray's label selectors."""
+
+
+class ExecutionSpec(ExecutionSection):
+    """Execution of a pretraining; none of its fields changes the sequence of batches."""
+
+    num_workers: NumWorkers = execution(
+        1,
+        "Training processes; one GPU each when on GPUs. With `{min: 2, max: 8}` as many as Ray finds room for, while "
+        "nodes come and go: a change trains the steps since the last checkpoint again, and weights differ in their "
+        "last bits from those of another number.",
+    )
+    device: Literal["auto", "cpu", "gpu"] = execution("auto", "`auto` takes GPUs where the cluster has them.")
+    cpus_per_worker: float = execution(1.0, "Ray CPUs reserved for each worker.", unit="CPUs", gt=0.0)
+    placement: Literal["pack", "spread"] = execution(
+        "pack", "Workers on as few nodes as hold them, or spread over as many as there are."
+    )
+    node_labels: dict[str, str] = execution(
+        {},
+        "Labels of the nodes that workers may be on, by Ray's names, as `{ray.io/accelerator-type: L40S}`; a value may "
+        "be `!a`, `in(a, b)` or `!in(a, b)`.",
+    )
+    on_head: bool = execution(False, "Whether workers may be on a cluster's head although other nodes have room.")
+    activation_checkpointing: Literal["none", "layers"] = execution(
+        "none",
+        "`layers` keeps only what goes into a layer and computes its inside again in backward: less memory, about a "
+        "third more time, the same bits.",
+    )
+    compile_layers: Literal["auto", "never", "always"] = execution(
+        "auto",
+        "Layers as compiled kernels. `auto` compiles in runs of 10,000 steps and more whose steps are CUDA graphs: "
+        "elsewhere launching them takes longer than they win. Other last bits and dropout than without; a resumed run "
+        "goes on as it began.",
+    )
+    cuda_graphs: Literal["never", "auto"] = execution(
+        "never",
+        "`auto`: on GPUs a step's forward and backward are launched once for each of a few sizes of batches, which are "
+        "filled up to it, and repeated from there, wherever the batch is not cut into parts. Small models are held up "
+        "by launches. Takes up to twice the memory. Other last bits and dropout than without; a resumed run goes on as "
+        "it began.",
+    )
+    deterministic: bool = execution(
+        False,
+        "On GPUs only kernels that add up in one order: a run that is resumed ends at the same bits, as on CPUs in any "
+        "case. Attention's backward pass takes longer.",
+    )
+    data_cpus: float = execution(1.0, "Ray CPUs for each worker's data pipeline.", unit="CPUs", gt=0.0)
+    checkpoint_every_steps: int | None = execution(None, "A checkpoint every so many steps.", unit="steps", ge=1)
+    checkpoint_every_minutes: float | None = execution(
+        10.0, "A checkpoint every so many minutes.", unit="minutes", gt=0.0
+    )
+    keep_checkpoints: int = execution(2, "Newest checkpoints kept on the storage.", ge=1)
+    snapshot_steps: tuple[int, ...] = execution(
+        (),
+        "Steps after which the model is kept as a folder of its own, 0 for before the first. A probe makes a learning "
+        "curve of them.",
+        unit="steps",
+    )
+    log_every_steps: int = execution(10, "Metrics are recorded every so many steps.", unit="steps", ge=1)
+    evaluate_every_steps: int | None = execution(
+        None, "Held-out evaluation every so many steps; ten times in the run when left out.", unit="steps", ge=1
+    )
+    evaluation_examples: int = execution(512, "Held-out examples of an evaluation at most.", unit="examples", ge=1)
+    max_failures: int = execution(3, "Worker failures survived before the run fails.", ge=0)
+    max_rollbacks: int = execution(
+        3, "Batches that `on_divergence: rollback` passes over before the run fails.", unit="batches", ge=0
+    )
+    max_wait_minutes: float = execution(
+        30.0,
+        "Time that workers may wait for a place, or go without ending a step, before the run fails.",
+        unit="minutes",
+        gt=0.0,
+    )
+
+    @property
+    def min_workers(self) -> int:
+        """Fewest workers that a run begins and goes on with."""
+        return self.num_workers.min if isinstance(self.num_workers, WorkerRange) else self.num_workers
+
+    @property
+    def max_workers(self) -> int:
+        """Most workers that a run takes."""
+        return self.num_workers.max if isinstance(self.num_workers, WorkerRange) else self.num_workers
+
+    @property
+    def is_elastic(self) -> bool:
+        """Whether the number of workers follows the cluster."""
+        return self.min_workers < self.max_workers
+
+    @field_validator("node_labels")
+    @classmethod
+    def _selecting(cls, labels: dict[str, str]) -> dict[str, str]:
+        for name, value in labels.items():
+            if not _SELECTED.fullmatch(value):
+                raise ValueError(f"{name}: {value!r} selects no label; give a value, `!a`, `in(a, b)` or `!in(a, b)`")
+        return labels
+
+
 class Phase(Section):
     """A part of the run at one sequence length."""
 
@@ -30,19 +152,11 @@ class Phase(Section):
     share: float = identity(1.0, "This phase's share of all steps.", unit="share", gt=0.0, le=1.0)
 
 
-class PretrainSpec(Spec):
+class PretrainSpec(TokenStoreSpec):
     """Pretrain BERT: predict tokens, and answer a question about sentences beside it."""
 
     title: ClassVar[str] = "pretrain a model"
     kind: Literal["pretrain"] = identity("pretrain", "Selects this kind of spec.")
-    corpus: TextSource = identity(doc="The text.")
-    tokenizer: str = identity(
-        doc="A folder with tokenizer.json, vocab.txt, or vocab.json and merges.txt; such a file, or a model's name."
-    )
-    validation_fraction: float = identity(
-        0.01, "Documents kept out of training, chosen by a hash of their text.", unit="share", ge=0.0, le=0.5
-    )
-    shard_bytes: int = identity(4 << 20, "Text in a shard of the token store, about.", unit="bytes", ge=1024)
     shuffle_window_shards: int = identity(
         16, "Shards that are shuffled together and lend one another random segments.", unit="shards", ge=1
     )
@@ -87,12 +201,12 @@ class PretrainSpec(Spec):
     )
 
     learning_rate: float = identity(1e-4, "Peak learning rate.", gt=0.0)
-    warmup_ratio: float = optimizer.warmup_ratio(0.01)
-    learning_rate_schedule: ScheduleName = optimizer.learning_rate_schedule()
-    weight_decay: float = optimizer.weight_decay()
-    adam_betas: AdamBetas = optimizer.adam_betas()
-    adam_epsilon: float = optimizer.adam_epsilon()
-    max_grad_norm: float = optimizer.max_grad_norm()
+    warmup_ratio: float = network.warmup_ratio(0.01)
+    learning_rate_schedule: ScheduleName = network.learning_rate_schedule()
+    weight_decay: float = network.weight_decay()
+    adam_betas: AdamBetas = network.adam_betas()
+    adam_epsilon: float = network.adam_epsilon()
+    max_grad_norm: float = network.max_grad_norm()
     max_loss: float | None = identity(
         None,
         "Loss of a step above which it has diverged, as it has with NaN; ten times that of guessing, ln(vocabulary), "
@@ -105,10 +219,7 @@ class PretrainSpec(Spec):
         "batch over.",
     )
     precision: Precision = identity("fp32", "Arithmetic of forward and backward.")
-    allow_tf32: bool = identity(
-        True,
-        "With fp32 on a GPU: multiply matrices as TF32, with 10 bits behind the point, several times faster.",
-    )
+    allow_tf32: bool = network.allow_tf32()
     residual_precision: Precision = identity(
         "fp32",
         "Arithmetic of the residual stream, what a layer adds to and normalizes; bf16, with precision bf16 alone, "

@@ -9,10 +9,9 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from bert_core.checkpoints.sentence_transformers import Pooling
 from bert_core.config_fields import PooledLayers, TokenDecoder
-from orchestrator.specs import optimizer
+from orchestrator.specs import network
 from orchestrator.specs.fields import Section, identity
-from orchestrator.specs.network import FamilyName, Precision, Size
-from orchestrator.specs.optimizer import AdamBetas, ScheduleName
+from orchestrator.specs.network import AdamBetas, FamilyName, Precision, ScheduleName, Size
 
 Context = Literal["sentence", "document"]
 LongDocuments = Literal["cut", "mean", "max"]
@@ -58,8 +57,8 @@ class RecipeSpec(Section):
         ge=1,
     )
     epochs: float = identity(3.0, "Passes over the training split.", unit="epochs", gt=0.0)
-    warmup_ratio: float = optimizer.warmup_ratio(0.1)
-    learning_rate_schedule: ScheduleName = optimizer.learning_rate_schedule()
+    warmup_ratio: float = network.warmup_ratio(0.1)
+    learning_rate_schedule: ScheduleName = network.learning_rate_schedule()
     freeze_encoder: bool = identity(
         False, "Only the head learns, on the encoder's outputs, which are computed once for all trials."
     )
@@ -72,10 +71,10 @@ class RecipeSpec(Section):
     unfreeze_every_epochs: float | None = identity(
         None, "Only the head learns at first, then one more layer from the top each so often.", unit="epochs", gt=0.0
     )
-    weight_decay: float = optimizer.weight_decay()
-    adam_betas: AdamBetas = optimizer.adam_betas(is_new=True)
-    adam_epsilon: float = optimizer.adam_epsilon(is_new=True)
-    max_grad_norm: float = optimizer.max_grad_norm()
+    weight_decay: float = network.weight_decay()
+    adam_betas: AdamBetas = network.adam_betas(is_new=True)
+    adam_epsilon: float = network.adam_epsilon(is_new=True)
+    max_grad_norm: float = network.max_grad_norm()
     dropout: float | None = identity(None, "Dropout everywhere; the model's own when left out.", ge=0.0, lt=1.0)
     attention_dropout: float | None = identity(
         None,
@@ -182,10 +181,7 @@ class RecipeSpec(Section):
     evaluations_per_epoch: int = identity(1, "Validation scores taken in each epoch.", ge=1)
     patience: int | None = identity(None, "Stop after so many evaluations without a better score.", ge=1)
     precision: Precision = identity("fp32", "Arithmetic of forward and backward.")
-    allow_tf32: bool = identity(
-        True,
-        "With fp32 on a GPU: multiply matrices as TF32, with 10 bits behind the point, several times faster.",
-    )
+    allow_tf32: bool = network.allow_tf32()
     seed: int = identity(0, "Decides head, order and dropout.", ge=0, lt=2**32)
 
     @model_validator(mode="after")

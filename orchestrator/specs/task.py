@@ -5,7 +5,7 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, model_validator
 
 from orchestrator.results import Split
-from orchestrator.specs.fields import Section, identity
+from orchestrator.specs.fields import Section, Spec, identity
 
 Head = Literal[
     "classification",
@@ -128,3 +128,9 @@ def _refuse_folds(task: TaskSpec) -> TaskSpec:
 
 WholeTask = Annotated[TaskSpec, AfterValidator(_refuse_folds)]
 """A task whose validation split is one."""
+
+
+def task_of(spec: Spec) -> TaskSpec | None:
+    """Return the labeled task that a spec is about: its field `task`."""
+    task = getattr(spec, "task", None)
+    return task if isinstance(task, TaskSpec) else None

@@ -16,15 +16,17 @@ import yaml
 from orchestrator.errors import SpecError
 
 MAX_FILE_BYTES = 1 << 20
-MAX_NODES = 20_000
-"""Most values that a spec may have, aliases unfolded."""
+MAX_VALUES = 20_000
+"""Values of a spec at most, aliases unfolded."""
+MAX_DEPTH = 100
+_COMMENT_WIDTH = 100
 
 KeyPath = tuple[str | int, ...]
 
 
 @dataclass(frozen=True)
-class Place:
-    """The place where a value was written."""
+class SourceLocation:
+    """File and line where a value was written."""
 
     source: str
     line: int | None = None
@@ -38,7 +40,7 @@ class YamlDocument:
     """A mapping, and the place of each value in it."""
 
     values: dict[str, Any]
-    places: dict[KeyPath, Place]
+    places: dict[KeyPath, SourceLocation]
 
 
 class _CoreSchemaLoader(yaml.SafeLoader):
@@ -58,17 +60,9 @@ _CoreSchemaLoader.add_implicit_resolver(
 )
 _CoreSchemaLoader.add_implicit_resolver(
     "tag:yaml.org,2002:float",
-    re.compile(r"^[-+]?(?:[0-9][0-9_]*(?:\.[0-9_]*)?|\.[0-9][0-9_]*)(?:[eE][-+]?[0-9]+)?$"),
+    re.compile(r"^(?!0[0-9_]+$)[-+]?(?:[0-9][0-9_]*(?:\.[0-9_]*)?|\.[0-9][0-9_]*)(?:[eE][-+]?[0-9]+)?$"),
     list("-+.0123456789"),
 )
-
-
-def _construct_float(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> float | str:
-    text = loader.construct_scalar(node)
-    return str(text) if re.fullmatch(r"0[0-9_]+", str(text)) else float(str(text).replace("_", ""))
-
-
-_CoreSchemaLoader.add_constructor("tag:yaml.org,2002:float", _construct_float)
 
 
 def read_document(path: Path) -> YamlDocument:
@@ -92,7 +86,7 @@ def parse_document(text: str, source: str) -> YamlDocument:
         raise SpecError(f"{source} is empty; a spec begins with a line such as `kind: sweep`")
     if not isinstance(values, dict):
         raise SpecError(
-            f"{source}: a spec is a mapping of fields, such as `kind: sweep`; this is a {_noun(values)}. A spec for a "
+            f"{source}: a spec is a mapping of fields, such as `kind: sweep`; this is not one. A spec for a "
             "file of data is written by: orchestrator init FILE"
         )
     return YamlDocument(values, places)
@@ -103,19 +97,18 @@ def parse_value(text: str, source: str) -> Any:
     return text if text.startswith("@") else _parse(text, source)[0]
 
 
-def _parse(text: str, source: str) -> tuple[Any, dict[KeyPath, Place]]:
-    places: dict[KeyPath, Place] = {}
+def _parse(text: str, source: str) -> tuple[Any, dict[KeyPath, SourceLocation]]:
+    places: dict[KeyPath, SourceLocation] = {}
     try:
         loader = _CoreSchemaLoader(text)
         node = loader.get_single_node()
         if node is None:
             return None, places
-        _check_size(node, source, {}, [])
         _note_places(node, (), source, places)
-        return _apart(loader.construct_document(node)), places
+        return _copy(loader.construct_document(node)), places
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        where = Place(source, None if mark is None else mark.line + 1)
+        where = SourceLocation(source, None if mark is None else mark.line + 1)
         raise SpecError(f"{where}: not valid YAML: {error.problem or error.context}") from error
     except (yaml.YAMLError, ValueError) as error:
         raise SpecError(f"{source}: not valid YAML: {error}") from error
@@ -123,37 +116,21 @@ def _parse(text: str, source: str) -> tuple[Any, dict[KeyPath, Place]]:
         raise SpecError(f"{source}: nested too deeply for a spec") from error
 
 
-def _apart(value: Any) -> Any:
-    """The same values, those of an alias once for each place: what is changed at one of them is meant for that one."""
+def _copy(value: Any) -> Any:
+    """Deep copy in which YAML aliases do not share objects."""
     if isinstance(value, dict):
-        return {key: _apart(item) for key, item in value.items()}
-    return [_apart(item) for item in value] if isinstance(value, list) else value
+        return {key: _copy(item) for key, item in value.items()}
+    return [_copy(item) for item in value] if isinstance(value, list) else value
 
 
-def _check_size(node: yaml.Node, source: str, sizes: dict[int, int], above: list[int]) -> int:
-    """Values below a node with aliases unfolded; each node is counted once and remembered."""
-    line = node.start_mark.line + 1
-    if id(node) in above:
-        raise SpecError(f"{source}:{line}: an alias that contains itself; write the value out")
-    if id(node) not in sizes:
-        above.append(id(node))
-        below = _children(node)
-        sizes[id(node)] = 1 + sum(_check_size(child, source, sizes, above) for child in below)
-        above.pop()
-    if sizes[id(node)] > MAX_NODES:
-        raise SpecError(f"{source}:{line}: aliases that unfold to more than {MAX_NODES:,} values; write a smaller spec")
-    return sizes[id(node)]
-
-
-def _children(node: yaml.Node) -> list[yaml.Node]:
-    if isinstance(node, yaml.MappingNode):
-        return [part for pair in node.value for part in pair]
-    return list(node.value) if isinstance(node, yaml.SequenceNode) else []
-
-
-def _note_places(node: yaml.Node, path: KeyPath, source: str, places: dict[KeyPath, Place]) -> None:
-    """Remember each value's line; on the way, refuse keys given twice or that are no text."""
-    places[path] = Place(source, node.start_mark.line + 1)
+def _note_places(node: yaml.Node, path: KeyPath, source: str, places: dict[KeyPath, SourceLocation]) -> None:
+    """Remember each value's line; on the way, refuse keys given twice or that are no text, and endless aliases."""
+    places[path] = SourceLocation(source, node.start_mark.line + 1)
+    if len(places) > MAX_VALUES or len(path) > MAX_DEPTH:
+        raise SpecError(
+            f"{places[path]}: more than {MAX_VALUES:,} values, or {MAX_DEPTH} inside one another, where aliases are "
+            "unfolded; write a smaller spec"
+        )
     if isinstance(node, yaml.SequenceNode):
         for index, item in enumerate(node.value):
             _note_places(item, (*path, index), source, places)
@@ -171,14 +148,7 @@ def _note_places(node: yaml.Node, path: KeyPath, source: str, places: dict[KeyPa
             )
         seen[key.value] = line
         _note_places(value, (*path, key.value), source, places)
-        places[(*path, key.value)] = Place(source, line)
-
-
-def _noun(value: object) -> str:
-    return "list" if isinstance(value, list) else "single value"
-
-
-_COMMENT_WIDTH = 100
+        places[(*path, key.value)] = SourceLocation(source, line)
 
 
 def commented_lines(

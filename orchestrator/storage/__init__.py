@@ -1,18 +1,20 @@
 """The storage that every node reaches: a folder or bucket, with files that are there whole or not at all."""
 
-from orchestrator.storage.append_log import AppendLog
-from orchestrator.storage.conditional import SeenFile, read_seen, replace_seen
 from orchestrator.storage.download_cache import local_copy
 from orchestrator.storage.file_access import (
+    SeenFile,
     digest_file,
     open_read,
     read_bytes,
     read_json,
+    read_seen,
+    replace_seen,
     write_bytes,
     write_chunks,
     write_json,
 )
 from orchestrator.storage.folders import delete, exists, moved_path, names_in, write_folder
+from orchestrator.storage.logs import AppendLog
 from orchestrator.storage.uris import join
 
 __all__ = [

@@ -34,8 +34,7 @@ from orchestrator.errors import InputError
 from orchestrator.settings import CACHE_VARIABLE, cache_folder
 from orchestrator.storage.file_access import digest_file
 from orchestrator.storage.hub import hub_copy, is_hub
-from orchestrator.storage.uris import filesystem_of, is_local, local_path
-from orchestrator.storage.versions import version_of
+from orchestrator.storage.uris import filesystem_of, is_local, local_path, version_of
 
 MAX_CACHE_BYTES = 20 << 30
 _HELD: dict[Path, int] = {}
@@ -47,9 +46,7 @@ class RemoteFile:
     """Facts that a storage tells of one file: name, size, version."""
 
     key: str
-    """Full name of the file on its file system."""
     num_bytes: int | None
-    """Size in bytes; None where the storage does not list sizes."""
     version: str | None
     """Text that changes when the file does; None where the storage lists nothing of the kind."""
 
@@ -76,13 +73,15 @@ def local_copy(path: str, skip: Collection[str] = ()) -> Path:
     files = _list_files(filesystem, plain, path)
     is_versioned = all(file.version is not None for file in files.values())
     root = cache_folder() if is_versioned else _process_folder()
-    entry = root / _entry_key(path, files)
+    rows = [[name, file.num_bytes, file.version or uuid4().hex] for name, file in files.items()]
+    entry = root / hashlib.sha256(json.dumps([path.rstrip("/"), rows]).encode()).hexdigest()[:32]
     copy = entry / (PurePosixPath(plain).name or "files")
     wanted = {copy / name: file for name, file in files.items() if name not in skip}
     with _cache_errors(root):
         _hold(entry) if is_versioned else entry.mkdir()
     if not all(map(_is_complete, wanted, wanted.values())):
-        with _downloading(entry):
+        with (entry / ".lock").open("w") as lock:  # where the file system has locks, the only process that downloads
+            _lock(lock.fileno(), fcntl.LOCK_EX)
             _download(filesystem, wanted, copy)
         if is_versioned:
             _trim(root)
@@ -119,12 +118,6 @@ def _check_key(name: str, file: RemoteFile, files: Collection[str], path: str) -
 
 def _remote_file(key: str, info: Mapping[str, Any]) -> RemoteFile:
     return RemoteFile(key, info.get("size"), version_of(info))
-
-
-def _entry_key(path: str, files: Mapping[str, RemoteFile]) -> str:
-    """Name of a version's folder in the cache."""
-    rows = [[name, file.num_bytes, file.version or uuid4().hex] for name, file in files.items()]
-    return hashlib.sha256(json.dumps([path.rstrip("/"), rows]).encode()).hexdigest()[:32]
 
 
 def _is_complete(target: Path, file: RemoteFile) -> bool:
@@ -194,21 +187,13 @@ def _is_same(entry: Path, descriptor: int) -> bool:
     return entry.exists() and os.path.samestat(entry.stat(), os.fstat(descriptor))
 
 
-@contextmanager
-def _downloading(entry: Path) -> Iterator[None]:
-    """The only process that downloads into a version's folder, where the file system has locks."""
-    with (entry / ".lock").open("w") as lock:
-        _lock(lock.fileno(), fcntl.LOCK_EX)
-        yield
-
-
 def _lock(descriptor: int, operation: int) -> None:
     with suppress(OSError):  # a file system without locks
         fcntl.flock(descriptor, operation)
 
 
 def _trim(root: Path) -> None:
-    """Remove the versions that were not used for the longest time, as many as exceed the bound; held ones stay."""
+    """Evict the least recently used versions beyond the bound, except those in use."""
     with suppress(OSError):  # another process trims too, or this one may not: the next download tries again
         entries = sorted((entry for entry in root.iterdir() if entry.is_dir()), key=lambda entry: entry.stat().st_mtime)
         sizes = {entry: sum(file.lstat().st_size for file in entry.rglob("*")) for entry in entries}

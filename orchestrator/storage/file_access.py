@@ -2,6 +2,10 @@
 
 Local files are written under a temporary name, which `bert_core.checkpoints.manifest` describes; object stores put
 whole objects by their nature.
+
+A file that several processes replace is read, thought over, and written only where nobody has written in between. On S3
+the write itself is conditional (`If-Match`, `If-None-Match`), so of two processes that read the same file one writes
+and the other is told. Elsewhere it is an ordinary write.
 """
 
 import hashlib
@@ -9,27 +13,23 @@ import json
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 from bert_core.checkpoints.manifest import atomic_write, digest_stream, json_text
 from orchestrator.storage.hub import hub_files, is_hub, open_hub
 from orchestrator.storage.uris import filesystem_of, is_local, local_path
 
+_S3 = ("s3://", "s3a://")
+_REFUSED = {"PreconditionFailed", "ConditionalRequestConflict"}
+"""Codes with which a store answers that the condition does not hold, or that another write is at work."""
+
 
 def write_bytes(path: str, data: bytes | memoryview) -> str:
     """Write a file; returns its SHA-256 as hexadecimal digits."""
-    if is_local(path):
-        target = local_path(path)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        atomic_write(target, lambda temporary: temporary.write_bytes(data))
-    else:
-        filesystem, plain = filesystem_of(path)
-        with filesystem.open(plain, "wb") as file:
-            file.write(data)
-    return hashlib.sha256(data).hexdigest()
+    return write_chunks(path, [data])
 
 
-def write_chunks(path: str, chunks: Iterable[bytes]) -> str:
+def write_chunks(path: str, chunks: Iterable[bytes | memoryview]) -> str:
     """Write a file of any size piece by piece; returns its SHA-256 as hexadecimal digits."""
     digest = hashlib.sha256()
 
@@ -80,9 +80,61 @@ def read_json(path: str) -> Any:
 
 
 def digest_file(path: str) -> str:
-    """Compute the SHA-256 of a file's bytes, without holding all of them in memory; of several the digests' digest."""
+    """SHA-256 of a file, read in pieces; for a pattern of several files, the digest of their digests."""
     paths = list(map(str, hub_files(path))) if is_hub(path) else [path]
     if len(paths) > 1:
         return hashlib.sha256("".join(map(digest_file, paths)).encode()).hexdigest()
     with open_read(paths[0]) as file:
         return digest_stream(file)
+
+
+class SeenFile(NamedTuple):
+    """A file as it was read."""
+
+    data: bytes | None
+    tag: str | None
+    """The store's ETag of these bytes; None where there was no file, or where the store has no conditional writes."""
+
+
+def read_seen(path: str) -> SeenFile:
+    """Read a file that is to be replaced; it may be missing."""
+    while True:
+        try:
+            if not path.startswith(_S3):
+                return SeenFile(read_bytes(path), None)
+            filesystem, plain = filesystem_of(path)
+            with filesystem.open(plain, "rb") as file:
+                return SeenFile(file.read(), str(file.details["ETag"]))  # s3fs reads with `If-Match` of that tag
+        except FileNotFoundError:
+            return SeenFile(None, None)
+        except OSError as error:
+            if _code(error) not in _REFUSED:
+                raise
+
+
+def replace_seen(path: str, data: bytes, seen: SeenFile) -> bool:
+    """Compare and swap: write the file if it is still what was seen, else return False."""
+    if not path.startswith(_S3):
+        write_bytes(path, data)
+        return True
+    filesystem, plain = filesystem_of(path)
+    bucket, key, _ = filesystem.split_path(plain)
+    condition = {"IfNoneMatch": "*"} if seen.tag is None else {"IfMatch": seen.tag}
+    try:
+        filesystem.call_s3("put_object", Bucket=bucket, Key=key, Body=data, **condition)
+    except OSError as error:
+        if _code(error) in _REFUSED or (seen.tag is not None and isinstance(error, FileNotFoundError)):
+            return False
+        raise
+    return True
+
+
+def _code(error: BaseException) -> str | None:
+    """The store's name of an error, which s3fs has turned into one of Python's."""
+    cause: BaseException | None = error
+    while cause is not None:
+        response: dict[str, Any] = getattr(cause, "response", {})
+        if "Error" in response:
+            return str(response["Error"].get("Code"))
+        cause = cause.__cause__
+    return None

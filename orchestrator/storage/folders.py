@@ -1,12 +1,13 @@
-"""Folders, local or by URI: written as a whole, deleted.
+"""Folders, local or by URI: written as a whole, deleted, measured.
 
 What is true of a folder stands in its manifest; listing it serves only to find what can be removed.
 """
 
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from bert_core.checkpoints.manifest import MANIFEST_FILE, atomic_folder
@@ -37,7 +38,7 @@ def moved_path(path: str, storage: str) -> str:
 
 
 def nearest_existing(path: Path) -> Path:
-    """The path where it is there, else the nearest folder above it that is."""
+    """The path if it exists, else its nearest existing parent."""
     return next(above for above in (path, *path.parents) if above.exists())
 
 
@@ -69,7 +70,7 @@ def delete(path: str) -> None:
 
 
 def _raise_unless_gone(_: object, __: str, problem: tuple[object, BaseException, object]) -> None:
-    """Raise an error of `shutil.rmtree`, except that another process has deleted the same file before."""
+    """Error handler of `shutil.rmtree`: ignore files that another process has deleted."""
     if not isinstance(problem[1], FileNotFoundError):
         raise problem[1]
 
@@ -92,3 +93,29 @@ def write_folder(folder: str) -> Iterator[Path]:
         files = {path.relative_to(scratch).as_posix(): path for path in scratch.rglob("*") if path.is_file()}
         for name in sorted(files, key=lambda name: (name == MANIFEST_FILE, name)):
             filesystem.put_file(str(files[name]), join(plain, name))  # in pieces: a file may exceed the memory
+
+
+def free_bytes(folder: str) -> int | None:
+    """Bytes that this process can still write there; None for an object store, which has no such limit.
+
+    The folder may be missing: its file system is that of the nearest folder above it that is there.
+    """
+    if not is_local(folder):
+        return None
+    return shutil.disk_usage(nearest_existing(local_path(folder).absolute())).free
+
+
+def used_bytes(path: str) -> int:
+    """Bytes of a file, or of all files of a folder; 0 where there is none."""
+    if is_local(path):
+        return sum(stats.st_size for stats in file_stats(local_path(path)))
+    filesystem, plain = filesystem_of(path)
+    return int(filesystem.du(plain)) if filesystem.exists(plain) else 0
+
+
+def file_stats(path: Path) -> Iterator[os.stat_result]:
+    """Stats of a file, or of all files of a folder; files that another process removes meanwhile are skipped."""
+    inside = (Path(folder, name) for folder, _, names in os.walk(path) for name in names)
+    for file in [path] if path.is_file() else inside:
+        with suppress(FileNotFoundError):
+            yield file.lstat()

@@ -12,7 +12,6 @@ import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import IO, Any
 
-import zstandard
 from fsspec.compression import compr
 from fsspec.utils import infer_compression
 
@@ -20,6 +19,8 @@ from orchestrator.errors import InputError
 from orchestrator.nearest import no_file
 from orchestrator.storage.file_access import open_read
 
+COMPRESSIONS = {".gz": b"\x1f\x8b", ".xz": b"\xfd7zXZ\x00", ".zst": b"\x28\xb5\x2f\xfd"}
+"""Endings of compressed files, and the bytes that such a file begins with."""
 _SHOWN_CHARACTERS = 60
 HALF_A_PAIR = "has half a surrogate pair, which is no character"
 
@@ -32,21 +33,44 @@ def stream_lines(path: str) -> Iterator[str]:
     try:
         with (
             open_read(path) as raw,
-            _decompressed(raw, path) as data,
+            unpacked(raw, path) as data,
             io.TextIOWrapper(data, "utf-8-sig", errors="surrogateescape", newline="\n") as lines,
         ):
             yield from lines
     except FileNotFoundError:
         raise InputError(no_file(path)) from None
-    except (OSError, EOFError, zlib.error, lzma.LZMAError, zstandard.ZstdError) as error:
+    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
         reason = getattr(error, "strerror", None) or error
         raise InputError(f"{path} cannot be read ({reason}); check the path, or fetch the file again") from None
 
 
-def _decompressed(raw: IO[bytes], path: str) -> IO[bytes]:
+def unpacked(raw: IO[bytes], path: str) -> IO[bytes]:
+    """Content of a file that is open for reading, decompressed as its ending says, also one of several parts.
+
+    A file that is cut short ends in an EOFError, an OSError or the like.
+    """
     kind = infer_compression(path)
+    if kind == "zstd":  # fsspec's reader takes a file that is cut short for a whole one
+        import pyarrow as pa
+
+        stream: IO[bytes] = pa.CompressedInputStream(pa.PythonFile(raw, mode="r"), kind)
+        return stream
     file: IO[bytes] = compr[kind](raw, mode="rb") if kind else raw
     return file
+
+
+def compression_problem(path: str, head: bytes) -> str | None:
+    """Say how a file's first bytes differ from what its ending says, and the remedy; None: they do not.
+
+    >>> compression_problem("a.csv", b"\\x1f\\x8b.."), compression_problem("a.txt.gz", b"text")
+    ('holds gz data; rename it to a.csv.gz', 'is not compressed; rename it to a.txt')
+    """
+    packed = next((ending for ending, magic in COMPRESSIONS.items() if head.startswith(magic)), "")
+    named = next((ending for ending in COMPRESSIONS if path.lower().endswith(ending)), "")
+    if packed == named:
+        return None
+    what = f"holds {packed[1:]} data" if packed else "is not compressed"
+    return f"{what}; rename it to {path[: len(path) - len(named)]}{packed}"
 
 
 def json_problem(error: ValueError | RecursionError) -> str:

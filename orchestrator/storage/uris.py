@@ -5,6 +5,7 @@ are names as they stand.
 """
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
@@ -14,6 +15,21 @@ import fsspec
 from orchestrator.settings import check_scheme
 
 _FILE = "file://"
+VERSION_FIELDS = (
+    "ETag",  # s3fs
+    "mtime",  # gcsfs: the time of the last write, in microseconds; pyarrow's file systems
+    "LastModified",
+    "created",  # fsspec's memory
+    "etag",  # adlfs (Azure), gcsfs
+    "generation",  # gcsfs
+    "md5Hash",
+    "last_modified",  # adlfs
+    "updated",
+)
+"""Names that fsspec's file systems have for a file's version; the first one with a value is used.
+
+The order is part of the name of a token store that was built from remote files: what is new goes to the end.
+"""
 
 
 def is_local(path: str) -> bool:
@@ -49,3 +65,8 @@ def join(root: str, *parts: str) -> str:
         parts = tuple(map(quote, parts))
     root = root if root.endswith("://") else root.rstrip("/") + "/"
     return root + "/".join(part.strip("/") for part in parts)
+
+
+def version_of(info: Mapping[str, Any]) -> str | None:
+    """Text that changes when the file does; None where the store lists nothing of the kind."""
+    return next((str(info[field]) for field in VERSION_FIELDS if info.get(field)), None)

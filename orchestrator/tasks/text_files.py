@@ -22,7 +22,7 @@ from orchestrator.errors import TaskDataError
 from orchestrator.nearest import no_file
 from orchestrator.progress import counted
 from orchestrator.storage import exists, join, open_read, read_bytes
-from orchestrator.storage.compression import COMPRESSIONS, compression_problem
+from orchestrator.storage.text_lines import COMPRESSIONS, compression_problem
 
 _HEAD_BYTES = 4096
 """First bytes of a file by which its kind is known."""

@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from orchestrator.storage import exists, join, names_in, read_bytes
-from orchestrator.storage.uploads import GrowingUpload
+from orchestrator.storage.logs import GrowingUpload
 from orchestrator.storage.uris import is_local, local_path
 
 FOLDER = "workers"

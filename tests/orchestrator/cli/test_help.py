@@ -21,8 +21,8 @@ from orchestrator.registry.query_language import FUNCTIONS, METRIC_SPLITS, UNITS
 from orchestrator.results import MetricEvent, ModelResult
 from orchestrator.run_states import RunState
 from orchestrator.settings import Settings
-from orchestrator.specs.kinds import SPEC_KINDS
-from orchestrator.storage.compression import COMPRESSIONS
+from orchestrator.specs import SPEC_KINDS
+from orchestrator.storage.text_lines import COMPRESSIONS
 from orchestrator.tasks import TASK_TYPES
 from tests.contracts.imports import ROOT, source_files
 from tests.orchestrator.cli.laboratory import Command, RecordedSweep, commands_below

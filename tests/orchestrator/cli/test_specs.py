@@ -11,7 +11,7 @@ import pytest
 import ray
 import yaml
 
-from orchestrator.specs.kinds import SPEC_KINDS, spec_class
+from orchestrator.specs import SPEC_KINDS, spec_class
 from tests.orchestrator.cli.laboratory import Command
 from tests.orchestrator.drafting.made_files import write_reviews, write_sentences
 from tests.orchestrator.small_specs import PRETRAIN, write_inputs

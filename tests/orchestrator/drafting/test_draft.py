@@ -19,9 +19,8 @@ from orchestrator.kinds import resolved_inputs
 from orchestrator.planning.checks import check_inputs
 from orchestrator.settings import Settings
 from orchestrator.specs.loading import load_spec
-from orchestrator.specs.parts import task_of
 from orchestrator.specs.pipeline import stages_of
-from orchestrator.specs.task import TaskSpec
+from orchestrator.specs.task import TaskSpec, task_of
 from orchestrator.tasks import load_task
 from tests.orchestrator.drafting.made_files import (
     request_for,

@@ -346,7 +346,6 @@ def test_what_stands_beside_a_label_or_in_few_records_is_seen(
         ({"positive_ctxs": [{"text": "it is"}], "question": "what"}, "texts 'negative'"),
         ({"questions": "who is it", "answers": ["Ada"]}, "SQuAD's JSON"),
         ({"price": "$1,012.50"}, "currency or a unit"),
-        ({"probs": [0.8, 0.2]}, "lists of fractions"),
         ({"genres": "[rock, pop]"}, "neither JSON nor Python's"),
         ({"query": "what", "pos": ["it is"], "neg": ["no"], "prompt": "say what"}, "texts 'negative'"),
         ({"pos": "noun verb pron num"}, "a tag for each word of 'text'"),
@@ -361,12 +360,6 @@ def test_what_no_task_reads_is_named(tmp_path: Path, beside: dict[str, object], 
     with pytest.raises(InputError, match=named):
         choose(rows(tmp_path, lambda n: {"text": f"Ada saw it {n}", **beside}))
     assert choose(rows(tmp_path, lambda n: {"text": f"Ada saw it {n}", **beside}), kind="pretraining").head is None
-
-
-def test_columns_that_are_marked_or_empty_are_told_how_to_be_saved(tmp_path: Path) -> None:
-    path = rows(tmp_path, lambda n: {"satz": f"some words {n}", "x": "x" * (n % 2), "y": "x" * (n % 3 // 2)})
-    with pytest.raises(InputError, match="column of 0 and 1 for each label"):
-        choose(path)
 
 
 @pytest.mark.parametrize("names", [("choice1", "choice2"), ("ending0", "ending1", "ending2"), ("A", "B", "C", "D")])

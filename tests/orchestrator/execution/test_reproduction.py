@@ -18,7 +18,7 @@ from orchestrator.registry.records import RunRecord
 from orchestrator.results import DatasetResult, FileCount
 from orchestrator.settings import Settings
 from orchestrator.specs.loading import parse_spec, spec_values
-from orchestrator.specs.parts import task_of
+from orchestrator.specs.task import task_of
 from orchestrator.tasks import load_task
 from tests.orchestrator.registry.samples import made_with, model_result
 

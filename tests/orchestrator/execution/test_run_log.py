@@ -28,7 +28,7 @@ from orchestrator.registry.run_results import RunMetrics
 from orchestrator.results import MetricEvent, TrialStart
 from orchestrator.run_states import RunState
 from orchestrator.settings import Settings
-from orchestrator.storage import exists, join, open_read, read_bytes, uploads, write_bytes
+from orchestrator.storage import exists, join, logs, open_read, read_bytes, write_bytes
 from tests.orchestrator.execution.below_ray import NUM_LINES, command_of, environment_of, write_inputs
 from tests.waiting import PATIENCE_S, wait_until
 
@@ -60,7 +60,7 @@ def test_attempts_append_and_say_how_they_end(folder: str) -> None:
 
 
 def test_a_last_line_reaches_an_object_store_though_none_follows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(uploads, "INTERVAL_S", 0.01)
+    monkeypatch.setattr(logs, "UPLOAD_INTERVAL_S", 0.01)
     folder = f"memory://{uuid4().hex}"
     log = RunLog(folder)
     log.write("first words")
@@ -131,7 +131,7 @@ def test_a_log_that_cannot_be_written_is_one_warning_and_ends_nothing(
 
     log = RunLog(folder)
     monkeypatch.setattr(Path, "open", fail)
-    monkeypatch.setattr(uploads, "write_bytes", fail)
+    monkeypatch.setattr(logs, "write_bytes", fail)
     with attached(log):
         for _ in range(2):
             logger.info("step 1")

@@ -25,7 +25,7 @@ from orchestrator.results import SweepResult, TrialResult
 from orchestrator.run_states import RunState
 from orchestrator.settings import Settings
 from orchestrator.specs.loading import parse_spec
-from orchestrator.specs.probe import ProbeSpec
+from orchestrator.specs.sweep import ProbeSpec
 from tests.orchestrator.kinds.contexts import Notebook, context_of
 from tests.orchestrator.kinds.samples import complete
 from tests.orchestrator.small_specs import PRETRAIN, PROBE, SWEEP, check, input_identity, pipeline, plan

@@ -11,8 +11,8 @@ from orchestrator.registry.merging import merge_registry
 from orchestrator.registry.model_origins import NAME_PATHS
 from orchestrator.results import DatasetResult, FileCount, ModelResult
 from orchestrator.run_states import RunState
+from orchestrator.specs import SPEC_KINDS, spec_class
 from orchestrator.specs.fields import Section
-from orchestrator.specs.kinds import SPEC_KINDS, spec_class
 from orchestrator.specs.references import NAME_FIELDS, Product
 from tests.orchestrator.registry.group_samples import evaluated, new_sweep, scored
 from tests.orchestrator.registry.samples import model_result, new_run

@@ -9,8 +9,8 @@ import pytest
 
 from orchestrator.errors import SpecError
 from orchestrator.specs import ExecutionSpec, PretrainSpec
-from orchestrator.specs.differences import differences
 from orchestrator.specs.execution_overrides import adds_points, execution_changes, override_execution
+from orchestrator.specs.fields import differences
 from orchestrator.specs.loading import parse_spec, spec_values
 
 PRETRAIN: dict[str, Any] = {"kind": "pretrain", "corpus": {"files": ["a.txt"]}, "tokenizer": "words", "steps": 10}

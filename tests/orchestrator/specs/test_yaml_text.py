@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import SpecError
-from orchestrator.specs.yaml_text import MAX_FILE_BYTES, Place, parse_document, parse_value, read_document
+from orchestrator.specs.yaml_text import MAX_FILE_BYTES, SourceLocation, parse_document, parse_value, read_document
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_merge_keys_work_and_own_values_win() -> None:
 
 def test_each_value_knows_its_line() -> None:
     places = parse_document("a: 1\nb:\n  - 2\n  - c: 3\n", "f.yaml").places
-    assert places["b", 1, "c"] == Place("f.yaml", 4)
+    assert places["b", 1, "c"] == SourceLocation("f.yaml", 4)
     assert str(places["a",]) == "f.yaml:1"
 
 

@@ -20,7 +20,7 @@ from fsspec.implementations.memory import MemoryFile, MemoryFileSystem
 from bert_core.errors import CheckpointError
 from orchestrator import storage
 from orchestrator.errors import InputError
-from orchestrator.storage import download_cache, versions
+from orchestrator.storage import download_cache, uris
 from orchestrator.storage.download_cache import local_copy
 
 DATA = bytes(range(256)) * 100
@@ -170,7 +170,7 @@ def test_a_manifest_of_another_form_is_a_file_like_any_other(manifest: bytes, fo
 def test_a_storage_without_versions_is_downloaded_at_each_call(
     folder: str, cache: Path, downloaded: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(versions, "VERSION_FIELDS", ())
+    monkeypatch.setattr(uris, "VERSION_FIELDS", ())
     first, second = local_copy(folder), local_copy(folder)
     assert first != second
     assert (second / "a.bin").read_bytes() == DATA

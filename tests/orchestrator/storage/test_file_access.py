@@ -1,4 +1,4 @@
-"""Files and folders of the storage, local and by URI: whole or not at all, digests, listed, deleted.
+"""Files and folders of the storage, local and by URI: whole or not at all, digests, listed, measured, deleted.
 
 Run alone: pytest tests/orchestrator/storage/test_file_access.py
 """
@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from orchestrator import storage
+from orchestrator.storage.folders import file_stats, used_bytes
 
 DATA = bytes(range(256)) * 100
 
@@ -113,3 +114,20 @@ def test_names_in_a_folder(root: str) -> None:
     for name in ("b", "a/deep", ".hidden"):
         storage.write_bytes(storage.join(root, name), DATA)
     assert storage.names_in(root) == [".hidden", "a", "b"]
+
+
+def test_a_folder_takes_what_its_files_take(tmp_path: Path) -> None:
+    for name in ("a", "deep/b"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(b"123")
+    assert [used_bytes(str(tmp_path / name)) for name in ("", "a", "absent")] == [6, 3, 0]
+
+
+def test_files_that_vanish_while_they_are_counted_are_skipped(tmp_path: Path) -> None:
+    for name in "abc":
+        (tmp_path / name).write_bytes(b"1")
+    stats = file_stats(tmp_path)
+    sizes = [next(stats).st_size]
+    for file in tmp_path.iterdir():
+        file.unlink()
+    assert sizes + [each.st_size for each in stats] == [1]

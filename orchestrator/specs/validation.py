@@ -1,38 +1,29 @@
-"""Sentences about what pydantic found wrong with a spec: file and line, field, value, what is allowed."""
+"""Validation of specs: pydantic's errors become messages with file and line, field, value, and what is allowed."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, get_args, get_origin
+from typing import TYPE_CHECKING, Any, get_args, get_origin
 
 from pydantic import ValidationError
-from pydantic.fields import FieldInfo
 
+from orchestrator.errors import SpecError
 from orchestrator.nearest import did_you_mean, nearest
+from orchestrator.specs import SPEC_KINDS, spec_class
 from orchestrator.specs.fields import Section
-from orchestrator.specs.yaml_text import KeyPath, Place
+from orchestrator.specs.yaml_text import KeyPath, SourceLocation, YamlDocument
+
+if TYPE_CHECKING:
+    from orchestrator.specs.pipeline import AnySpec
 
 MAX_SHOWN = 5
 
 _MUST_BE = {
-    "int_parsing": "must be a whole number",
-    "int_type": "must be a whole number",
-    "int_from_float": "must be a whole number",
-    "float_parsing": "must be a number",
-    "float_type": "must be a number",
-    "finite_number": "must be a finite number",
-    "bool_parsing": "must be true or false",
-    "bool_type": "must be true or false",
-    "string_type": "must be text",
     "tuple_type": "must be a list",
     "dict_type": "must be a mapping of names to values",
     "model_type": "must be a mapping of fields",
     "model_attributes_type": "must be a mapping of fields",
-    "greater_than": "must be more than {gt}",
-    "greater_than_equal": "must be at least {ge}",
-    "less_than": "must be less than {lt}",
-    "less_than_equal": "must be at most {le}",
-    "too_short": "needs {min_length} or more values",
-    "too_long": "takes {max_length} values at most",
 }
+"""Rules that pydantic tells in Python's words."""
 REMOVED = {
     "budget": "a pretraining, sweep, probe or distillation, also as a stage of a pipeline, has execution.max_hours; "
     "limits of money, CPU or GPU hours are gone",
@@ -43,8 +34,39 @@ REMOVED = {
 _AXIS_FORMS = "a list of values, or one of choice: [...], uniform: [low, high], log_uniform: [...], int_uniform: [...]"
 
 
+def validate_document(document: YamlDocument) -> "AnySpec":
+    """The spec that a document describes. Raises: SpecError, naming file, line, field, value and what is allowed."""
+    values, places = document.values, document.places
+    kind = values.get("kind")
+    if kind is None:
+        raise SpecError(f"{place_of((), places)}: kind is missing; one of: {', '.join(SPEC_KINDS)}")
+    if not isinstance(kind, str) or kind not in SPEC_KINDS:
+        raise SpecError(f"{place_of(('kind',), places)}: kind is {shown(kind)}{did_you_mean(str(kind), SPEC_KINDS)}")
+    cls = spec_class(kind)
+    try:
+        spec = cls.model_validate(values)
+    except ValidationError as error:
+        raise SpecError(describe(error, values, places, cls)) from None
+    _refuse_booleans_as_numbers(values, spec.model_dump(), (), places)
+    return spec
+
+
+def _refuse_booleans_as_numbers(
+    written: Any, read: Any, path: KeyPath, places: Mapping[KeyPath, SourceLocation]
+) -> None:
+    """pydantic reads `steps: true` as one step; nobody means that."""
+    if isinstance(written, bool) and isinstance(read, int | float) and not isinstance(read, bool):
+        raise SpecError(f"{place_of(path, places)}: {dotted(path)} is {str(written).lower()}; it must be a number")
+    if isinstance(written, Mapping) and isinstance(read, Mapping):
+        for key, value in written.items():
+            _refuse_booleans_as_numbers(value, read.get(key), (*path, key), places)
+    elif isinstance(written, list | tuple) and isinstance(read, list | tuple):
+        for index, (item, other) in enumerate(zip(written, read, strict=False)):
+            _refuse_booleans_as_numbers(item, other, (*path, index), places)
+
+
 def describe(
-    error: ValidationError, values: Mapping[str, Any], places: Mapping[KeyPath, Place], top: type[Section]
+    error: ValidationError, values: Mapping[str, Any], places: Mapping[KeyPath, SourceLocation], top: type[Section]
 ) -> str:
     """Describe problems, a line each, at most a handful."""
     lines: dict[KeyPath, str] = {}
@@ -55,7 +77,7 @@ def describe(
         if "space" in path[:-1]:
             path = path[: path.index("space") + 2]
             if problem["type"] != "value_error":  # the members of the union complain one by one
-                sentence = f"{shown(problem_value(values, path))} is no axis; give {_AXIS_FORMS}"
+                sentence = f"{shown(value_at(values, path))} is no axis; give {_AXIS_FORMS}"
         place = place_of((*path, *named), places)
         line = f"{place}: {dotted(path)} {sentence}" if path else f"{place}: {sentence}"
         if path not in lines or problem["type"] == "value_error":
@@ -66,11 +88,11 @@ def describe(
     return "\n".join(listed)
 
 
-def place_of(path: KeyPath, places: Mapping[KeyPath, Place]) -> Place:
-    """Place where a field is written, or else its nearest parent."""
+def place_of(path: KeyPath, places: Mapping[KeyPath, SourceLocation]) -> SourceLocation:
+    """Location where a field is written, or else its nearest parent."""
     while path not in places and path:
         path = path[:-1]
-    return places.get(path, Place("spec"))
+    return places.get(path, SourceLocation("spec"))
 
 
 def dotted(path: Sequence[str | int]) -> str:
@@ -84,10 +106,10 @@ def shown(value: object) -> str:
     return text if len(text) <= 60 else text[:57] + "…"
 
 
-def problem_value(values: Any, path: KeyPath) -> Any:
-    """Value at a path of a spec's plain values."""
+def value_at(values: Any, path: KeyPath) -> Any:
+    """Value at a path of a spec's plain values; None for the last key where it is not written."""
     for part in path:
-        values = values[part]
+        values = values.get(part) if isinstance(values, Mapping) else values[part]
     return values
 
 
@@ -95,14 +117,12 @@ def _path_in(values: Any, loc: Sequence[str | int], *, missing: bool) -> KeyPath
     """The part of pydantic's location that exists in what was written: it also names the members of unions."""
     path: list[str | int] = []
     for number, part in enumerate(loc):
-        inside = (isinstance(values, Mapping) and part in values) or (
-            isinstance(values, list | tuple) and isinstance(part, int) and part < len(values)
-        )
-        if inside:
-            path.append(part)
+        try:
             values = values[part]
-        elif missing and number == len(loc) - 1:
-            path.append(part)
+        except (LookupError, TypeError):
+            if not (missing and number == len(loc) - 1):
+                continue
+        path.append(part)
     return tuple(path)
 
 
@@ -114,13 +134,12 @@ def _sentence(problem: Any, path: KeyPath, values: Mapping[str, Any], top: type[
     if path and (instead := REMOVED.get(f"{path[-1]}{gone}")):
         return f"{gone[2:]} is gone; {instead}".lstrip()
     if kind == "missing":
-        info = _field(top, path, values)
-        return f"is needed: {info.description}" if info and info.description else "is needed"
+        section = section_at(top, path[:-1], values)
+        return f"is needed: {section.model_fields[str(path[-1])].description}" if section else "is needed"
     if kind == "extra_forbidden":
         section = section_at(top, path[:-1], values)
         fields, name = section.model_fields if section else {}, str(path[-1])
-        inner = [dotted((*path[:-1], field, name)) for field in fields if _has_inside(fields[field], name)]
-        inner += dict.fromkeys(dotted((*member, name)) for member in _members_with(name, top, path[:-1], values))
+        inner = list(dict.fromkeys(_paths_to(name, top, path[:-1], values)))
         inner += [f"stages.{name}"] if name in (values.get("stages") or ()) else []
         hint = f"; did you mean {' or '.join(inner[:MAX_SHOWN])}?" if inner else did_you_mean(name, fields)
         return f"is no field of this spec{hint}"
@@ -146,8 +165,9 @@ def rule_of(problem: Any) -> str:
         hint = f"; did you mean {close[0]}?" if close else ""
         return f"allowed: {', '.join(allowed)}{hint}"
     if kind in _MUST_BE:
-        return f"it {_MUST_BE[kind].format(**context)}"
-    return str(problem["msg"]).removeprefix("Value error, ")
+        return f"it {_MUST_BE[kind]}"
+    message = str(problem["msg"]).removeprefix("Value error, ")
+    return re.sub("^(Input|Tuple|Dictionary) should", "it must", message)
 
 
 def _words(expected: str) -> list[str]:
@@ -159,7 +179,7 @@ def section_at(top: type[Section], path: Sequence[str | int], values: Any) -> ty
     section: type[Section] | None = top
     candidates: list[type[Section]] = [top]
     for part in path:
-        values = values[part] if isinstance(values, Mapping | list | tuple) else None  # type: ignore[index]
+        values = value_at(values, (part,)) if isinstance(values, Mapping | list | tuple) else None
         if section is not None and part in section.model_fields:
             candidates = sections_in(section.model_fields[str(part)].annotation)
         kind = values.get("kind") if isinstance(values, Mapping) else None
@@ -175,26 +195,18 @@ def sections_in(annotation: Any) -> list[type[Section]]:
     return [section for part in get_args(annotation) for section in sections_in(part)]
 
 
-def _has_inside(info: FieldInfo, name: str) -> bool:
-    """Whether a field is one section, which has a field of that name."""
-    is_one = get_origin(info.annotation) not in (dict, tuple)
-    return is_one and any(name in section.model_fields for section in sections_in(info.annotation))
-
-
-def _members_with(name: str, top: type[Section], path: KeyPath, values: Any) -> Iterator[KeyPath]:
-    """Paths of the named sections below a path, such as a pipeline's stages, that have a field of that name.
+def _paths_to(name: str, top: type[Section], path: KeyPath, values: Any) -> Iterator[str]:
+    """Paths of the fields of that name in the sections just below a path, those of a pipeline's stages too.
 
     A variant's is that of its stage, where it is written.
     """
-    section, here = section_at(top, path, values), problem_value(values, path)
+    section, here = section_at(top, path, values), value_at(values, path)
     for field, info in section.model_fields.items() if section else ():
-        is_named = get_origin(info.annotation) is dict and isinstance(here.get(field), Mapping)
-        for key in here[field] if is_named else ():
-            member = section_at(top, (*path, field, key), values)
+        origin, written = get_origin(info.annotation), here.get(field)
+        keys: list[KeyPath] = [()] if origin not in (dict, tuple) else []
+        if origin is dict and isinstance(written, Mapping):
+            keys = [(key,) for key in written]
+        for key in keys:
+            member = section_at(top, (*path, field, *key), values)
             if member is not None and name in member.model_fields:
-                yield (*path, field, str(key).partition(".")[0])
-
-
-def _field(top: type[Section], path: KeyPath, values: Any) -> FieldInfo | None:
-    section = section_at(top, path[:-1], values)
-    return section.model_fields.get(str(path[-1])) if section and path else None
+                yield dotted((*path, field, *(str(part).partition(".")[0] for part in key), name))

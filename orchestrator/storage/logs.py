@@ -1,7 +1,13 @@
-"""Logs on the storage: JSON values, one after another; a value that was appended is there for good."""
+"""Logs on the storage, also on object stores, which cannot append.
+
+`AppendLog` holds JSON values, and a value that was appended is there for good. `GrowingUpload` puts all of a text that
+grows again from time to time.
+"""
 
 import json
 import os
+import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -9,8 +15,11 @@ from uuid import uuid4
 import fsspec
 
 from bert_core.errors import CheckpointError
+from orchestrator.storage.file_access import write_bytes
 from orchestrator.storage.folders import names_in
 from orchestrator.storage.uris import is_local, join, local_path
+
+UPLOAD_INTERVAL_S = 30.0
 
 
 class AppendLog:
@@ -85,8 +94,46 @@ class AppendLog:
 
 
 def _cut_last_line(path: Path) -> None:
-    """Cut off what follows the last line feed of a file: the line of a process that ended while it wrote."""
+    """Truncate a file after its last line feed: the rest is a line that was not written to its end."""
     if path.exists():
         data = path.read_bytes()
         if not data.endswith(b"\n"):
             os.truncate(path, data.rfind(b"\n") + 1)
+
+
+class GrowingUpload:
+    """Puts a text on an object store every half minute while it grows, and at the end.
+
+    So no line waits for longer than that, also when none follows it: a process that is killed leaves its last words.
+
+    Args:
+        path: of the object.
+        read: gives the whole text so far; called by a thread.
+        on_error: told why an upload failed; the next one has its text too.
+    """
+
+    def __init__(self, path: str, read: Callable[[], bytes], on_error: Callable[[OSError], object]) -> None:
+        self._path, self._read, self._on_error = path, read, on_error
+        self._done, self._num_uploaded = threading.Event(), 0
+        self._thread = threading.Thread(target=self._put_from_time_to_time, name="upload", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        self._done.set()
+        self._thread.join()
+        self._put()
+
+    def _put_from_time_to_time(self) -> None:
+        while not self._done.wait(UPLOAD_INTERVAL_S):
+            self._put()
+
+    def _put(self) -> None:
+        text = self._read()
+        if len(text) == self._num_uploaded:
+            return
+        try:
+            write_bytes(self._path, text)
+        except OSError as error:
+            self._on_error(error)
+        else:
+            self._num_uploaded = len(text)

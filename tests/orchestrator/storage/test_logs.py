@@ -1,15 +1,18 @@
-"""Logs that are only appended to, local and by URI: order, torn ends, damage, a full disk.
+"""Logs, appended to or uploaded while they grow: order, torn ends, damage, a full disk, a store that is away.
 
-Run alone: pytest tests/orchestrator/storage/test_append_log.py
+Run alone: pytest tests/orchestrator/storage/test_logs.py
 """
 
 import os
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
 from bert_core.errors import CheckpointError
-from orchestrator.storage import AppendLog, join
+from orchestrator.storage import AppendLog, exists, join, logs, read_bytes
+from orchestrator.storage.logs import GrowingUpload
+from tests.waiting import wait_until
 
 
 def test_values_are_read_in_the_order_of_appending(root: str) -> None:
@@ -61,3 +64,47 @@ def test_a_value_that_could_not_be_written_leaves_the_log_as_it_was(
             log.append({"long": "value"})
     log.append(2)
     assert log.read() == [1, 2]
+
+
+@pytest.fixture
+def path() -> str:
+    return f"memory://{uuid4().hex}/log.txt"
+
+
+def test_the_whole_text_is_put_at_the_end(path: str) -> None:
+    text = [b"first\n"]
+    upload = GrowingUpload(path, lambda: b"".join(text), pytest.fail)
+    text.append(b"last\n")
+    assert not exists(path), "half a minute is not over"
+    upload.close()
+    assert read_bytes(path) == b"first\nlast\n"
+
+
+def test_a_text_is_put_again_when_it_has_grown(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logs, "UPLOAD_INTERVAL_S", 0.01)
+    put, text = [], b"first"
+    monkeypatch.setattr(logs, "write_bytes", lambda _, data: put.append(data))
+    upload = GrowingUpload(path, lambda: text, pytest.fail)
+    wait_until(lambda: put == [b"first"], "the first words wait")
+    text = b"first and last"
+    wait_until(lambda: put[-1] == b"first and last", "the last words wait")
+    upload.close()
+    assert put == [b"first", b"first and last"]
+
+
+def test_what_an_upload_loses_the_next_one_has(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logs, "UPLOAD_INTERVAL_S", 0.01)
+    tries: list[bytes] = []
+    told: list[OSError] = []
+
+    def put(_: str, data: bytes) -> None:
+        tries.append(data)
+        if len(tries) == 1:
+            raise OSError("the store is away")
+
+    monkeypatch.setattr(logs, "write_bytes", put)
+    upload = GrowingUpload(path, lambda: b"words", told.append)
+    wait_until(lambda: len(tries) == 2, "it is not tried again")
+    upload.close()
+    assert tries == [b"words"] * 2
+    assert [str(error) for error in told] == ["the store is away"]
