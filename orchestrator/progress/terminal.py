@@ -157,12 +157,18 @@ class Progress(logging.Handler):
     def _start_live(self) -> "Live":
         from rich.console import Console
         from rich.live import Live
-
-        from orchestrator.progress.drawing import Frame
+        from rich.spinner import Spinner
+        from rich.text import Text
 
         console = Console(file=self._stream, force_terminal=True)
+        spinner = Spinner("dots")
+
+        def frame() -> Text:
+            lines = "\n".join(self._shown.lines(*console.size))
+            return Text(f"{spinner.render(console.get_time())} {lines}", no_wrap=True, overflow="ellipsis")
+
         live = Live(
-            Frame(lambda: self._shown),
+            get_renderable=frame,
             console=console,
             transient=True,
             refresh_per_second=_FRAMES_PER_S,
