@@ -52,7 +52,7 @@ def board(port: int, is_opened: bool) -> None:
     """
     say_now("opening the registry")
     from orchestrator.reports.board import build_app
-    from orchestrator.web.server import listening, serve_app, url_of
+    from orchestrator.web import listening, serve_app, url_of
 
     home = current_settings().home  # what answers works in threads, which know nothing of the command
     with open_registry() as registry, listening("127.0.0.1", port, has_host_option=False) as listener:

@@ -26,8 +26,7 @@ from orchestrator.reports.rendering import Served, plotly_source, render
 from orchestrator.reports.run_page import MAX_RUNS, comparing_page, run_page
 from orchestrator.reports.task_page import task_page
 from orchestrator.run_states import RunState
-from orchestrator.web.guard import App, Guard
-from orchestrator.web.server import LOOPBACK_NAMES
+from orchestrator.web import LOOPBACK_NAMES, App, Guard
 
 if TYPE_CHECKING:
     from orchestrator.registry.registry import Registry
