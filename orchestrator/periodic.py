@@ -1,9 +1,13 @@
-"""Reminders of a trouble that lasts: soon where work has no place yet, else after a minute; then ever more rarely, each
-time that it has lasted twice as long. Who waits for workers, trials or tasks asks here.
+"""What is done again and again beside other work: calls from a thread, and warnings of a trouble that lasts.
+
+A warning comes soon where work has no place yet, else after a minute; then ever more rarely, each time that the trouble
+has lasted twice as long. Who waits for workers, trials or tasks asks `Reminders`.
 """
 
 import logging
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 SAY_AFTER_S = 60.0
@@ -57,3 +61,32 @@ class Reminders:
                 self._told_s = lasted_s
                 logger.warning(f"waiting: {shortage.in_short}")
             self._was_waiting = shortage.is_waiting
+
+
+@contextmanager
+def repeating(
+    action: Callable[[], bool], every_s: float, name: str, *, join_timeout_s: float | None = None
+) -> Iterator[None]:
+    """Call a function from a thread during the block, for the first time after `every_s`, until it returns False.
+
+    The block ends once a call that is under way has ended.
+
+    Args:
+        action: work that is done each time; returns whether it is to be done again. What it raises ends the thread.
+        every_s: seconds between the end of a call and the next one.
+        name: name of the thread.
+        join_timeout_s: longest wait at the end of the block for a call that is under way; without end when left out.
+    """
+    done = threading.Event()
+
+    def repeat() -> None:
+        while not done.wait(every_s) and action():
+            pass
+
+    thread = threading.Thread(target=repeat, name=name, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join(join_timeout_s)
