@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator import periodic
 from orchestrator.cluster import remote_call, shortage
 from orchestrator.cluster.nodes import Processes
 from orchestrator.cluster.remote_call import CollectedWarnings, WarningRelay, WithWarnings, call_on_device

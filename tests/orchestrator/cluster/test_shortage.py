@@ -10,6 +10,7 @@ import pytest
 import ray
 from ray.autoscaler.v2 import schema
 
+from orchestrator import periodic
 from orchestrator.cluster import shortage as module
 from orchestrator.cluster.nodes import Processes
 from orchestrator.cluster.shortage import (
