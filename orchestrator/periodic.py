@@ -1,4 +1,4 @@
-"""What is done again and again beside other work: calls from a thread, and warnings of a trouble that lasts.
+"""Periodic work from a thread beside other work, and warnings of a trouble that lasts.
 
 A warning comes soon where work has no place yet, else after a minute; then ever more rarely, each time that the trouble
 has lasted twice as long. Who waits for workers, trials or tasks asks `Reminders`.

@@ -32,8 +32,12 @@ from orchestrator.significance.comparison import (
     POWER,
     DifferenceResult,
     McNemarResult,
+    ScoreOfWeights,
+    bootstrap_interval,
     compare_answers,
     compare_means,
+    compare_over_examples,
+    compare_pairs,
     holm,
     least_p_value,
     pairs_of_seeds,
@@ -46,12 +50,6 @@ from orchestrator.significance.predictions import (
     prediction_kind,
     same_examples,
     scores_for,
-)
-from orchestrator.significance.resampling import (
-    ScoreOfWeights,
-    bootstrap_interval,
-    compare_over_examples,
-    compare_pairs,
 )
 from orchestrator.significance.summary import LEVEL, Interval, has_spread, why_noise_is_unknown
 from orchestrator.storage import read_bytes

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bert_core.metrics.spans import entity_spans
-from orchestrator.significance.resampling import Numbers, ScoreOfWeights, correlation_of
+from orchestrator.significance.comparison import Numbers, ScoreOfWeights
 
 PredictionRow = Mapping[str, Any]
 Pair = tuple[PredictionRow, PredictionRow]
@@ -139,6 +139,47 @@ def _ratio(numerator: NDArray[Any], denominator: NDArray[Any]) -> Numbers:
     quotient: Numbers = np.zeros_like(numerator, dtype=float)
     np.divide(numerator, denominator, out=quotient, where=denominator > 0)
     return quotient
+
+
+def correlation_of(first: Numbers, second: Numbers, *, of_ranks: bool) -> ScoreOfWeights:
+    """Correlation of two values of each example (N,), where examples count as often as they are drawn.
+
+    It is 0 where the values of a side are all equal, as the metrics themselves have it.
+
+    Source: Pearson (1895), Note on regression and inheritance in the case of two parents; Spearman (1904), The proof
+    and measurement of association between two things: Pearson's correlation of ranks, equal values sharing the mean of
+    theirs.
+    """
+    sides = [_ranks_of(values) if of_ranks else values for values in (first, second)]
+
+    def score(weights: Numbers) -> Numbers:
+        total = weights.sum(axis=1, keepdims=True)
+        drawn = (side(weights) if callable(side) else side for side in sides)
+        x, y = (values - (weights * values).sum(axis=1, keepdims=True) / total for values in drawn)  # (R, N)
+        covariance, *variances = (np.einsum("rn,rn,rn->r", weights, *both) for both in ((x, y), (x, x), (y, y)))
+        scale = np.sqrt(variances[0] * variances[1])
+        correlation: Numbers = np.divide(covariance, scale, out=np.zeros_like(scale), where=scale > 0)
+        return correlation
+
+    return score
+
+
+def _ranks_of(values: Numbers) -> Callable[[Numbers], Numbers]:
+    """Function from weights (R, N) to the examples' ranks (R, N) among all that are drawn, equal values sharing theirs.
+
+    Values are sorted once: what is drawn changes how many stand below a value, not their order.
+    """
+    order = np.argsort(values)
+    _, begins, place = np.unique(values[order], return_index=True, return_inverse=True)
+    place_of_example = np.empty_like(place)
+    place_of_example[order] = place
+
+    def ranks(weights: Numbers) -> Numbers:
+        equal = np.add.reduceat(weights[:, order], begins, axis=1)
+        shared: Numbers = equal.cumsum(axis=1) - (equal - 1) / 2
+        return shared[:, place_of_example]
+
+    return ranks
 
 
 _MEAN = _of_sums(lambda sums: _ratio(sums[:, 0], sums[:, 1]))

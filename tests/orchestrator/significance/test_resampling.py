@@ -10,9 +10,13 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import stats
 
-from orchestrator.significance import resampling
-from orchestrator.significance.comparison import least_p_value
-from orchestrator.significance.resampling import bootstrap_interval, compare_over_examples, compare_pairs
+from orchestrator.significance import comparison
+from orchestrator.significance.comparison import (
+    bootstrap_interval,
+    compare_over_examples,
+    compare_pairs,
+    least_p_value,
+)
 
 DIFFERENCES = st.lists(st.integers(-20, 20).map(lambda number: number / 100), min_size=1, max_size=8)
 
@@ -71,7 +75,7 @@ def test_few_pairs_can_show_nothing_and_have_no_interval() -> None:
 def test_drawn_arrangements_come_close_to_all_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
     differences = list(np.random.default_rng(5).normal(0.3, 1.0, 12))
     exact = compare_pairs(differences)
-    monkeypatch.setattr(resampling, "MOST_EXACT_PAIRS", 11)
+    monkeypatch.setattr(comparison, "MOST_EXACT_PAIRS", 11)
     drawn = compare_pairs(differences)
     assert drawn != exact
     assert drawn.p_value == pytest.approx(exact.p_value, abs=0.01)
