@@ -27,9 +27,8 @@ def report(subject: str, output: str) -> None:
     reproduce it. Of a task: its leaderboard.
     """
     say_now(f"reading {subject}")
+    from orchestrator.reports.pages import run_page, task_page
     from orchestrator.reports.rendering import render
-    from orchestrator.reports.run_page import run_page
-    from orchestrator.reports.task_page import task_page
     from orchestrator.storage import write_bytes
 
     with open_registry() as registry:

@@ -151,7 +151,7 @@ def metrics(registry: "Registry", run_id: str, name: str | None) -> None:
 def plot(run_id: str, output: str) -> None:
     """Plot metrics over steps, or the trials of a sweep."""
     say_now(f"drawing run {run_id}")
-    from orchestrator.reports.run_page import plot_run
+    from orchestrator.reports.pages import plot_run
 
     with open_registry() as registry:
         plot_run(registry, find_run(registry, run_id), output)

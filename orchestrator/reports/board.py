@@ -22,9 +22,8 @@ from starlette.routing import Route
 from orchestrator.errors import InputError, NotFoundError, OrchestratorError
 from orchestrator.progress import duration
 from orchestrator.reports.blocks import Cell, Code, Page, Section, Table, run_cell
+from orchestrator.reports.pages import MAX_RUNS, comparing_page, run_page, task_page
 from orchestrator.reports.rendering import Served, plotly_source, render
-from orchestrator.reports.run_page import MAX_RUNS, comparing_page, run_page
-from orchestrator.reports.task_page import task_page
 from orchestrator.run_states import RunState
 from orchestrator.web import LOOPBACK_NAMES, App, Guard
 

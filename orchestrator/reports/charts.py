@@ -1,7 +1,8 @@
-"""Charts of measurements and settings, as values that Plotly.js draws."""
+"""Charts of measurements and settings, as values that Plotly.js draws in a page; curves also as a picture."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from io import BytesIO
 from textwrap import wrap
 from typing import Any
 
@@ -26,6 +27,8 @@ _LABEL_WIDTH = 46
 _LABEL_SHIFT_PX, _LINE_PX = 9, 16
 _CURVES_PX, _AXIS_PX, _LEGEND_LINE_PX = 360, 70, 20
 """Heights of curves without their legend, of what stands below an axis, and of a line of a legend."""
+_NUM_COLUMNS = 2
+"""Charts beside each other in a picture."""
 _MOST_LEGEND_LINES = 10
 """Lines of a legend that are seen at once; a longer one scrolls."""
 
@@ -65,6 +68,30 @@ def learning_curves(name: str, lines: Mapping[str, Sequence[tuple[int, float | N
     last = [{"line": label, "last step": points[-1][0], "last value": points[-1][1]} for label, points in lines.items()]
     table = Table(("line", "last step", "last value"), last)
     return Chart(name, traces, layout, table=table, height_px=_CURVES_PX + below_px)
+
+
+def draw_curves(charts: Sequence[Chart], title: str, form: str) -> bytes:
+    """Draw learning curves, two beside each other, as PNG, SVG or PDF, which Plotly makes only by a browser."""
+    from matplotlib.figure import Figure
+
+    num_rows, num_columns = -(-len(charts) // _NUM_COLUMNS), min(_NUM_COLUMNS, len(charts))
+    figure = Figure(figsize=(6.0 * num_columns, 3.2 * num_rows + 0.4), layout="constrained")
+    figure.suptitle(title)
+    for number, chart in enumerate(charts, start=1):
+        axes = figure.add_subplot(num_rows, num_columns, number)
+        for trace in chart.traces:
+            values = [float("nan") if value is None else value for value in trace["y"]]
+            marker = "o" if "markers" in trace["mode"] else None
+            axes.plot(trace["x"], values, label=trace["name"], marker=marker, markersize=3, linewidth=1.2)
+        axes.set_title(chart.title)
+        axes.set_xlabel("step")
+        axes.grid(alpha=0.3)
+        axes.set_yscale(chart.layout["yaxis"].get("type", "linear"))
+        if len(chart.traces) <= 12:
+            axes.legend(fontsize="small")
+    picture = BytesIO()
+    figure.savefig(picture, format=form, dpi=120)
+    return picture.getvalue()
 
 
 def thinned(points: Sequence[tuple[int, float | None]]) -> Sequence[tuple[int, float | None]]:

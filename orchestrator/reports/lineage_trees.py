@@ -1,11 +1,10 @@
-"""Lineage of a model, a run, a file or a tokenizer: drawn as lines, as a record, as rows, and as a table of a page."""
+"""Lineage of a model, a run, a file or a tokenizer: drawn as lines, as a record, and as rows."""
 
 from collections.abc import Iterator
 from typing import Any
 
 from orchestrator.cells import printable
 from orchestrator.registry.lineage import LineageTree
-from orchestrator.reports.blocks import Row, Table
 
 _DIGEST_CHARS = 12
 
@@ -40,18 +39,3 @@ def _fields(tree: LineageTree) -> dict[str, Any]:
     node = tree.node
     named = {"kind": node.kind, "name": node.name, "digest": node.digest}
     return named | {"role": tree.role, "run": tree.run_id, "stale": tree.stale}
-
-
-def lineage_table(tree: LineageTree) -> Table:
-    """Each part that a model was made of, with the part that it had in making the next, once."""
-    rows: dict[tuple[str, str, str], Row] = {}
-
-    def collect(tree: LineageTree) -> None:
-        for branch in tree.branches:
-            part, whole, role = branch.node, tree.node, branch.role or ""
-            names = {"what": f"{part.kind} {part.name}", "was": role, "of": f"{whole.kind} {whole.name}"}
-            rows.setdefault((part.digest, role, whole.digest), {**names, "digest": part.digest[:_DIGEST_CHARS]})
-            collect(branch)
-
-    collect(tree)
-    return Table(("what", "was", "of", "digest"), list(rows.values()))

@@ -11,8 +11,8 @@ import pytest
 
 from orchestrator.reports.blocks import Cell, Chart, Code, Facts, Page, Section, Table, Words
 from orchestrator.reports.charts import Spread, count_matrix, learning_curves, score_by_setting, seed_spread
+from orchestrator.reports.pages import shown_columns
 from orchestrator.reports.rendering import chart_values, columns_of, render
-from orchestrator.reports.task_page import shown_columns
 from tests.browser import Browser
 from tests.orchestrator.reports.samples import HOSTILE
 

@@ -1,6 +1,6 @@
 """Pages of runs and of tasks: which sections they have, what these say, and charts and pictures.
 
-Alone: pytest tests/orchestrator/reports/test_run_page.py
+Alone: pytest tests/orchestrator/reports/test_pages.py
 """
 
 from pathlib import Path
@@ -27,11 +27,9 @@ from orchestrator.reports.charts import (
     setting_importances,
     thinned,
 )
-from orchestrator.reports.lineage_trees import lineage_table
+from orchestrator.reports.pages import lineage_table, plot_run, run_page, same_in_all, shown_columns, task_page
 from orchestrator.reports.rendering import columns_of
 from orchestrator.reports.run_facts import data_line, score_lines
-from orchestrator.reports.run_page import plot_run, run_page
-from orchestrator.reports.task_page import same_in_all, shown_columns, task_page
 from orchestrator.results import MetricEvent
 from orchestrator.specs.loading import parse_spec
 from tests.orchestrator.kinds.samples import SAMPLES
