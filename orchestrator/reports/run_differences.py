@@ -6,7 +6,7 @@ Of any other run the newest attempt counts. Below are a comparison's lines for a
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,7 +16,7 @@ from orchestrator.progress.log_lines import wrapped
 from orchestrator.registry.group_records import GroupRecord
 from orchestrator.registry.model_origins import SplitData
 from orchestrator.registry.parameters import is_source_digest
-from orchestrator.registry.records import AttemptRecord, RunRecord
+from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
 from orchestrator.reports.run_facts import RunFacts, stage_name
 from orchestrator.results import Split
@@ -137,7 +137,7 @@ def run_sections(facts: RunFacts) -> dict[str, dict[str, Any] | None]:
         "run": {"kind": run.kind, "task": run.task, "state": str(run.state), "error": run.error},
         "spec": {path: value for path, value in facts.parameters.items() if not path.startswith(_DATA_PARAMETERS)},
         "data": _data(facts),
-        "code": _code(facts.made_by),
+        "code": _code(facts),
         "environment": _environment(facts),
         "scores": {name: value for name, value in values.items() if not is_of_the_machine(name)} | facts.stage_scores,
         "speed": {"seconds": run.seconds, **{name: v for name, v in values.items() if is_of_the_machine(name)}},
@@ -183,18 +183,13 @@ def _take_same_files(*both: dict[str, Any]) -> list[str]:
     return [split for split, one, other in pairs if one.file == other.file and one.taken != other.taken]
 
 
-def _code(attempt: AttemptRecord | None) -> dict[str, Any] | None:
-    """Code of an attempt; None where it was not recorded."""
-    if attempt is None or attempt.code is None:
+def _code(facts: RunFacts) -> dict[str, Any] | None:
+    """Code of a run's newest attempt; None where it was not recorded."""
+    if facts.made_by is None or facts.made_by.code is None:
         return None
-    code = attempt.code
-    return {
-        "package": code["version"],
-        "commit": code["commit"],
-        "no commit": code["reason"],
-        "changes": code["diff_digest"],
-        "changed files": list(code["changed_files"]) or None,
-    }
+    names = {"package": "version", "commit": "commit", "no commit": "reason", "changes": "diff_digest"}
+    code = facts.made_by.code
+    return {shown: code[name] for shown, name in names.items()} | {"changed files": list(code["changed_files"]) or None}
 
 
 def _environment(facts: RunFacts) -> dict[str, Any] | None:
@@ -268,13 +263,11 @@ def _sentences(runs: RunComparison) -> list[str]:
 
 def significance_rows(comparison: "Comparison", noise: "SeedNoise | None") -> list[dict[str, Any]]:
     """Every test that could be made, a row each, with what it is of; the first one speaks."""
-    examples, metric, of_seeds = comparison.examples, comparison.first.metric, comparison.of_seeds
+    examples, metric = comparison.examples, comparison.first.metric
     rows = [_test_row("Welch, all seeds", metric, comparison.welch)]
     if comparison.paired is not None:
         paired = _test_row(f"paired permutation, {len(comparison.differences)} common seeds", metric, comparison.paired)
-        rows.insert(0 if of_seeds is comparison.paired else 1, paired)
-    if (bootstrap := comparison.bootstrap) is not None:
-        rows.append(_test_row("bootstrap over seeds", metric, replace(of_seeds, interval=bootstrap)) | {"p": None})
+        rows.insert(0 if comparison.of_seeds is comparison.paired else 1, paired)
     if noise is not None and comparison.first.summary and comparison.second.summary:
         pooled = noise.compare(comparison.first.summary, comparison.second.summary)
         rows.append(_test_row(POOLED, metric, pooled))

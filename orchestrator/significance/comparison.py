@@ -1,7 +1,7 @@
 """Comparison of groups over seeds, and of models over examples: tests, resampling, corrections, numbers of seeds.
 
-scipy has the bootstraps of seeds, to the same digits. It has no interval for its permutation test, which this one reads
-off the same arrangements as its p-value, and no resamples by weights, so that scores of examples would take minutes.
+scipy has no interval for its permutation test, which this one reads off the same arrangements as its p-value, and no
+resamples by weights, so that scores of examples would take minutes.
 """
 
 import math
@@ -26,8 +26,7 @@ from orchestrator.significance.summary import (
 MOST_EXACT_PAIRS = 16
 """Number of pairs up to which every arrangement is looked at; of more, so many are drawn."""
 NUM_DRAWN = 20_000
-NUM_RESAMPLES = 10_000
-NUM_EXAMPLE_RESAMPLES = 2_000
+NUM_RESAMPLES = 2_000
 _DRAWN_AT_A_TIME = 2_000_000
 """Numbers drawn at a time, so that memory stays small however many examples there are."""
 _SEED = 0
@@ -89,7 +88,7 @@ def compare_pairs(differences: Sequence[float]) -> DifferenceResult:
         differences: one for each pair, at least one; of more than `MOST_EXACT_PAIRS`, arrangements are drawn.
     """
     values = np.asarray(differences, dtype=float)
-    means = _all_subset_means(values) if len(values) <= MOST_EXACT_PAIRS else _drawn_subset_means(values)
+    means = _subset_means(values)
     num_arrangements = len(means) + 1
     difference = float(values.mean())
     rounding = ROUNDING * float(np.abs(values).max())
@@ -103,37 +102,18 @@ def compare_pairs(differences: Sequence[float]) -> DifferenceResult:
     return DifferenceResult(difference, interval, p_value)
 
 
-def _all_subset_means(values: Numbers) -> Numbers:
-    """Mean of each subset of the values but the empty one."""
+def _subset_means(values: Numbers) -> Numbers:
+    """Means of every subset of the values but the empty one; of more than `MOST_EXACT_PAIRS`, of random subsets."""
+    if len(values) > MOST_EXACT_PAIRS:  # each value is in half of them
+        chosen = np.random.default_rng(_SEED).integers(0, 2, size=(NUM_DRAWN, len(values))).astype(float)
+        sizes = chosen.sum(axis=1)
+        drawn: Numbers = (chosen @ values)[sizes > 0] / sizes[sizes > 0]
+        return drawn
     sums, sizes = np.zeros(1), np.zeros(1)
     for value in values:
         sums, sizes = np.concatenate([sums, sums + value]), np.concatenate([sizes, sizes + 1])
     means: Numbers = sums[1:] / sizes[1:]
     return means
-
-
-def _drawn_subset_means(values: Numbers) -> Numbers:
-    """Means of random subsets; each value is in half of them."""
-    chosen = np.random.default_rng(_SEED).integers(0, 2, size=(NUM_DRAWN, len(values))).astype(float)
-    sizes = chosen.sum(axis=1)
-    means: Numbers = (chosen @ values)[sizes > 0] / sizes[sizes > 0]
-    return means
-
-
-def bootstrap_interval(first: Sequence[float], second: Sequence[float]) -> Interval:
-    """Percentile interval of the difference of two means over independent scores, each group drawn on its own.
-
-    It is too narrow for a few seeds: of five, the spread is underestimated by a tenth. Of pairs, it is that
-    of their differences beside `[0.0]`, whole pairs being drawn.
-
-    Source: Efron and Tibshirani (1993), An Introduction to the Bootstrap, 8.3 and 13.3.
-    """
-    rng = np.random.default_rng(_SEED)
-    means = [
-        scores[rng.integers(0, len(scores), size=(NUM_RESAMPLES, len(scores)))].mean(axis=1)
-        for scores in (np.asarray(first, dtype=float), np.asarray(second, dtype=float))
-    ]
-    return _percentiles(means[0] - means[1])
 
 
 def compare_over_examples(num_examples: int, first: ScoreOfWeights, second: ScoreOfWeights) -> DifferenceResult:
@@ -151,19 +131,15 @@ def compare_over_examples(num_examples: int, first: ScoreOfWeights, second: Scor
     value = float(first(once)[0] - second(once)[0])
     rng, drawn = np.random.default_rng(_SEED), []
     at_a_time = max(1, _DRAWN_AT_A_TIME // num_examples)
-    for begin in range(0, NUM_EXAMPLE_RESAMPLES, at_a_time):
-        size = min(at_a_time, NUM_EXAMPLE_RESAMPLES - begin)
+    for begin in range(0, NUM_RESAMPLES, at_a_time):
+        size = min(at_a_time, NUM_RESAMPLES - begin)
         weights = rng.multinomial(num_examples, np.full(num_examples, 1 / num_examples), size=size).astype(float)
         drawn.append(first(weights) - second(weights))
     differences = np.concatenate(drawn)
     against = min(int(np.sum(differences <= 0)), int(np.sum(differences >= 0)))
-    p_value = min(1.0, 2.0 * (1 + against) / (NUM_EXAMPLE_RESAMPLES + 1))
-    return DifferenceResult(value, _percentiles(differences), p_value)
-
-
-def _percentiles(differences: Numbers) -> Interval:
+    p_value = min(1.0, 2.0 * (1 + against) / (NUM_RESAMPLES + 1))
     low, high = np.quantile(differences, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return Interval(float(low), float(high))
+    return DifferenceResult(value, Interval(float(low), float(high)), p_value)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
