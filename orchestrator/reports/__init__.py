@@ -7,6 +7,5 @@ rendering, board        from a page to HTML; pages behind addresses of this mach
 run_facts               what is recorded of a run, as values and as short lines of text
 run_differences         all in which two runs differ
 ranked_groups           groups of a leaderboard as the terminal shows them
-lineage_trees           what a model was made of, and what was made of it
 tracker_exports         runs as TensorBoard, MLflow and W&B keep them
 """

@@ -86,11 +86,11 @@ class Pair(NamedTuple):
 
 
 def compare_runs(registry: Registry, first: str, second: str) -> RunComparison:
-    """Compare two runs, given by the beginnings of their ids. Raises: NotFoundError."""
+    """Compare two runs by the beginnings of their ids. Raises: NotFoundError."""
     runs = registry.run(first), registry.run(second)
     both = [run_sections(RunFacts(registry, run)) for run in runs]
     data = [sections["data"] or {} for sections in both]
-    same_files = _take_same_files(*data)
+    same_files = _drop_source_digests(*data)
     differences, same, unknown = list[Difference](), list[str](), dict[str, list[str]]()
     for section, one in both[0].items():
         other = both[1][section]
@@ -165,10 +165,10 @@ def shown_value(value: Any, section: str) -> str:
     return value[:_DIGEST_CHARS] if is_digest else json.dumps(value) if text == MISSING else text
 
 
-def _take_same_files(*both: dict[str, Any]) -> list[str]:
-    """Remove the digests of what data were taken from, since a remote file has none and would look different.
+def _drop_source_digests(*both: dict[str, Any]) -> list[str]:
+    """Drop the digests of source files, since a remote file has none and would look different.
 
-    The counts of data that one run alone has are removed, too: their digests say enough.
+    The counts of data that one run alone has are dropped, too: their digests say enough.
 
     Returns: splits whose file is the same in both runs while the examples are not, by a limit or by how it was read.
     """
@@ -288,22 +288,20 @@ def _test_row(test: str, about: str, result: "DifferenceResult | McNemarResult")
 
 
 def _scores_record(comparison: "Comparison", noise: "SeedNoise | None") -> dict[str, Any]:
-    result = comparison.result
-    low, high = result.interval or (None, None)
+    first, second = comparison.first, comparison.second
+    low, high = comparison.result.interval or (None, None)
     return {
         "answer": comparison.words,
-        "first": comparison.first.key,
-        "second": comparison.second.key,
+        "first": first.key,
+        "second": second.key,
         "distinguishable": comparison.is_distinguishable,
         "test": comparison.test,
-        "difference": result.difference,
+        "difference": comparison.result.difference,
         "low": low,
         "high": high,
-        "p_value": comparison.p_value,
-        "corrected_p_value": comparison.corrected_p_value,
-        "num_comparisons": comparison.num_comparisons,
-        "num_first": len(comparison.first.seeds),
-        "num_second": len(comparison.second.seeds),
+        **{name: getattr(comparison, name) for name in ("p_value", "corrected_p_value", "num_comparisons")},
+        "num_first": len(first.seeds),
+        "num_second": len(second.seeds),
         "num_common": len(comparison.differences),
         "num_seeds_needed": comparison.num_seeds_needed,
         "tests": significance_rows(comparison, noise),
@@ -322,8 +320,7 @@ def pair_record(pair: Pair, noise: "SeedNoise | None", why_not: str) -> dict[str
     for each in pair.differences:
         differences.setdefault(each.section, {})[each.field] = {"first": each.first, "second": each.second}
     record: dict[str, Any] = {
-        "a": pair.names[0],
-        "b": pair.names[1],
+        **dict(zip("ab", pair.names, strict=True)),
         "scores": None if pair.scores is None else _scores_record(pair.scores, noise),
         "scores_not_compared": why_not or None,
         "differences": differences,

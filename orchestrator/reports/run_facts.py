@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from orchestrator.cells import cell, field_cell, setting_cell
 from orchestrator.measurements import COLLAPSED, is_of_the_machine
 from orchestrator.progress import counted, duration
+from orchestrator.results import WorkersEvent
 from orchestrator.run_states import RunState
 
 if TYPE_CHECKING:
@@ -137,7 +138,7 @@ class RunFacts:
 
     @cached_property
     def best_trial(self) -> BestTrial | None:
-        """Best trial of a sweep; None where no trial has a score, and for any other run."""
+        """Best trial of a sweep with a scored one; None for any other run."""
         from orchestrator.registry.group_records import choice_words, replicate_text, scored_trials
         from orchestrator.registry.parameters import varied_parameters
 
@@ -159,10 +160,7 @@ class RunFacts:
 
         run = self.run
         return {
-            "kind": run.kind,
-            "state": run.state,
-            "error": run.error,
-            "task": run.task,
+            **{name: getattr(run, name) for name in ("kind", "state", "error", "task")},
             "tags": [tag for tag in self.registry.annotations.tags(run.id) if not is_internal(tag)],
             "marks": self.marks,
             **self.note_lines,
@@ -215,14 +213,13 @@ class RunFacts:
         """A line on each stage of a pipeline, by its name; of one that has not completed with how far it came."""
         lines = {}
         for stage in self.stages:
-            told, registry = [f"{stage.id} {stage.kind} {stage.state}"], self.registry
+            told = [f"{stage.id} {stage.kind} {stage.state}"]
             if (score := self.stage_scores.get(f"{stage_name(stage)}.{stage.metric}")) is not None:
                 told.append(f"{stage.metric} {cell(score)}")
             if stage.state != RunState.COMPLETED:
-                trials = registry.trials.table(stage.id).records
-                ended = (trial for trial in trials if trial["finished_at"] and trial["state"] != RunState.STOPPED)
-                num_ended = sum(1 for _ in ended)
-                step = registry.metrics.last_step(stage.id)
+                trials = self.registry.trials.table(stage.id).records
+                num_ended = sum(bool(one["finished_at"]) and one["state"] != RunState.STOPPED for one in trials)
+                step = self.registry.metrics.last_step(stage.id)
                 told += [f"{num_ended} of {counted(len(trials), 'trial')} ended"] if trials else []
                 told += [f"step {step:,}"] if step else []
             lines[f"stage {stage_name(stage)}"] = ", ".join(told)
@@ -355,14 +352,13 @@ def score_lines(
 
 def changed_spec(run: "RunRecord") -> dict[str, Any]:
     """Spec of a run (recipe of a trial) without fields at their defaults; whole where it cannot be parsed."""
-    if run.parent_id is not None:
-        from orchestrator.specs.recipe import RecipeSpec
-
-        defaults = RecipeSpec().model_dump(mode="json")
-        return {name: value for name, value in run.spec.items() if name not in defaults or value != defaults[name]}
     from orchestrator.errors import SpecError
     from orchestrator.specs.loading import parse_spec
+    from orchestrator.specs.recipe import RecipeSpec
 
+    if run.parent_id is not None:
+        defaults = RecipeSpec().model_dump(mode="json")
+        return {name: value for name, value in run.spec.items() if name not in defaults or value != defaults[name]}
     try:
         changed = parse_spec(dict(run.spec)).model_dump(mode="json", exclude_defaults=True)
     except SpecError:  # of another version
@@ -371,20 +367,17 @@ def changed_spec(run: "RunRecord") -> dict[str, Any]:
 
 
 def attempt_line(attempt: "AttemptRecord") -> str:
-    """One line on an attempt: how it ended, where its driver ran, and its job on the cluster."""
+    """One line on an attempt: how it ended, where its driver ran, its job on the cluster, its workers by steps.
+
+    The workers read `; steps 0-80: 4 workers on a, b; from step 80: 2 workers on a`.
+    """
     place = f"process {attempt.pid} on {attempt.host}" if attempt.host else "an unknown host"
     job = f", job {attempt.job_id}" if attempt.job_id else ""
-    return f"{attempt.state}: {place}{job}; began {attempt.started_at:%Y-%m-%d %H:%M}{_workers_text(attempt)}"
-
-
-def _workers_text(attempt: "AttemptRecord") -> str:
-    """Training workers of an attempt by steps: `; steps 0-80: 4 workers on a, b; from step 80: 2 workers on a`."""
-    from orchestrator.results import WorkersEvent
-
     groups = [WorkersEvent(**group) for group in attempt.workers or ()]
-    ends = [f"steps {one.first_step:,}-{after.first_step:,}" for one, after in pairwise(groups)]
-    ends += [f"from step {one.first_step:,}" for one in groups[-1:]]
-    return "".join(f"; {steps}: {group}" for steps, group in zip(ends, groups, strict=True))
+    steps = [f"steps {one.first_step:,}-{after.first_step:,}" for one, after in pairwise(groups)]
+    steps += [f"from step {one.first_step:,}" for one in groups[-1:]]
+    workers = "".join(f"; {some}: {group}" for some, group in zip(steps, groups, strict=True))
+    return f"{attempt.state}: {place}{job}; began {attempt.started_at:%Y-%m-%d %H:%M}{workers}"
 
 
 def data_line(row: Mapping[str, Any]) -> str:
@@ -408,8 +401,8 @@ def code_line(code: Mapping[str, Any]) -> str:
         return f"{code['version']}, commit {commit[:_DIGEST_CHARS]}"
     files = code.get("changed_files") or ()
     named = ", ".join([*files[:_MAX_FILES_NAMED], *(["…"] if len(files) > _MAX_FILES_NAMED else [])])
-    number = f"{len(files)} file{'s' * (len(files) != 1)}"
-    return f"{code['version']}, commit {commit[:_DIGEST_CHARS]} and uncommitted changes of {number} ({named})"
+    changes = f"uncommitted changes of {counted(len(files), 'file')} ({named})"
+    return f"{code['version']}, commit {commit[:_DIGEST_CHARS]} and {changes}"
 
 
 def machine_line(machine: Mapping[str, Any]) -> str | None:
