@@ -35,7 +35,7 @@ def is_terminal(stream: TextIO | None) -> "TypeGuard[TextIO]":
 
 
 def _is_pipe(stream: TextIO | None) -> bool:
-    """Whether a stream of this process is a pipe, whose reader may write to the same terminal (`| head`)."""
+    """Whether a stream is a pipe, whose reader may write to the same terminal (`| head`)."""
     with suppress(OSError):  # a stream that is no file has no descriptor
         return stream is not None and stat.S_ISFIFO(os.fstat(stream.fileno()).st_mode)
     return False

@@ -57,7 +57,7 @@ def learning_curves(name: str, lines: Mapping[str, Sequence[tuple[int, float | N
             "x": [step for step, _ in points],
             "y": [value for _, value in points],
         }
-        for label, points in ((label, thinned(points)) for label, points in lines.items())
+        for label, points in {label: thinned(points) for label, points in lines.items()}.items()
     ]
     axis = {"title": {"text": name}, **({"type": "log"} if log else {})}
     layout: dict[str, Any] = {"xaxis": {"title": {"text": "step"}}, "yaxis": axis, "showlegend": len(traces) > 1}

@@ -15,7 +15,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from orchestrator.cells import column_cells, heading, plain_value
-from orchestrator.reports.blocks import Cell, Chart, Facts, Page, Section, Table, figures_of, is_numeric
+from orchestrator.reports.blocks import Block, Cell, Chart, Facts, Page, Section, Table, is_numeric
 
 _HERE = "orchestrator.reports"
 _BETWEEN_BACKTICKS = re.compile(r"`([^`\n]+)`")
@@ -47,7 +47,8 @@ class Served:
 
 def render(page: Page, served: Served | None = None) -> str:
     """Render a page as HTML: a file, or a page of the board."""
-    sections = [section for section in map(_without_empty, page.sections) if section.blocks]
+    full = (Section(one.heading, [block for block in one.blocks if _is_full(block)]) for one in page.sections)
+    sections = [section for section in full if section.blocks]
     has_charts = any(isinstance(block, Chart) for section in sections for block in section.blocks)
     return (
         _environment()
@@ -99,15 +100,11 @@ def with_code(text: str) -> Markup:
     return Markup("").join(Markup("<code>{}</code>").format(part) if n % 2 else part for n, part in enumerate(parts))
 
 
-def _without_empty(section: Section) -> Section:
-    def is_full(block: Any) -> bool:
-        content = {Facts: "values", Table: "rows", Chart: "traces"}.get(type(block), "text")
-        return bool(getattr(block, content))
-
-    return Section(section.heading, [block for block in section.blocks if is_full(block)])
+def _is_full(block: Block) -> bool:
+    return bool(getattr(block, {Facts: "values", Table: "rows", Chart: "traces"}.get(type(block), "text")))
 
 
-def _draw(block: Any, is_served: bool) -> Markup:
+def _draw(block: Block, is_served: bool) -> Markup:
     macros = _environment().get_template("blocks.html").module
     return Markup(getattr(macros, type(block).__name__.lower())(block, is_served))
 
@@ -121,7 +118,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals |= {"columns_of": columns_of, "chart_values": chart_values, "figures_of": figures_of}
+    environment.globals |= {"columns_of": columns_of, "chart_values": chart_values}
     environment.filters["with_code"] = with_code
     environment.policies["json.dumps_kwargs"] = {"sort_keys": False, "allow_nan": False}
     return environment

@@ -57,23 +57,20 @@ class ExportedRun:
 
 
 def load_runs(registry: Registry, where: str = "") -> list[ExportedRun]:
-    """Runs that match a query, each with its trials. Raises: InputError for a query with an error."""
+    """Load the runs that match a query, each with its trials; a refused test score is a note. Raises: InputError."""
     wanted = registry.run_ids(where)
     wanted += [str(trial) for run_id in wanted for trial in registry.trials.table(run_id).values("id")]
     places = {run_id: place for place, run_id in enumerate(dict.fromkeys(wanted))}
     refusals = registry.test_refusals(places)
-    runs = sorted(registry.run_records(places), key=lambda run: (run.parent_id is not None, places[run.id]))
-    return [_load(registry, run, refusals.get(run.id)) for run in runs]
-
-
-def _load(registry: Registry, record: RunRecord, refusal: str | None) -> ExportedRun:
-    """Load what is exported of a run; that its test score is refused, and why, is a note."""
-    refused = [] if refusal is None else [f"The test score is refused: {refusal}."]
-    history = sorted(registry.metrics.history(record.id).records, key=lambda row: row["step"])
-    measurements = [Measurement(f"{row['split']}/{row['name']}", row["step"], row["value"]) for row in history]
-    notes = [*refused, *(note.text for note in registry.annotations.notes(record.id))]
-    parameters, result = registry.parameters(record.id), registry.metrics.latest(record.id)
-    return ExportedRun(record, parameters, registry.annotations.tags(record.id), notes, measurements, result)
+    exported = []
+    for run in sorted(registry.run_records(places), key=lambda run: (run.parent_id is not None, places[run.id])):
+        history = sorted(registry.metrics.history(run.id).records, key=lambda row: row["step"])
+        measurements = [Measurement(f"{row['split']}/{row['name']}", row["step"], row["value"]) for row in history]
+        notes = [f"The test score is refused: {refusals[run.id]}."] if run.id in refusals else []
+        notes += [note.text for note in registry.annotations.notes(run.id)]
+        parameters, tags = registry.parameters(run.id), registry.annotations.tags(run.id)
+        exported.append(ExportedRun(run, parameters, tags, notes, measurements, registry.metrics.latest(run.id)))
+    return exported
 
 
 def _write_events(runs: Iterable[ExportedRun], folder: Path) -> None:
@@ -192,12 +189,12 @@ def _write_offline(runs: Iterable[ExportedRun], folder: Path) -> None:
 
 @dataclass(frozen=True)
 class Tracker:
-    """A tracker for which runs are written."""
+    """Format of another tracker."""
 
     library: str
     """Module that writes its format."""
     package: str
-    """Package to install where that module is not there."""
+    """Package that has it."""
     write: Callable[[Iterable[ExportedRun], Path], None]
     look: str
     """Command that shows what was written; FOLDER stands for where."""
