@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 SAY_AFTER_S = 60.0
-"""Time after which a person is told of what has begun and brings nothing, or is long in beginning."""
+"""Time without progress, or without a start, after which a warning comes."""
 ASK_EVERY_S = 5.0
 """Time between two questions whether work that has not begun has a place. Unlike slow work, work without one does
 nothing at all; it is told after two answers, since what gets a place has none for a moment."""
@@ -19,25 +19,25 @@ nothing at all; it is told after two answers, since what gets a place has none f
 
 @dataclass(frozen=True)
 class Shortage:
-    """Needs of work, beside what its cluster has free at one moment."""
+    """Requested resources beside the cluster's free ones at one moment."""
 
     is_waiting: bool
     """Whether the work, or a part of it, has no place yet."""
     in_short: str
-    """Text of what is asked and not free, and of which nodes are starting."""
+    """Requested resources that are not free, and nodes that are starting, as text."""
     in_full: str
-    """Text of all that is known: what is needed, free on each node, asked by others; which nodes are there."""
+    """Needed resources, free ones of each node, other requests, all nodes, as text."""
 
 
 class Reminders:
-    """Decides when one trouble is told, and says it with the cluster's shortage, which is looked up only then."""
+    """Exponential backoff of warnings of one trouble; the cluster is asked only when one is due."""
 
     def __init__(self, find_shortage: Callable[[], Shortage]) -> None:
         self._find_shortage = find_shortage
         self.begin_anew()
 
     def begin_anew(self) -> None:
-        """Forget what was told: the trouble is over."""
+        """Reset: the trouble is over."""
         self._told_s, self._ask_at_s, self._was_waiting = 0.0, ASK_EVERY_S, False
 
     def look(self, lasted_s: float, problem: str, logger: logging.Logger, *, has_begun: bool) -> None:

@@ -1,4 +1,4 @@
-"""Runs as every part names them: states and which may follow which, ids, names.
+"""States of runs and their transitions; ids and names of runs.
 
     PENDING    recorded, not started yet
     RUNNING    an attempt is at work

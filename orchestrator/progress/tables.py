@@ -12,7 +12,7 @@ from orchestrator.progress.log_lines import wrapped
 
 _GAP = "  "
 _LEAST_NAME, _LEAST_PROSE, _LONGEST_WORD = 24, 28, 40
-"""Widths to which names, prose, and the longest word within it may be folded."""
+"""Minimum widths of names, of prose, and of the longest word of prose."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Column:
 
     @cached_property
     def least_width(self) -> int:
-        """Width from which the column reads well."""
+        """Minimum width at which the column is readable."""
         if self.is_number:
             return self.width
         word = max(cell_len(word) for text in self.texts for word in text.split(" "))
@@ -48,7 +48,7 @@ def full_width(columns: Sequence[Column]) -> int:
 
 
 def fitting(columns: Sequence[Column], width: int, spare: Sequence[str], *, may_fold: bool = True) -> list[Column]:
-    """The columns without the spare ones, from the first one on, that find no room; none where the rest has none."""
+    """Drop spare columns, the first ones first, until the table fits; empty if it never does."""
 
     def total(kept: Sequence[Column]) -> int:
         return _table_width([column.least_width for column in kept]) if may_fold else full_width(kept)
@@ -67,7 +67,7 @@ def plain_lines(columns: Sequence[Column]) -> list[str]:
 
 
 def folded_lines(columns: Sequence[Column], width: int) -> list[str]:
-    """Lines of a table whose columns fit: the narrowest ones get what is over their least width."""
+    """Lines of a table that fits, with folded texts; spare width goes to the narrowest columns."""
     widths = [column.least_width for column in columns]
     for _ in range(width - _table_width(widths)):
         growing = [number for number, column in enumerate(columns) if widths[number] < column.width]
@@ -81,7 +81,7 @@ def folded_lines(columns: Sequence[Column], width: int) -> list[str]:
 
 
 def lines_with_records(columns: Sequence[Column], below: Sequence[Column], width: int) -> list[str]:
-    """A line for each row, as `plain_lines` has it, and below it a record of what has no room beside the others."""
+    """Line for each row, as `plain_lines` has it, with a record of further columns below it."""
     header, *rows = plain_lines(columns)
     blocks = records(below, width - len(_GAP))
     both = zip(rows, blocks, strict=True)
@@ -116,7 +116,7 @@ def _line(texts: Sequence[str], columns: Sequence[Column], widths: Sequence[int]
 
 
 def _folded(text: str, width: int) -> list[str]:
-    """The text in rows no wider than that; a word that is wider is cut."""
+    """Wrap a text between words; a wider word is cut."""
     return [piece for row in wrapped(text, width) for piece in chop_cells(row, width)]
 
 

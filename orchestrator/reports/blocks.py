@@ -1,4 +1,4 @@
-"""Parts of a page: frozen values without a word of HTML, which `rendering` alone turns into HTML."""
+"""Blocks of a page as frozen values; `rendering` alone knows HTML."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 Row = Mapping[str, Any]
 _MOST_FIGURES = 200
-"""Rows at most of a table that is made of a chart's own points."""
+"""Maximum number of a chart's points in its table."""
 
 
 def is_numeric(value: object) -> bool:
@@ -44,12 +44,12 @@ class Table:
     """Rows of plain values or `Cell`s, which a reader may sort by a column."""
 
     columns: Sequence[str]
-    """Keys of the columns in each row, which are their headings, too, where `headings` has none."""
+    """Keys in each row; also the headings, unless `headings` has another."""
     rows: Sequence[Row]
     headings: Mapping[str, str] = field(default_factory=dict)
-    """Headings by column: of names that people gave, such as classes, which may be those of other columns."""
+    """Headings by column, for names from data, such as classes: they may equal another column's."""
     choices: Sequence[str] = ()
-    """Ids of the rows' runs where these may be chosen for a comparison."""
+    """Run id of each row, where a reader may choose runs to compare; empty for no choice."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Chart:
     layout: Mapping[str, Any] = field(default_factory=dict)
     height_px: int = 360
     note: str = ""
-    """Sentence below the picture: how to read it, and what it does not show."""
+    """Caption: how to read the picture, and its limits."""
     table: Table | None = None
     """The same in figures, for who cannot see the picture or wants the numbers; None: the points that it draws."""
 

@@ -70,7 +70,7 @@ def build_app(registry: "Registry", home: Path | None = None) -> App:
 
 
 def list_page(registry: "Registry", asked: Served) -> Page:
-    """Make the page of the newest runs that match. Raises: InputError for a query with an error."""
+    """Make the page of the newest matching runs. Raises: InputError for an invalid query."""
     query, trials, archived = asked.query or "", asked.trials, asked.archived
     records = registry.run_table(query, limit=MAX_ROWS, trials=trials, archived=archived).records
     num_runs = len(records)
@@ -82,7 +82,7 @@ def list_page(registry: "Registry", asked: Served) -> Page:
 
 
 def _row(record: dict[str, Any]) -> dict[str, Any]:
-    """Cells of a run; the score is that of the metric which ranks the runs of its task."""
+    """Cells of a run; the score is its task's ranking metric."""
     name, task, seconds = record["name"], record["task"], record["seconds"]
     name = f"#{record['number']} of {name.rpartition(' #')[0]}" if record["parent"] else name
     return {
@@ -102,7 +102,7 @@ def _asked(request: Request) -> Served:
 
 
 def _answer(read: Callable[[Request], tuple[Page, Served]]) -> Callable[[Request], Response]:
-    """Answer with a page, read and rendered in a thread; what cannot be read is told on a page, too."""
+    """Request handler that reads and renders a page in a thread; an error becomes a page, too."""
 
     def answer(request: Request) -> Response:
         status = 200

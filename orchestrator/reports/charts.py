@@ -10,23 +10,23 @@ from orchestrator.cells import short_value
 from orchestrator.reports.blocks import Chart, Row, Table, is_numeric
 
 MAX_POINTS = 500
-"""Points of a line at most: more cannot be told apart on a screen, and each costs 30 bytes of a report."""
+"""Maximum number of points of a line: a screen shows no more, and each costs 30 bytes of a report."""
 MIN_TRIALS = 8
-"""Trials below which an importance would be noise."""
+"""Minimum number of trials for importances; of fewer they are noise."""
 _METHOD = (
     "PED-ANOVA (Watanabe, Bansal & Hutter 2023, IJCAI), by Optuna: how far each setting alone sets the better half of "
     "the trials apart. Settings that were varied little look unimportant."
 )
 _FEW_VALUES = 8
-"""Different numbers up to which an axis shows each one, at even distances."""
+"""Maximum number of distinct values on a categorical axis."""
 _LOGARITHMIC_FROM = 30.0
-"""Ratio of the largest to the smallest value from which an axis is logarithmic, as grids of learning rates are."""
+"""Ratio of the largest to the smallest value from which an axis is logarithmic: grids of learning rates."""
 _LONGEST_NAME = 24
 _LABEL_WIDTH = 46
-"""Characters in a line of a row's label, which a telephone has room for."""
+"""Characters per line of a row's label, as many as fit on a phone."""
 _LABEL_SHIFT_PX, _LINE_PX = 9, 16
 _CURVES_PX, _AXIS_PX, _LEGEND_LINE_PX = 360, 70, 20
-"""Heights of curves without their legend, of what stands below an axis, and of a line of a legend."""
+"""Heights of curves without their legend, of an axis with its labels, and of a line of a legend."""
 _NUM_COLUMNS = 2
 """Charts beside each other in a picture."""
 _MOST_LEGEND_LINES = 10
@@ -181,7 +181,7 @@ def count_matrix(title: str, names: Sequence[str], counts: Sequence[Sequence[int
 
 
 def predicted_values(gold: Sequence[float], predicted: Sequence[float]) -> Chart:
-    """Predicted values over the right ones, with the line on which both are equal."""
+    """Scatter plot of predicted over gold values, with the identity line."""
     ends = [min((*gold, *predicted)), max((*gold, *predicted))]
     traces: list[dict[str, Any]] = [
         {"type": "scatter", "mode": "markers", "name": "an example", "x": list(gold), "y": list(predicted)},
@@ -235,7 +235,7 @@ def importances(shares: Mapping[str, float]) -> Chart:
 def setting_importances(
     rows: Sequence[Row], settings: Sequence[str], *, larger_is_better: bool = True
 ) -> dict[str, float]:
-    """Share of each setting in what sets good trials apart, by Optuna; empty for fewer than `MIN_TRIALS` trials.
+    """Hyperparameter importances by Optuna; empty for fewer than `MIN_TRIALS` trials.
 
     Args:
         rows: `score` and the settings by their names; a trial that lacks a setting is left out.

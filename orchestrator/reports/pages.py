@@ -73,19 +73,19 @@ def run_page(registry: "Registry", run: "RunRecord", home: Path | None = None) -
             "Where its model comes from",
             [lineage_table(registry.lineage.tree(facts.models[0].label))] if facts.models else [],
         ),
-        Section("Made with", [_told(facts.data_lines | facts.attempt_lines | facts.make_lines)]),
+        Section("Made with", [_facts(facts.data_lines | facts.attempt_lines | facts.make_lines)]),
         Section("Make it again", _spec_blocks(run)),
     ]
     return Page(run.name, f"{run.kind} {run.id}, {run.state}, made {run.created_at:%Y-%m-%d %H:%M} UTC", sections)
 
 
-def _told(values: Mapping[str, Any]) -> Facts:
+def _facts(values: Mapping[str, Any]) -> Facts:
     shown = {name: value for name, value in values.items() if value not in (None, "", [])}
     return Facts({name: v if isinstance(v, str) else field_cell(name, v) for name, v in shown.items()})
 
 
 def _result(facts: RunFacts) -> list[Block]:
-    blocks: list[Block] = [_told(facts.outcome | facts.score_lines() | facts.files)]
+    blocks: list[Block] = [_facts(facts.outcome | facts.score_lines() | facts.files)]
     if facts.run.metric in facts.values and facts.best_trial and facts.best_trial.choice:
         has_test = any(name.startswith(TEST) for name in facts.values)
         is_honest = has_test and not facts.test_refusal
@@ -103,9 +103,8 @@ def _stage_table(registry: "Registry", stages: Sequence["RunRecord"]) -> Table:
     rows = [
         {
             "stage": stage_name(stage),
-            "kind": stage.kind,
             "state": str(stage.state),
-            "metric": stage.metric,
+            **{key: getattr(stage, key) for key in ("kind", "metric")},
             "score": registry.metrics.latest(stage.id).get(str(stage.metric)),
             "took": None if stage.seconds is None else duration(stage.seconds),
             "run": run_cell(stage.id),
@@ -120,10 +119,9 @@ def _sweep_sections(registry: "Registry", run: "RunRecord", records: Sequence[Ro
     if not records:
         return []
     metric = str(run.metric)
-    settings = _settings(records)
-    names = _trial_names(records)
-    scored = [_trial_row(record, settings, metric, names) for record in scored_trials(records, metric)]
-    rows = [_trial_row(record, settings, metric, names) for record in records]
+    settings, names = _settings(records), _trial_names(records)
+    rows = {record["id"]: _trial_row(record, settings, metric, names) for record in records}
+    scored = [rows[record["id"]] for record in scored_trials(records, metric)]
     columns = ("number", "state", "score", *settings, "seed", "seconds", "run")
     curves = trial_curves(registry, run, records)
     has_lines = any(len(trace["x"]) > 1 for trace in curves.traces)
@@ -131,7 +129,7 @@ def _sweep_sections(registry: "Registry", run: "RunRecord", records: Sequence[Ro
         Section("Luck of the seeds", _spreads(records, settings, metric)),
         Section("Settings", _setting_blocks(scored, settings, metric)),
         Section("Learning curves of the trials", [curves] if has_lines else []),
-        Section("Trials", [Table(columns, sorted(rows, key=lambda row: best_first(metric, row["score"])))]),
+        Section("Trials", [Table(columns, sorted(rows.values(), key=lambda row: best_first(metric, row["score"])))]),
     ]
 
 
@@ -144,11 +142,9 @@ def _trial_row(record: Row, settings: Sequence[str], metric: str, names: Mapping
     return {
         "trial": names[record["id"]],
         "run": run_cell(record["id"]),
-        "number": record["number"],
         "state": str(record["state"]),
         "score": record.get(f"metrics.{metric}"),
-        "seed": record["seed"],
-        "seconds": record["seconds"],
+        **{key: record[key] for key in ("number", "seed", "seconds")},
         **{name: short_value(value) if isinstance(value, str | list) else value for name, value in values.items()},
     }
 
@@ -236,7 +232,7 @@ def curve_charts(registry: "Registry", runs: Mapping[str, "RunRecord"], *, min_p
 
 
 def lineage_table(tree: "LineageTree") -> Table:
-    """Each part that a model was made of, with the part that it had in making the next, once."""
+    """Edges of a lineage, once each: parent, role, child."""
     rows: dict[tuple[str, str, str], Row] = {}
 
     def collect(tree: "LineageTree") -> None:
@@ -251,7 +247,7 @@ def lineage_table(tree: "LineageTree") -> Table:
 
 
 def _spec_blocks(run: "RunRecord") -> list[Block]:
-    """The spec to copy, first without what has its default, then whole; and the commands that carry it out."""
+    """Spec to copy, without its defaults and in full, and the commands that run it."""
     if run.parent_id is not None:
         return [Words(f"This is a trial of run {run.parent_id}. Its own settings:"), Code(_as_yaml(dict(run.spec)))]
     return [
@@ -272,7 +268,7 @@ MAX_RUNS = 20
 """Runs side by side at most: more lines cannot be told apart."""
 _OF_EXECUTION = ("execution.", "name", "tags")
 _WHOLE_SECTIONS = ("scores", "speed")
-"""Sections of a comparison that are shown with what is the same, too."""
+"""Sections of a comparison that show equal fields, too."""
 
 
 def comparing_page(registry: "Registry", runs: Sequence["RunRecord"]) -> Page:
@@ -318,7 +314,7 @@ _RANKING_COLUMNS = (
     *("rank", "may_be_best", "mean", "low", "high", "sd", "n", "best", "baseline", "test"),
     *("init_from", "size", "recipe", "notes", "model", "run", "group"),
 )
-_TOLD_ONCE = ("n", "baseline", "init_from", "size", "notes")
+_IF_DIFFERENT = ("n", "baseline", "init_from", "size", "notes")
 _ORDER = (
     "Ranked by the worse end of the mean's 95 % interval, by the noise of seeds over all groups. A group may be the "
     "best where the best mean is not significantly better (multiple comparisons with the best, at 95 %)."
@@ -362,7 +358,7 @@ def _ranking_blocks(
 
 
 def shown_columns(ranking: list[dict[str, Any]]) -> list[str]:
-    """Columns that tell something of some group: the others would push the last ones out of the page."""
+    """Columns with different values: constant and empty ones would push the last ones out of the page."""
     one_seed_each = all(row["best"] == row["mean"] for row in ranking)
     silent = {*same_in_all(ranking), *(["best"] if one_seed_each else [])}
     return [
@@ -371,9 +367,9 @@ def shown_columns(ranking: list[dict[str, Any]]) -> list[str]:
 
 
 def same_in_all(ranking: list[dict[str, Any]]) -> list[str]:
-    """Columns with one value in all of several groups, which a sentence tells in less room than a column."""
+    """Columns with the same value in all groups: a sentence needs less room."""
     first, *others = ranking
-    one_value = [name for name in _TOLD_ONCE if others and all(row[name] == first[name] for row in others)]
+    one_value = [name for name in _IF_DIFFERENT if others and all(row[name] == first[name] for row in others)]
     return [name for name in one_value if first[name] not in (None, "")]
 
 

@@ -23,22 +23,22 @@ _BETWEEN_BACKTICKS = re.compile(r"`([^`\n]+)`")
 
 @dataclass(frozen=True)
 class Column:
-    """A table's column as texts, and what its cells are sorted by."""
+    """Column of a table: texts, sort keys and links of its cells."""
 
     heading: str
     texts: Sequence[str]
     is_number: bool
     sorts_by: Sequence[float | None]
     paths: Sequence[str]
-    """Path of the board's page that a cell leads to, empty for none."""
+    """Link of each cell below the board's root; empty for none."""
 
 
 @dataclass(frozen=True)
 class Served:
-    """Differences of a page that the board serves."""
+    """Options of a page of the board."""
 
     is_live: bool = False
-    """Whether the page looks for what is new every few seconds."""
+    """Whether the page reloads its data every few seconds."""
     query: str | None = None
     """Query of a list of runs; None for a page without the form."""
     trials: bool = False
@@ -71,7 +71,7 @@ def plotly_source() -> str:
 
 
 def columns_of(table: Table) -> list[Column]:
-    """Columns of a table: all fractions of one have the same number of decimals, as in the terminal."""
+    """Columns of a table; a column's fractions have the same number of decimals, as in the terminal."""
     columns = []
     for name in table.columns:
         cells = [row.get(name) for row in table.rows]
@@ -86,12 +86,12 @@ def columns_of(table: Table) -> list[Column]:
 
 
 def chart_values(chart: Chart) -> Any:
-    """Values that the page's script draws a chart from, as JSON can hold them: null for NaN and infinities."""
+    """Traces, layout and height of a chart as JSON values: null for NaN and infinities."""
     return plain_value({"traces": chart.traces, "layout": chart.layout, "height": chart.height_px}, is_drawn=True)
 
 
 def with_code(text: str) -> Markup:
-    """Escape a paragraph; what stands between backticks, as terminals show commands and names, becomes code.
+    """Escape a paragraph; text between backticks becomes `<code>`.
 
     >>> with_code("run `a < b`")
     Markup('run <code>a &lt; b</code>')

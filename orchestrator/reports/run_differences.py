@@ -39,7 +39,7 @@ TITLES = {
 """Headings of the sections of a comparison, in the order of reading."""
 _WIDTH = 80
 _DECIMALS = 12
-"""Decimals of a difference of scores; what comes after them is noise of the processor's arithmetic."""
+"""Decimals of a difference of scores; further ones are rounding errors."""
 POOLED = "seed noise of the ranking"
 """Name of the test by the noise of seeds in all groups of a ranking."""
 _DATA_PARAMETERS = "data."
@@ -49,7 +49,7 @@ _SPLITS: tuple[Split, ...] = ("train", "validation", "test")
 
 @dataclass(frozen=True)
 class Difference:
-    """One field in which two runs differ; None where a run has no such field."""
+    """Field with its two values; None where a run has no such field."""
 
     section: str
     field: str
@@ -59,19 +59,19 @@ class Difference:
 
 @dataclass(frozen=True)
 class RunComparison:
-    """Two runs and all in which they differ."""
+    """Two runs with their differences."""
 
     first: RunRecord
     second: RunRecord
     differences: list[Difference]
     same: list[str]
-    """Sections that both have, without any difference."""
+    """Sections without a difference."""
     unknown: dict[str, list[str]]
-    """Sections that were not recorded of a run, with the ids of the runs."""
+    """Ids of the runs for which a section was not recorded, by section."""
     refusals: dict[str, str]
-    """Reasons why the score on the test split is refused, by the id of the run."""
+    """Reason why the test score is refused, by run id."""
     same_files: list[str]
-    """Splits for which both read the same file, into different examples."""
+    """Splits with different examples of the same file."""
 
 
 class Pair(NamedTuple):
@@ -245,7 +245,7 @@ def _lines(each: Difference) -> list[str]:
 
 
 def _sentences(runs: RunComparison) -> list[str]:
-    """Sentences on refused test scores, on what is the same in both runs, and on what was not recorded of one."""
+    """Sentences on refused test scores, equal sections, and sections that were not recorded."""
     is_of_sweeps = "sweep" in (runs.first.kind, runs.second.kind)
     words = {"run": "kind, task and state" if runs.first.task else "kind and state"}
     words |= {"scores": "scores of the best trial"} if is_of_sweeps else {}
@@ -262,7 +262,7 @@ def _sentences(runs: RunComparison) -> list[str]:
 
 
 def significance_rows(comparison: "Comparison", noise: "SeedNoise | None") -> list[dict[str, Any]]:
-    """Every test that could be made, a row each, with what it is of; the first one speaks."""
+    """Row for each significance test; the first one decides."""
     examples, metric = comparison.examples, comparison.first.metric
     rows = [_test_row("Welch, all seeds", metric, comparison.welch)]
     if comparison.paired is not None:
@@ -334,7 +334,7 @@ def pair_record(pair: Pair, noise: "SeedNoise | None", why_not: str) -> dict[str
 
 
 def pair_rows(record: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """A row for each field of a `pair_record`: what its scores tell, then all that differs."""
+    """Rows of a `pair_record` for CSV: fields of the scores, then of the differences."""
     names, nested = {"a": record["a"], "b": record["b"]}, ("first", "second", "tests", "differs_in")
     told = [(field, value) for field, value in (record["scores"] or {}).items() if field not in nested]
     rows = [names | {"section": "comparison", "field": field, "first": value} for field, value in told]

@@ -75,7 +75,7 @@ class RunFacts:
 
     @property
     def command(self) -> str | None:
-        """Command that began a run, of a trial its sweep: what resumed it later makes nothing again."""
+        """Command of the first attempt, of a trial its sweep's: a later one only resumed it."""
         attempts = self.attempts if self.run.parent_id is None else self.registry.attempts(self.run.parent_id)
         return attempts[0].command if attempts else None
 
@@ -123,14 +123,14 @@ class RunFacts:
 
     @property
     def marks(self) -> list[str]:
-        """Flags; those that a run has through another one with that run's id: `archived with 7f3a`."""
+        """Flags of the run; inherited ones name their run: `archived with 7f3a`."""
         flags: tuple[Flag, ...] = ("archived", "pinned")
         bearers = {flag: self.registry.annotations.bearers(self.run.id, flag) for flag in flags}
         return [flag if by[0] == self.run.id else f"{flag} with {by[0]}" for flag, by in bearers.items() if by]
 
     @property
     def cost(self) -> str | None:
-        """One line on what the run has taken; None where nothing is recorded."""
+        """Line of resources used and their price; None where nothing is recorded."""
         from orchestrator.costs import load_prices, usage_of, with_price
 
         usage = usage_of(self.run, self.registry)
@@ -155,7 +155,7 @@ class RunFacts:
 
     @property
     def outcome(self) -> dict[str, Any]:
-        """Kind and end of the run, and what people noted on it."""
+        """Kind, state, error, tags, flags, notes, time and cost."""
         from orchestrator.registry.tables import is_internal
 
         run = self.run
@@ -172,7 +172,7 @@ class RunFacts:
 
     @property
     def files(self) -> dict[str, Any]:
-        """Paths of a run's files; of one that has not completed also of the checkpoint that it goes on from."""
+        """Paths of the run's files; the last checkpoint unless the run has completed."""
         return {
             "folder": self.run.storage_path,
             "last checkpoint": None if self.run.state == RunState.COMPLETED else self.last_checkpoint,
@@ -204,13 +204,13 @@ class RunFacts:
 
     @cached_property
     def stage_scores(self) -> dict[str, float]:
-        """Scores by which the stages of a pipeline rank, as `finetuning.accuracy`; of no other run."""
+        """Ranking scores of a pipeline's stages, as `finetuning.accuracy`."""
         found = [(stage, self.registry.metrics.latest(stage.id).get(str(stage.metric))) for stage in self.stages]
         return {f"{stage_name(stage)}.{stage.metric}": score for stage, score in found if score is not None}
 
     @property
     def stage_lines(self) -> dict[str, str]:
-        """A line on each stage of a pipeline, by its name; of one that has not completed with how far it came."""
+        """Line for each stage of a pipeline, by name; with its progress unless it has completed."""
         lines = {}
         for stage in self.stages:
             told = [f"{stage.id} {stage.kind} {stage.state}"]
@@ -280,7 +280,7 @@ def brief_record(facts: RunFacts) -> dict[str, Any]:
 
 
 def whole_record(facts: RunFacts, form: str) -> dict[str, Any]:
-    """All that is recorded of a run: nested in JSON, in a table as lines for a person, in CSV something of both."""
+    """Complete record of a run: nested in JSON; short lines in a table; flat values and lines in CSV."""
     from orchestrator.registry.parameters import flatten
 
     record: dict[str, Any] = asdict(facts.run)
@@ -321,7 +321,7 @@ def stage_name(stage: "RunRecord") -> str:
 
 
 def typed(settings: Mapping[str, Any]) -> str:
-    """Settings as words `KEY=VALUE`; lists have no blanks, at which a line would break."""
+    """Settings as `KEY=VALUE`; lists without spaces, so that no line breaks within one."""
 
     def text(value: Any) -> str:
         return f"[{','.join(map(setting_cell, value))}]" if isinstance(value, list | tuple) else setting_cell(value)

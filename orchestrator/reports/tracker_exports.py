@@ -52,7 +52,7 @@ class ExportedRun:
 
     @property
     def began_s(self) -> float:
-        """Seconds since 1970 at which the run began, told as the time of every measurement: a history has steps."""
+        """Start of the run in seconds since 1970: the time of every measurement, since a history has only steps."""
         return (self.record.started_at or self.record.created_at).timestamp()
 
 
@@ -113,7 +113,7 @@ _STATUS = {"COMPLETED": "FINISHED", "FAILED": "FAILED", "STOPPED": "KILLED", "PR
 
 
 def _write_to_store(runs: Iterable[ExportedRun], folder: Path) -> None:
-    """Write runs into an MLflow store in a SQLite file; one that is there already, by its id here, is replaced.
+    """Write runs into an MLflow store in a SQLite file; a run that was exported before is replaced.
 
     Trials are nested runs.
     """
@@ -152,7 +152,7 @@ def _write_to_store(runs: Iterable[ExportedRun], folder: Path) -> None:
 
 
 def _write_offline(runs: Iterable[ExportedRun], folder: Path) -> None:
-    """Write offline runs of Weights & Biases, by their ids here, so that syncing twice makes no second ones.
+    """Write offline runs of Weights & Biases under the same ids, so that a second sync makes no duplicates.
 
     Nothing is sent before somebody runs `wandb sync`.
     """
@@ -199,7 +199,7 @@ class Tracker:
     look: str
     """Command that shows what was written; FOLDER stands for where."""
     name: Callable[[str], str] = str
-    """Makes the name of a parameter or measurement one that the tracker takes."""
+    """Function that makes a parameter's or measurement's name valid for the tracker."""
 
 
 _LONGEST_NAME = 250

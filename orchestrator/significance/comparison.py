@@ -24,7 +24,7 @@ from orchestrator.significance.summary import (
 )
 
 MOST_EXACT_PAIRS = 16
-"""Number of pairs up to which every arrangement is looked at; of more, so many are drawn."""
+"""Maximum number of pairs for the exact permutation test; for more, `NUM_DRAWN` arrangements are drawn."""
 NUM_DRAWN = 20_000
 NUM_RESAMPLES = 2_000
 _DRAWN_AT_A_TIME = 2_000_000
@@ -32,9 +32,9 @@ _DRAWN_AT_A_TIME = 2_000_000
 _SEED = 0
 """Seed of whatever is drawn: the same scores have the same intervals."""
 POWER = 0.8
-"""Probability with which the seeds are to find the difference."""
+"""Power of the tests for which numbers of seeds are computed."""
 MOST_SEEDS = 100_000
-"""Number above which a difference is said to be settled by no number of seeds."""
+"""Maximum number of seeds; a difference that needs more counts as undetectable."""
 
 Numbers = NDArray[np.float64]
 ScoreOfWeights = Callable[[Numbers], Numbers]

@@ -21,7 +21,7 @@ _SIDES, _NUMBER = ("prediction", "gold"), int | float
 
 
 def prediction_kind(row: Any) -> str | None:
-    """Kind of prediction that a row says it is: CLASS, TAGS, VALUE, ANSWER or OTHER; None for what is none."""
+    """Kind of a prediction's row: CLASS, TAGS, VALUE, ANSWER or OTHER; None for an invalid row."""
     if not isinstance(row, dict) or not row.keys() >= {*_SIDES} or not isinstance(row.get("id", ""), str | int):
         return None
     sides, given = [row[side] for side in _SIDES], row.get("probabilities", [])
@@ -55,7 +55,7 @@ numbers to the score of the examples that are drawn."""
 def scores_for(
     metric: str, first: Sequence[PredictionRow], second: Sequence[PredictionRow]
 ) -> tuple[ScoreOfWeights, ScoreOfWeights] | None:
-    """Scores of two models' rows over examples that are drawn; None where rows lack what a score is made of."""
+    """Score of each model's rows over resampled examples; None where rows lack the score's parts."""
     for count, score in _SCORES.get(metric, ()):
         counts = count([*first, *second])
         if counts is not None:
@@ -64,7 +64,7 @@ def scores_for(
 
 
 def _from_sums(score: Callable[[Numbers], Numbers]) -> Callable[[Numbers], ScoreOfWeights]:
-    """A score that is made of the sums (R, K) of K numbers of each example that is drawn."""
+    """Score from the weighted sums (R, K) of K numbers of each example."""
     return lambda counts: lambda weights: score(weights @ counts)
 
 
@@ -115,12 +115,12 @@ def _count_right_words(rows: Sequence[PredictionRow]) -> Numbers | None:
 
 
 def _from_hits(score: Callable[[Numbers, Numbers, Numbers], Numbers]) -> Callable[[Numbers], ScoreOfWeights]:
-    """A score that is made of hits, guesses and gold parts, of each class (R, C)."""
+    """Score from hits, predictions and gold counts by class, (R, C) each."""
     return _from_sums(lambda sums: score(*np.hsplit(sums, 3)))
 
 
 def _f1(hits: Numbers, guesses: Numbers, gold: Numbers) -> Numbers:
-    """F1 of each class, 0 of one that does not occur: (R, C)."""
+    """F1 by class, 0 for an absent one: (R, C)."""
     return _quotient(2 * hits, guesses + gold)
 
 
@@ -137,7 +137,7 @@ def _matthews(hits: Numbers, guesses: Numbers, gold: Numbers) -> Numbers:
 
 
 def _quotient(numerator: NDArray[Any], denominator: NDArray[Any]) -> Numbers:
-    """Quotient; 0 where there is nothing to divide by, as the scores themselves have it."""
+    """Quotient; 0 for a denominator of 0, as in the scores themselves."""
     quotient: Numbers = np.zeros_like(numerator, dtype=float)
     np.divide(numerator, denominator, out=quotient, where=denominator > 0)
     return quotient
@@ -187,7 +187,7 @@ def _ranks_of(values: Numbers) -> Callable[[Numbers], Numbers]:
 _MEAN = _from_sums(lambda sums: _quotient(sums[:, 0], sums[:, 1]))
 _PART_F1 = (_count_parts, _from_hits(lambda *counts: _f1(*counts)[:, 0]))
 OF_RIGHT_ANSWERS = {"accuracy": "correct", "subset_accuracy": "correct", "exact_match": "exact_match"}
-"""Scores that are the share of right answers, which McNemar's test compares, and the key by which a row is right."""
+"""Scores that are the share of right answers, as McNemar's test counts them, with the key of a row's correctness."""
 _SCORES: Mapping[str, Sequence[_Score]] = {
     **{metric: (_mean_of(key),) for metric, key in OF_RIGHT_ANSWERS.items()},
     "f1": (_mean_of("f1"), (_count_classes, _from_hits(lambda *counts: _f1(*counts)[:, 1])), _PART_F1),
@@ -200,7 +200,7 @@ _SCORES: Mapping[str, Sequence[_Score]] = {
     "pearson": ((_both_values, lambda values: correlation_of(*values.T, of_ranks=False)),),
     "spearman": ((_both_values, lambda values: correlation_of(*values.T, of_ranks=True)),),
 }
-"""Ways for each score, of which the first that fits the rows is taken."""
+"""Resampled scores by metric; the first one that fits the rows is used."""
 
 
 def same_examples(first: Sequence[PredictionRow], second: Sequence[PredictionRow]) -> dict[Any, Pair] | None:
