@@ -29,7 +29,7 @@ from orchestrator.reports.charts import (
     setting_importances,
 )
 from orchestrator.reports.predictions import prediction_blocks
-from orchestrator.reports.run_differences import TITLES, is_same, run_sections, shown_value
+from orchestrator.reports.run_differences import TITLES, is_same, run_sections, value_text
 from orchestrator.reports.run_facts import TEST, RunFacts, changed_spec, stage_name
 from orchestrator.significance.ranking import SeedNoise
 from orchestrator.significance.summary import summarize
@@ -271,7 +271,7 @@ _WHOLE_SECTIONS = ("scores", "speed")
 """Sections of a comparison that show equal fields, too."""
 
 
-def comparing_page(registry: "Registry", runs: Sequence["RunRecord"]) -> Page:
+def comparison_page(registry: "Registry", runs: Sequence["RunRecord"]) -> Page:
     """Make the page of some runs; names that are not unique get their ids."""
     names = [run.name for run in runs]
     labels = [run.name if names.count(run.name) == 1 else f"{run.name} ({run.id[:6]})" for run in runs]
@@ -303,7 +303,7 @@ def _side_by_side(section: str, of_each: Sequence[Mapping[str, Any]], headings: 
             continue
         values = [fields.get(field) for fields in of_each]
         if section in _WHOLE_SECTIONS or any(not is_same(values[0], value) for value in values[1:]):
-            texts = [value if section in _WHOLE_SECTIONS else shown_value(value, section) for value in values]
+            texts = [value if section in _WHOLE_SECTIONS else value_text(value, section) for value in values]
             rows.append({"field": field, **dict(zip(headings, texts, strict=True))})
     return Table(("field", *headings), rows, headings)
 
@@ -351,22 +351,22 @@ def _ranking_blocks(
     if ranking[0]["num_ranked"] > len(ranking):
         words.append(Words(f"The first {len(ranking)} of {ranking[0]['num_ranked']} groups."))
     rows = [row | {"group": group_label(row["group"]), "run": row["run"] and run_cell(row["run"])} for row in ranking]
-    if same := same_in_all(rows):
+    if same := constant_columns(rows):
         told = ", ".join(f"{name} {cell(rows[0][name])}" for name in same)
         words.append(Words(f"The same in all groups: {told}."))
-    return [*chart, *words, Table(shown_columns(rows), rows)]
+    return [*chart, *words, Table(telling_columns(rows), rows)]
 
 
-def shown_columns(ranking: list[dict[str, Any]]) -> list[str]:
+def telling_columns(ranking: list[dict[str, Any]]) -> list[str]:
     """Columns with different values: constant and empty ones would push the last ones out of the page."""
     one_seed_each = all(row["best"] == row["mean"] for row in ranking)
-    silent = {*same_in_all(ranking), *(["best"] if one_seed_each else [])}
+    silent = {*constant_columns(ranking), *(["best"] if one_seed_each else [])}
     return [
         name for name in _RANKING_COLUMNS if name not in silent and any(row[name] not in (None, "") for row in ranking)
     ]
 
 
-def same_in_all(ranking: list[dict[str, Any]]) -> list[str]:
+def constant_columns(ranking: list[dict[str, Any]]) -> list[str]:
     """Columns with the same value in all groups: a sentence needs less room."""
     first, *others = ranking
     one_value = [name for name in _IF_DIFFERENT if others and all(row[name] == first[name] for row in others)]

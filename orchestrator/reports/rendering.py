@@ -34,7 +34,7 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Served:
+class BoardOptions:
     """Options of a page of the board."""
 
     is_live: bool = False
@@ -45,7 +45,7 @@ class Served:
     archived: bool = False
 
 
-def render(page: Page, served: Served | None = None) -> str:
+def render(page: Page, served: BoardOptions | None = None) -> str:
     """Render a page as HTML: a file, or a page of the board."""
     full = (Section(one.heading, [block for block in one.blocks if _is_full(block)]) for one in page.sections)
     sections = [section for section in full if section.blocks]

@@ -156,7 +156,7 @@ def _data(facts: RunFacts) -> dict[str, Any]:
     return found | {path: value for path, value in facts.parameters.items() if path.startswith(_DATA_PARAMETERS)}
 
 
-def shown_value(value: Any, section: str) -> str:
+def value_text(value: Any, section: str) -> str:
     """Text of a field's value; of a digest its beginning."""
     if value is None or value in ([], {}):
         return "not set"
@@ -220,7 +220,7 @@ def difference_lines(differences: Sequence[Difference], runs: RunComparison | No
         lines += chain.from_iterable(map(_lines, found))
         for one in found:
             if one.field == "commit" and one.first and one.second:
-                commits = (shown_value(commit, section) for commit in (one.first, one.second))
+                commits = (value_text(commit, section) for commit in (one.first, one.second))
                 lines.append(f"  see: git diff {' '.join(commits)}")
     return lines if runs is None else [*lines, "", *_sentences(runs)]
 
@@ -228,7 +228,7 @@ def difference_lines(differences: Sequence[Difference], runs: RunComparison | No
 def _lines(each: Difference) -> list[str]:
     """Lines of one field: both values in one line where they fit, else one below the other."""
     first, second = each.first, each.second
-    one, other = (shown_value(value, each.section) for value in (first, second))
+    one, other = (value_text(value, each.section) for value in (first, second))
     if one == other:  # they differ in digits that a table rounds away, or in their types
         one, other = (printable(json.dumps(value, default=str)) for value in (first, second))
     name, change = printable(each.field.removesuffix(".digest"), keep_lines=False), ""

@@ -122,10 +122,10 @@ class RunFacts:
         return checkpoints[-1].path if checkpoints else None
 
     @property
-    def marks(self) -> list[str]:
+    def flags(self) -> list[str]:
         """Flags of the run; inherited ones name their run: `archived with 7f3a`."""
-        flags: tuple[Flag, ...] = ("archived", "pinned")
-        bearers = {flag: self.registry.annotations.bearers(self.run.id, flag) for flag in flags}
+        kinds: tuple[Flag, ...] = ("archived", "pinned")
+        bearers = {flag: self.registry.annotations.bearers(self.run.id, flag) for flag in kinds}
         return [flag if by[0] == self.run.id else f"{flag} with {by[0]}" for flag, by in bearers.items() if by]
 
     @property
@@ -162,7 +162,7 @@ class RunFacts:
         return {
             **{name: getattr(run, name) for name in ("kind", "state", "error", "task")},
             "tags": [tag for tag in self.registry.annotations.tags(run.id) if not is_internal(tag)],
-            "marks": self.marks,
+            "marks": self.flags,
             **self.note_lines,
             "created": run.created_at,
             "took": None if run.seconds is None else duration(run.seconds),
@@ -279,7 +279,7 @@ def brief_record(facts: RunFacts) -> dict[str, Any]:
     }
 
 
-def whole_record(facts: RunFacts, form: str) -> dict[str, Any]:
+def full_record(facts: RunFacts, form: str) -> dict[str, Any]:
     """Complete record of a run: nested in JSON; short lines in a table; flat values and lines in CSV."""
     from orchestrator.registry.parameters import flatten
 
@@ -289,7 +289,7 @@ def whole_record(facts: RunFacts, form: str) -> dict[str, Any]:
     notes = [asdict(one) for one in facts.registry.annotations.notes(facts.run.id)]
     record |= {
         "tags": facts.registry.annotations.tags(facts.run.id),
-        "marks": facts.marks,
+        "marks": facts.flags,
         **(facts.note_lines if is_table else {"notes": notes}),
         "attempts": len(facts.attempts),
         "last_step": facts.last_step,
