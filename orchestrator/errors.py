@@ -38,7 +38,7 @@ class RunStoppedError(RunFailedError):
 
 
 def superseded(run_id: str) -> RunStoppedError:
-    """Make the error of an attempt that another one has superseded: what it would still do is another's by now."""
+    """Make the error of an attempt that a newer attempt has replaced."""
     return RunStoppedError(f"run {run_id} was superseded by another attempt; this one ends")
 
 

@@ -1,4 +1,4 @@
-"""Measurements by their names: which values are better, which are of the machine, and between which bounds they lie."""
+"""Names of metrics: direction, bounds, and whether they measure the machine."""
 
 from functools import lru_cache
 
@@ -24,7 +24,7 @@ _FRACTIONS = frozenset({"accuracy", "f1", "precision", "recall", "exact", "ndcg"
 _CORRELATIONS = frozenset({"correlation", "pearson", "spearman"})
 """Words of scores that lie between -1 and 1."""
 _BETTER_HIGHER = _FRACTIONS | _CORRELATIONS | {"map", "auc", "auroc", "auprc", "bleu", "chrf", "rouge", "kappa"}
-"""Words of scores that are better the higher they are, as any is taken to be that is known of neither side."""
+"""Words of scores known to be better the higher they are; unknown scores are taken to be, too."""
 
 
 def is_of_the_machine(measurement: str) -> bool:

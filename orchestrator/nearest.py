@@ -1,4 +1,4 @@
-"""Names that a mistyped one may stand for: the one way in which every message finds them."""
+"""Nearest known names of a mistyped one, for messages."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches

@@ -59,7 +59,7 @@ class MessageEvent:
 
 @dataclass(frozen=True)
 class DriftEvent:
-    """An attempt that was allowed to go on although what the run reads has changed since its last checkpoint."""
+    """Changed inputs of a resumed run, which the person allowed."""
 
     step: int
     """Step of the checkpoint."""
@@ -72,7 +72,7 @@ Event = MetricEvent | CheckpointEvent | WorkersEvent | MessageEvent | DriftEvent
 
 @dataclass(frozen=True)
 class FileCount:
-    """Counts of what one input file gave."""
+    """Counts of one input file."""
 
     path: str
     num_bytes: int

@@ -81,7 +81,12 @@ class Settings:
         if "://" not in place:
             place = str(Path(place).expanduser().absolute())
         check_scheme(place)
-        _refuse_password(place)
+        if "://" in place and has_password(place):
+            scheme = urlsplit(place).scheme.upper()
+            raise InputError(
+                "the storage's URI has a password, which would stand in every run's record; leave it out and set it as "
+                f"FSSPEC_{scheme}_PASSWORD, or in a file of ~/.config/fsspec with mode 0600, on every node"
+            )
         return cls(
             home=home_path,
             storage=place,
@@ -139,12 +144,3 @@ def check_scheme(place: str) -> None:
         problem = "chains file systems by '::'" if "::" in place else problem
         allowed = ", ".join(f"{name}://" for name in SCHEMES if name not in ("file", "local", "memory"))
         raise InputError(f"{shown} {problem}; fetch it to a folder, or name a path or a URI with {allowed}")
-
-
-def _refuse_password(storage: str) -> None:
-    if "://" in storage and has_password(storage):
-        scheme = urlsplit(storage).scheme
-        raise InputError(
-            "the storage's URI has a password, which would stand in every run's record; leave it out and set it as "
-            f"FSSPEC_{scheme.upper()}_PASSWORD, or in a file of ~/.config/fsspec with mode 0600, on every node"
-        )

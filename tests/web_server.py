@@ -6,8 +6,7 @@ from contextlib import contextmanager
 
 import uvicorn
 
-from orchestrator.web.guard import App
-from orchestrator.web.server import listening
+from orchestrator.web import App, listening
 
 
 @contextmanager

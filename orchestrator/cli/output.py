@@ -144,7 +144,7 @@ def show_table(
     measurement: Callable[[Row], str | None] = _metric,
 ) -> None:
     """Show a table: fitted to a terminal's width; in files and pipes one whole line per row."""
-    from orchestrator.progress.tables import fitting, full_width, lines_with_records, plain_lines, records
+    from orchestrator.progress.tables import fitting, folded_lines, full_width, lines_with_records, plain_lines, records
 
     width = _terminal_width(output)
     measured = [measurement(row) for row in rows]
@@ -156,14 +156,7 @@ def show_table(
     elif under and (shown := fitting([c for c in all_columns if c not in under], width, spare, may_fold=False)):
         lines, shown = lines_with_records(shown, under, width), [*shown, *under]
     elif shown := fitting(all_columns, width, spare):
-        from rich.console import Console
-
-        from orchestrator.progress.tables import rich_table
-
-        console = Console(width=width, color_system=None)
-        with console.capture() as capture:
-            console.print(rich_table(shown, width))
-        lines = [line.rstrip() for line in capture.get().splitlines()]
+        lines = folded_lines(shown, width)
     else:  # a block of lines for each row, with nothing left out
         shown, has_heading = all_columns, False
         lines = [line for block in records(shown, width) for line in (*block, "")][:-1]

@@ -315,7 +315,7 @@ def serve(model: str, host: str, port: int, token_file: str | None, device: str,
     --host opens it to others and needs a token, in a file or in ORCHESTRATOR_SERVE_TOKEN. The connection is not
     encrypted: outside a private network, use a TLS proxy.
     """
-    from orchestrator.web.tokens import TOKEN_VARIABLE, read_token
+    from orchestrator.web import TOKEN_VARIABLE, read_token
 
     token = read_token(host, token_file)
     folder = find_model(model)

@@ -55,7 +55,7 @@ def leaderboard(
         refuse_options(("task", "shows_all", "by", "across_code", "archived"), "does not go with --group")
         _show_group(registry, group)
         return
-    from orchestrator.reports.ranked_groups import RANKING, brief_columns, doubts
+    from orchestrator.reports.ranked_groups import RANKING, brief_columns, caveats
 
     reading = current_reading()
     limit = page_size() if shows_all else reading.limit or _NUM_PLACES
@@ -83,7 +83,7 @@ def leaderboard(
         empty = _NO_TRIALS if registry.run_table(limit=1).records else no_runs(registry)
     show_rows(rows, columns, empty=empty, spare=spare, below=["recipe", "init_from"], total=total)
     if rows and reading.is_brief:
-        for line in doubts(rows, by):
+        for line in caveats(rows, by):
             notify(line)
     tell_archived(num_archived)
 

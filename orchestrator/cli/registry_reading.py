@@ -15,7 +15,7 @@ from orchestrator.cli.reading import list_options
 from orchestrator.errors import NotFoundError, RegistryError, SeveralRunsError
 from orchestrator.nearest import similar_file
 from orchestrator.progress import counted
-from orchestrator.run_ids import is_run_id
+from orchestrator.run_states import is_run_id
 
 if TYPE_CHECKING:
     from orchestrator.registry import Registry

@@ -27,9 +27,8 @@ def report(subject: str, output: str) -> None:
     reproduce it. Of a task: its leaderboard.
     """
     say_now(f"reading {subject}")
+    from orchestrator.reports.pages import run_page, task_page
     from orchestrator.reports.rendering import render
-    from orchestrator.reports.run_page import run_page
-    from orchestrator.reports.task_page import task_page
     from orchestrator.storage import write_bytes
 
     with open_registry() as registry:
@@ -52,7 +51,7 @@ def board(port: int, is_opened: bool) -> None:
     """
     say_now("opening the registry")
     from orchestrator.reports.board import build_app
-    from orchestrator.web.server import listening, serve_app, url_of
+    from orchestrator.web import listening, serve_app, url_of
 
     home = current_settings().home  # what answers works in threads, which know nothing of the command
     with open_registry() as registry, listening("127.0.0.1", port, has_host_option=False) as listener:

@@ -28,8 +28,7 @@ from orchestrator.cli.tree import HINTS
 from orchestrator.cluster.connection import dashboard_address, give_way
 from orchestrator.errors import ClusterError, HoursReached
 from orchestrator.progress import is_terminal, reader_may_leave, show_progress
-from orchestrator.run_ids import check_name, is_run_id, new_run_id
-from orchestrator.run_states import RunState
+from orchestrator.run_states import RunState, check_name, is_run_id, new_run_id
 from orchestrator.settings import ASKED_AT_VARIABLE
 
 if TYPE_CHECKING:

@@ -44,7 +44,7 @@ def show(run_id: str, is_whole: bool) -> None:
     Spec fields that differ from their defaults are shown as KEY=VALUE; a sweep also shows its best trial. --all, JSON
     and CSV have everything recorded: machine, attempts, every score; JSON also the counts of each data file.
     """
-    from orchestrator.reports.run_facts import RunFacts, brief_record, whole_record
+    from orchestrator.reports.run_facts import RunFacts, brief_record, full_record
 
     with open_registry() as registry:
         facts, reading = RunFacts(registry, find_run(registry, run_id), current_settings().home), current_reading()
@@ -52,7 +52,7 @@ def show(run_id: str, is_whole: bool) -> None:
             show_record(brief_record(facts))
             show_text("next\n" + "".join(f"  {line}\n" for line in next_commands(facts)))
         else:
-            show_record(whole_record(facts, reading.form))
+            show_record(full_record(facts, reading.form))
 
 
 @command("reproduce", example="runs reproduce 7f3a\nruns reproduce 7f3a --show spec -o again.yaml")
@@ -151,7 +151,7 @@ def metrics(registry: "Registry", run_id: str, name: str | None) -> None:
 def plot(run_id: str, output: str) -> None:
     """Plot metrics over steps, or the trials of a sweep."""
     say_now(f"drawing run {run_id}")
-    from orchestrator.reports.run_page import plot_run
+    from orchestrator.reports.pages import plot_run
 
     with open_registry() as registry:
         plot_run(registry, find_run(registry, run_id), output)

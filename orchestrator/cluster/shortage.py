@@ -18,9 +18,8 @@ from typing import Any
 
 from orchestrator.cluster.nodes import Node, Processes, room_for, selected_text
 from orchestrator.errors import ClusterError
+from orchestrator.periodic import Reminders, Shortage, repeating
 from orchestrator.progress import duration
-from orchestrator.reminders import Reminders, Shortage
-from orchestrator.repeating import repeating
 
 logger = logging.getLogger(__name__)
 _LOOK_EVERY_S = 1.0

@@ -13,9 +13,9 @@ from orchestrator.cluster.capacity import cluster_resources, gpu_types
 from orchestrator.errors import HoursReached, InputError, RegistryError
 from orchestrator.execution.stopping import StopWatch
 from orchestrator.kinds import kind_of
+from orchestrator.periodic import repeating
 from orchestrator.registry.records import AttemptCostRecord, RunRecord
 from orchestrator.registry.registry import Registry
-from orchestrator.repeating import repeating
 from orchestrator.specs import PipelineSpec, Spec
 from orchestrator.specs.fields import hour_limit_of
 

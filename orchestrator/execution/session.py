@@ -34,8 +34,7 @@ from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
 from orchestrator.registry.tables import INPUTS, PIPELINE
-from orchestrator.run_ids import new_run_id
-from orchestrator.run_states import RunState
+from orchestrator.run_states import RunState, new_run_id
 from orchestrator.settings import Settings
 from orchestrator.specs import PipelineSpec, Spec, SweepSpec
 from orchestrator.specs.execution_overrides import adds_points, execution_changes

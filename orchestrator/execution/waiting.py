@@ -10,8 +10,7 @@ from orchestrator.progress import duration
 from orchestrator.registry.database import patient
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
-from orchestrator.run_ids import is_run_id
-from orchestrator.run_states import RunState
+from orchestrator.run_states import RunState, is_run_id
 from orchestrator.settings import Settings
 
 logger = logging.getLogger(__name__)

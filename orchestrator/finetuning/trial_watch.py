@@ -7,7 +7,7 @@ from dataclasses import replace
 from orchestrator.cluster.nodes import holds_a_place
 from orchestrator.cluster.shortage import find_shortage
 from orchestrator.finetuning.trial_room import placed_trial
-from orchestrator.reminders import Shortage
+from orchestrator.periodic import Shortage
 from orchestrator.specs.sweep import SweepExecutionSpec
 from orchestrator.training.attempts import how_to_go_on
 from orchestrator.training.event_queue import WorkerPlace, WorkersStatus

@@ -37,6 +37,7 @@ from orchestrator.corpus.stream import SplitShards
 from orchestrator.corpus.token_store import TokenStore
 from orchestrator.errors import ClusterError, OrchestratorError, RunFailedError, RunStoppedError, last_line
 from orchestrator.models.info import describe_model
+from orchestrator.periodic import Shortage
 from orchestrator.pretraining.job import (
     PretrainAttempt,
     PretrainJob,
@@ -48,7 +49,6 @@ from orchestrator.pretraining.job import (
 )
 from orchestrator.pretraining.streams import build_stream, build_validation
 from orchestrator.pretraining.worker import WorkerOrder, run_worker
-from orchestrator.reminders import Shortage
 from orchestrator.results import DatasetResult, Event, MessageEvent, MetricEvent, PretrainResult
 from orchestrator.storage import delete, join
 from orchestrator.training.attempts import how_to_go_on, marked_storage

@@ -15,11 +15,11 @@ import ray.train.torch
 from orchestrator.corpus.feed import PrefetchPace, ray_batches, window_memory
 from orchestrator.errors import OWN_ERRORS, RunStoppedError
 from orchestrator.models.device import choose_device, keep_one_order
+from orchestrator.periodic import repeating
 from orchestrator.pretraining.batch_trace import is_traced, traced
 from orchestrator.pretraining.collectives import Worker
 from orchestrator.pretraining.job import PretrainJob
 from orchestrator.pretraining.loop import TrainingLoop
-from orchestrator.repeating import repeating
 from orchestrator.results import Event
 from orchestrator.storage import join, write_folder
 from orchestrator.training.attempts import refuse_without_mark

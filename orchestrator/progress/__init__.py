@@ -7,7 +7,7 @@
     progress.show(view)                  the view of a run, below the status line; only on a terminal
     progress.tell_pipe(line)             what a view shows, as a line; only where there is no terminal
 
-`terminal` is the handler, `run_views` are the values that it is shown, `drawing` alone makes a screen of them.
+`terminal` is the handler, `run_views` are the values that it is shown and their lines.
 """
 
 from orchestrator.progress.log_lines import (

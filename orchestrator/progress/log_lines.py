@@ -81,12 +81,12 @@ On a terminal it is the status line until something else is under way; in a pipe
 
 
 def is_under_way(record: logging.LogRecord) -> bool:
-    """Whether a record says what is being done now."""
+    """Whether a record is a status, not an event."""
     return hasattr(record, _UNDER_WAY)
 
 
 class LineFormatter(logging.Formatter):
-    """The message of a record; what is more than information has its level in front."""
+    """Formatter of plain messages; a warning or error has its level in front."""
 
     def format(self, record: logging.LogRecord) -> str:
         line = super().format(record)
@@ -111,14 +111,14 @@ def attached(handler: logging.Handler) -> Iterator[None]:
 
 
 _WHOLE = re.compile(r"(?<=: )orchestrator .*|`[^`]*`")
-"""Commands within a line, which are to be copied as they stand."""
+"""Commands within a line, which must not be folded."""
 _GLUE = "\u00a0"
 """A space at which nothing is folded."""
 _INDENT = "  "
 
 
 def folded(text: str, width: int | None) -> str:
-    """The text with its lines folded between words; those that are indented, as commands and tables are, stay whole.
+    """Fold the lines of a text between words; indented lines, such as commands and tables, stay whole.
 
     Args:
         width: columns of the terminal; None leaves the text as it is.
@@ -141,7 +141,7 @@ def _folded_line(line: str, width: int) -> str:
 
 
 def wrapped(text: str, width: int) -> list[str]:
-    """The text in rows no wider than that, cut between words alone: a word that is wider keeps a row of its own.
+    """Wrap a text between words; a word wider than the width keeps a row of its own.
 
     >>> wrapped("the text of a cell", 11)
     ['the text of', 'a cell']

@@ -1,21 +1,18 @@
-"""Tables and records: whole lines in a pipe or a file; on a terminal rich folds names and prose, never a number."""
+"""Tables and records as lines: whole in a pipe or a file; on a terminal names and prose are folded, never a number."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from itertools import zip_longest
 
-from rich.cells import cell_len
+from rich.cells import cell_len, chop_cells
 
 from orchestrator.cells import MISSING
 from orchestrator.progress.log_lines import wrapped
 
-if TYPE_CHECKING:
-    from rich.table import Table
-
 _GAP = "  "
 _LEAST_NAME, _LEAST_PROSE, _LONGEST_WORD = 24, 28, 40
-"""Widths to which names, prose, and the longest word within it may be folded."""
+"""Minimum widths of names, of prose, and of the longest word of prose."""
 
 
 @dataclass(frozen=True)
@@ -34,32 +31,28 @@ class Column:
 
     @cached_property
     def least_width(self) -> int:
-        """Width from which the column reads well."""
+        """Minimum width at which the column is readable."""
         if self.is_number:
             return self.width
         word = max(cell_len(word) for text in self.texts for word in text.split(" "))
         return min(self.width, _LEAST_NAME if word == self.width else max(_LEAST_PROSE, min(word, _LONGEST_WORD)))
 
-
-def plain_lines(columns: Sequence[Column]) -> list[str]:
-    """A line for each row, the headings first, with every column at its full width."""
-    rows = zip(*(column.texts for column in columns), strict=True)
-    return [_GAP.join(map(_padded, row, columns)).rstrip() for row in rows]
-
-
-def _padded(text: str, column: Column) -> str:
-    spaces = " " * (column.width - cell_len(text))
-    return spaces + text if column.is_number else text + spaces
+    def padded(self, text: str, width: int) -> str:
+        spaces = " " * (width - cell_len(text))
+        return spaces + text if self.is_number else text + spaces
 
 
 def full_width(columns: Sequence[Column]) -> int:
     """Width of a table with every column at its full width."""
-    return sum(column.width for column in columns) + len(_GAP) * (len(columns) - 1)
+    return _table_width([column.width for column in columns])
 
 
 def fitting(columns: Sequence[Column], width: int, spare: Sequence[str], *, may_fold: bool = True) -> list[Column]:
-    """The columns without the spare ones, from the first one on, that find no room; none where the rest has none."""
-    total = _total if may_fold else full_width
+    """Drop spare columns, the first ones first, until the table fits; empty if it never does."""
+
+    def total(kept: Sequence[Column]) -> int:
+        return _table_width([column.least_width for column in kept]) if may_fold else full_width(kept)
+
     kept = list(columns)
     for name in spare:
         if len(kept) > 1 and total(kept) > width:
@@ -67,35 +60,32 @@ def fitting(columns: Sequence[Column], width: int, spare: Sequence[str], *, may_
     return kept if total(kept) <= width else []
 
 
-def rich_table(columns: Sequence[Column], width: int, *, one_line: bool = False) -> "Table":
-    """Make a table of columns that fit: the narrowest ones get what is over their least width.
+def plain_lines(columns: Sequence[Column]) -> list[str]:
+    """A line for each row, the headings first, with every column at its full width."""
+    rows = zip(*(column.texts for column in columns), strict=True)
+    return [_line(row, columns, [column.width for column in columns]) for row in rows]
 
-    Args:
-        one_line: whether a text that is too long is cut, as in a view whose height is limited.
-    """
-    from rich.table import Table
-    from rich.text import Text
 
+def folded_lines(columns: Sequence[Column], width: int) -> list[str]:
+    """Lines of a table that fits, with folded texts; spare width goes to the narrowest columns."""
     widths = [column.least_width for column in columns]
-    for _ in range(width - _total(columns)):
+    for _ in range(width - _table_width(widths)):
         growing = [number for number, column in enumerate(columns) if widths[number] < column.width]
         if growing:
             widths[min(growing, key=widths.__getitem__)] += 1
-    table = Table(box=None, pad_edge=False, padding=(0, len(_GAP), 0, 0), header_style="bold")
-    for column, fitted in zip(columns, widths, strict=True):
-        overflow, justify = "ellipsis" if one_line else "fold", "right" if column.is_number else "left"
-        heading = Text(column.texts[0])
-        table.add_column(heading, width=fitted, justify=justify, no_wrap=one_line, overflow=overflow)  # type: ignore[arg-type]
-    for texts in zip(*(column.texts[1:] for column in columns), strict=True):
-        table.add_row(*map(Text, texts))
-    return table
+    lines = []
+    for row in zip(*(column.texts for column in columns), strict=True):
+        cells = (_folded(text, column_width) for text, column_width in zip(row, widths, strict=True))
+        lines += [_line(texts, columns, widths) for texts in zip_longest(*cells, fillvalue="")]
+    return lines
 
 
 def lines_with_records(columns: Sequence[Column], below: Sequence[Column], width: int) -> list[str]:
-    """A line for each row, as `plain_lines` has it, and below it a record of what has no room beside the others."""
+    """Line for each row, as `plain_lines` has it, with a record of further columns below it."""
     header, *rows = plain_lines(columns)
     blocks = records(below, width - len(_GAP))
-    return [header, *(line for row, block in zip(rows, blocks, strict=True) for line in (row, *map(_indented, block)))]
+    both = zip(rows, blocks, strict=True)
+    return [header, *(line for row, block in both for line in (row, *(_GAP + told for told in block)))]
 
 
 def records(columns: Sequence[Column], width: int) -> list[list[str]]:
@@ -110,18 +100,25 @@ def record_lines(fields: Sequence[tuple[str, str]], width: int | None = None) ->
     Args:
         width: characters of a line; None: as many as there are.
     """
-    names = Column("", ("", *(name for name, _ in fields)))
+    names = max((cell_len(name) for name, _ in fields), default=0)
     lines = []
     for name, text in fields:
         if text != MISSING:
-            rows = [text] if width is None else wrapped(text, max(20, width - names.width - len(_GAP)))
-            lines += [_padded("" if number else name, names) + _GAP + row for number, row in enumerate(rows)]
+            rows = [text] if width is None else wrapped(text, max(20, width - names - len(_GAP)))
+            begin = name + " " * (names - cell_len(name)) + _GAP
+            lines += [begin + rows[0], *(" " * (names + len(_GAP)) + row for row in rows[1:])]
     return lines
 
 
-def _indented(line: str) -> str:
-    return _GAP + line
+def _line(texts: Sequence[str], columns: Sequence[Column], widths: Sequence[int]) -> str:
+    cells = zip(texts, columns, widths, strict=True)
+    return _GAP.join(column.padded(text, width) for text, column, width in cells).rstrip()
 
 
-def _total(columns: Sequence[Column]) -> int:
-    return sum(column.least_width for column in columns) + len(_GAP) * (len(columns) - 1)
+def _folded(text: str, width: int) -> list[str]:
+    """Wrap a text between words; a wider word is cut."""
+    return [piece for row in wrapped(text, width) for piece in chop_cells(row, width)]
+
+
+def _table_width(widths: Sequence[int]) -> int:
+    return sum(widths) + len(_GAP) * (len(widths) - 1)

@@ -35,7 +35,7 @@ def is_terminal(stream: TextIO | None) -> "TypeGuard[TextIO]":
 
 
 def _is_pipe(stream: TextIO | None) -> bool:
-    """Whether a stream of this process is a pipe, whose reader may write to the same terminal (`| head`)."""
+    """Whether a stream is a pipe, whose reader may write to the same terminal (`| head`)."""
     with suppress(OSError):  # a stream that is no file has no descriptor
         return stream is not None and stat.S_ISFIFO(os.fstat(stream.fileno()).st_mode)
     return False
@@ -59,7 +59,7 @@ def reader_may_leave(stream: TextIO | None) -> Iterator[None]:
 
 
 def send_nowhere(stream: TextIO) -> None:
-    """Let what is written to a stream of this process go nowhere: its reader has left, and Python complains at exit."""
+    """Redirect a stream whose reader has left to the null device, so that Python does not complain at exit."""
     with suppress(OSError):  # a stream that is no file has no descriptor
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
@@ -84,7 +84,7 @@ class Progress(logging.Handler):
         self._pace = Pace(PLAIN_INTERVAL_S)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write the record's line, above all that is redrawn; what is under way becomes the status line."""
+        """Write the record's line above the redrawn lines; a status becomes the status line."""
         line = self.format(record)
         if self._can_overwrite and is_under_way(record):
             self._set_status(line)
@@ -97,7 +97,7 @@ class Progress(logging.Handler):
                 self._write(line)
 
     def status(self, line: str) -> None:
-        """Replace the status line; from time to time it is a log line as well, wherever there is no terminal."""
+        """Replace the status line; every `PLAIN_INTERVAL_S` it is a log line as well."""
         with self._alone():
             if self._can_overwrite:
                 self._set_status(line)
@@ -113,14 +113,14 @@ class Progress(logging.Handler):
                 self._draw(replace(shown, view=view))
 
     def tell_pipe(self, line: str) -> None:
-        """Write a line where no view shows what it says, as nothing can be written over; no run's log gets it."""
+        """Write a line where views cannot be drawn; it does not enter a run's log."""
         with self._alone(), self._reader_may_leave():
             if not self._can_overwrite:
                 self._write(line)
 
     @contextmanager
     def in_stage(self, stage: StageView) -> Iterator[None]:
-        """Say during the block which stage of a pipeline is at work."""
+        """Show the running stage of a pipeline during the block."""
         self.clear()
         self._shown = Shown(stage=stage)
         logger.info(f"stage {stage.number} of {stage.num_stages}: {stage.name}")
@@ -147,7 +147,7 @@ class Progress(logging.Handler):
         self._draw(replace(self._shown, status=line, since=since))
 
     def _draw(self, shown: Shown) -> None:
-        """Draw what is shown from now on; whoever calls holds the lock."""
+        """Draw; the caller holds the lock."""
         self._shown = shown
         with self._reader_may_leave():
             if self._live is None:
@@ -157,12 +157,18 @@ class Progress(logging.Handler):
     def _start_live(self) -> "Live":
         from rich.console import Console
         from rich.live import Live
-
-        from orchestrator.progress.drawing import Frame
+        from rich.spinner import Spinner
+        from rich.text import Text
 
         console = Console(file=self._stream, force_terminal=True)
+        spinner = Spinner("dots")
+
+        def frame() -> Text:
+            lines = "\n".join(self._shown.lines(*console.size))
+            return Text(f"{spinner.render(console.get_time())} {lines}", no_wrap=True, overflow="ellipsis")
+
         live = Live(
-            Frame(lambda: self._shown),
+            get_renderable=frame,
             console=console,
             transient=True,
             refresh_per_second=_FRAMES_PER_S,
@@ -230,7 +236,7 @@ def clear_screen() -> None:
 
 
 def say_interrupted(line: str) -> None:
-    """Say a line from within a signal's handler, which must not use Python's streams: at once, below what stands."""
+    """Show a line from a signal handler, which must not use Python's streams."""
     progress = _present()
     if progress is None or not progress.interrupted(line):
         with suppress(OSError):

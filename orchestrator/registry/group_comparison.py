@@ -32,8 +32,11 @@ from orchestrator.significance.comparison import (
     POWER,
     DifferenceResult,
     McNemarResult,
+    ScoreOfWeights,
     compare_answers,
     compare_means,
+    compare_over_examples,
+    compare_pairs,
     holm,
     least_p_value,
     pairs_of_seeds,
@@ -47,13 +50,7 @@ from orchestrator.significance.predictions import (
     same_examples,
     scores_for,
 )
-from orchestrator.significance.resampling import (
-    ScoreOfWeights,
-    bootstrap_interval,
-    compare_over_examples,
-    compare_pairs,
-)
-from orchestrator.significance.summary import LEVEL, Interval, has_spread, why_noise_is_unknown
+from orchestrator.significance.summary import LEVEL, has_spread, why_noise_is_unknown
 from orchestrator.storage import read_bytes
 
 logger = logging.getLogger(__name__)
@@ -124,14 +121,6 @@ class Comparison:
     def is_distinguishable(self) -> bool | None:
         """Whether the groups differ by more than luck; None where nothing can tell."""
         return None if self.corrected_p_value is None else self.corrected_p_value < 1 - LEVEL
-
-    @property
-    def bootstrap(self) -> Interval | None:
-        """Bootstrap interval, over common seeds where these speak; None where the noise of seeds is not known."""
-        if self.of_seeds is self.paired:
-            return bootstrap_interval(self.differences, [0.0])
-        known = self.of_seeds.p_value is not None
-        return bootstrap_interval(self.first.scores, self.second.scores) if known else None
 
     @property
     def differs_in(self) -> Mapping[str, tuple[Any, Any]]:

@@ -16,8 +16,7 @@ from orchestrator.registry.parameters import RECIPE, flatten, load_parameters, r
 from orchestrator.registry.roll_up import keys_of_runs, open_run, roll_up, roll_up_again, roll_up_tests
 from orchestrator.registry.tables import ALL_RUNS, ATTEMPTS, CODE_DIFFS, OPEN_RUNS, RUNS
 from orchestrator.results import WorkersEvent
-from orchestrator.run_ids import new_run_id
-from orchestrator.run_states import RunState
+from orchestrator.run_states import RunState, new_run_id
 
 
 class RunLifecycle(RegistryPart):

@@ -15,15 +15,14 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from orchestrator.errors import RegistryError, RunStoppedError, superseded
+from orchestrator.periodic import repeating
 from orchestrator.provenance.machine import MadeWith
 from orchestrator.registry.database import patient
 from orchestrator.registry.parameters import trial_id
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
-from orchestrator.repeating import repeating
 from orchestrator.results import CheckpointEvent, Event, MetricEvent, ModelResult, Split, WorkersEvent
-from orchestrator.run_ids import new_run_id
-from orchestrator.run_states import RunState
+from orchestrator.run_states import RunState, new_run_id
 
 logger = logging.getLogger(__name__)
 

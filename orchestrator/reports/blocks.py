@@ -1,22 +1,22 @@
-"""Parts of a page: frozen values without a word of HTML, which `rendering` alone turns into HTML."""
+"""Blocks of a page as frozen values; `rendering` alone knows HTML."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import quote
 
 Row = Mapping[str, Any]
 _MOST_FIGURES = 200
-"""Rows at most of a table that is made of a chart's own points."""
+"""Maximum number of a chart's points in its table."""
 
 
 def is_numeric(value: object) -> bool:
-    """Whether a value is a number, which a truth value is not."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell of a table that leads to a page of the board, or is sorted by something else than its text."""
+    """Cell that links to a page of the board, or is sorted by something else than its text."""
 
     text: str
     path: str = ""
@@ -28,9 +28,7 @@ class Cell:
 
 
 def run_cell(run_id: str, text: str | None = None) -> Cell:
-    """Cell that leads to a run's page; its text is the id unless another is given."""
-    from urllib.parse import quote
-
+    """Cell that links to a run's page; its text is the id unless another is given."""
     return Cell(text or run_id, f"runs/{quote(run_id)}")
 
 
@@ -46,12 +44,12 @@ class Table:
     """Rows of plain values or `Cell`s, which a reader may sort by a column."""
 
     columns: Sequence[str]
-    """Keys of the columns in each row, which are their headings, too, where `headings` has none."""
+    """Keys in each row; also the headings, unless `headings` has another."""
     rows: Sequence[Row]
     headings: Mapping[str, str] = field(default_factory=dict)
-    """Headings by column: of names that people gave, such as classes, which may be those of other columns."""
+    """Headings by column, for names from data, such as classes: they may equal another column's."""
     choices: Sequence[str] = ()
-    """Ids of the rows' runs where these may be chosen for a comparison."""
+    """Run id of each row, where a reader may choose runs to compare; empty for no choice."""
 
 
 @dataclass(frozen=True)
@@ -67,22 +65,21 @@ class Chart:
     layout: Mapping[str, Any] = field(default_factory=dict)
     height_px: int = 360
     note: str = ""
-    """Sentence below the picture: how to read it, and what it does not show."""
+    """Caption: how to read the picture, and its limits."""
     table: Table | None = None
-    """The same in figures: for who cannot see the picture, or wants the numbers; `figures_of` always has one."""
+    """The same in figures, for who cannot see the picture or wants the numbers; None: the points that it draws."""
 
-
-def figures_of(chart: Chart) -> Table | None:
-    """The table of a chart: its own, else the points that it draws; None where it draws none by `x` and `y`."""
-    if chart.table is not None:
-        return chart.table
-    points = [
-        {"series": trace.get("name", ""), "x": x, "y": y}
-        for trace in chart.traces
-        for x, y in zip(trace.get("x", ()), trace.get("y", ()), strict=False)
-    ]
-    columns = [name for name in ("series", "x", "y") if any(point[name] != "" for point in points)]
-    return Table(columns, points[:_MOST_FIGURES]) if points else None
+    @property
+    def figures(self) -> Table:
+        if self.table is not None:
+            return self.table
+        points = [
+            {"series": trace.get("name", ""), "x": x, "y": y}
+            for trace in self.traces
+            for x, y in zip(trace["x"], trace["y"], strict=True)
+        ]
+        columns = [name for name in ("series", "x", "y") if any(point[name] != "" for point in points)]
+        return Table(columns, points[:_MOST_FIGURES])
 
 
 @dataclass(frozen=True)

@@ -22,12 +22,10 @@ from starlette.routing import Route
 from orchestrator.errors import InputError, NotFoundError, OrchestratorError
 from orchestrator.progress import duration
 from orchestrator.reports.blocks import Cell, Code, Page, Section, Table, run_cell
-from orchestrator.reports.rendering import Served, plotly_source, render
-from orchestrator.reports.run_page import MAX_RUNS, comparing_page, run_page
-from orchestrator.reports.task_page import task_page
+from orchestrator.reports.pages import MAX_RUNS, comparison_page, run_page, task_page
+from orchestrator.reports.rendering import BoardOptions, plotly_source, render
 from orchestrator.run_states import RunState
-from orchestrator.web.guard import App, Guard
-from orchestrator.web.server import LOOPBACK_NAMES
+from orchestrator.web import LOOPBACK_NAMES, App, Guard
 
 if TYPE_CHECKING:
     from orchestrator.registry.registry import Registry
@@ -45,21 +43,21 @@ def build_app(registry: "Registry", home: Path | None = None) -> App:
         home: folder with the table of prices.
     """
 
-    def run(request: Request) -> tuple[Page, Served]:
+    def run(request: Request) -> tuple[Page, BoardOptions]:
         found = registry.run(request.path_params["run"])
-        return run_page(registry, found, home), Served(is_live=found.state in _AT_WORK)
+        return run_page(registry, found, home), BoardOptions(is_live=found.state in _AT_WORK)
 
-    def task(request: Request) -> tuple[Page, Served]:
+    def task(request: Request) -> tuple[Page, BoardOptions]:
         name = request.path_params["task"]
         if name not in registry.ranked_tasks():
             raise NotFoundError(f"No run of task {name} has ended with a score.")
-        return task_page(registry, name), Served()
+        return task_page(registry, name), BoardOptions()
 
-    def comparison(request: Request) -> tuple[Page, Served]:
+    def comparison(request: Request) -> tuple[Page, BoardOptions]:
         names = request.query_params.getlist("run")
         if not 2 <= len(names) <= MAX_RUNS:
             raise InputError(f"choose 2 to {MAX_RUNS} runs; these are {len(names)}")
-        return comparing_page(registry, [registry.run(name) for name in names]), Served()
+        return comparison_page(registry, [registry.run(name) for name in names]), BoardOptions()
 
     routes = [
         Route("/", _answer(lambda request: (list_page(registry, asked := _asked(request)), asked))),
@@ -71,8 +69,8 @@ def build_app(registry: "Registry", home: Path | None = None) -> App:
     return Guard(Starlette(routes=routes), token=None, hosts=LOOPBACK_NAMES)
 
 
-def list_page(registry: "Registry", asked: Served) -> Page:
-    """Make the page of the newest runs that match. Raises: InputError for a query with an error."""
+def list_page(registry: "Registry", asked: BoardOptions) -> Page:
+    """Make the page of the newest matching runs. Raises: InputError for an invalid query."""
     query, trials, archived = asked.query or "", asked.trials, asked.archived
     records = registry.run_table(query, limit=MAX_ROWS, trials=trials, archived=archived).records
     num_runs = len(records)
@@ -84,7 +82,7 @@ def list_page(registry: "Registry", asked: Served) -> Page:
 
 
 def _row(record: dict[str, Any]) -> dict[str, Any]:
-    """Cells of a run; the score is that of the metric which ranks the runs of its task."""
+    """Cells of a run; the score is its task's ranking metric."""
     name, task, seconds = record["name"], record["task"], record["seconds"]
     name = f"#{record['number']} of {name.rpartition(' #')[0]}" if record["parent"] else name
     return {
@@ -98,13 +96,13 @@ def _row(record: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _asked(request: Request) -> Served:
+def _asked(request: Request) -> BoardOptions:
     asked = request.query_params
-    return Served(True, asked.get("query", "").strip(), "trials" in asked, "archived" in asked)
+    return BoardOptions(True, asked.get("query", "").strip(), "trials" in asked, "archived" in asked)
 
 
-def _answer(read: Callable[[Request], tuple[Page, Served]]) -> Callable[[Request], Response]:
-    """Answer with a page, read and rendered in a thread; what cannot be read is told on a page, too."""
+def _answer(read: Callable[[Request], tuple[Page, BoardOptions]]) -> Callable[[Request], Response]:
+    """Request handler that reads and renders a page in a thread; an error becomes a page, too."""
 
     def answer(request: Request) -> Response:
         status = 200
@@ -113,7 +111,7 @@ def _answer(read: Callable[[Request], tuple[Page, Served]]) -> Callable[[Request
         except OrchestratorError as error:
             status = 400 if isinstance(error, InputError) else 404 if isinstance(error, NotFoundError) else 503
             page = Page("This cannot be shown", "", [Section("Why", [Code(str(error))])])
-            served = replace(_asked(request), is_live=False) if request.url.path == "/" else Served()
+            served = replace(_asked(request), is_live=False) if request.url.path == "/" else BoardOptions()
         return HTMLResponse(render(page, served), status)
 
     return answer

@@ -1,7 +1,8 @@
-"""Charts of measurements and settings, as values that Plotly.js draws."""
+"""Charts of measurements and settings, as values that Plotly.js draws in a page; curves also as a picture."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from io import BytesIO
 from textwrap import wrap
 from typing import Any
 
@@ -9,23 +10,25 @@ from orchestrator.cells import short_value
 from orchestrator.reports.blocks import Chart, Row, Table, is_numeric
 
 MAX_POINTS = 500
-"""Points of a line at most: more cannot be told apart on a screen, and each costs 30 bytes of a report."""
+"""Maximum number of points of a line: a screen shows no more, and each costs 30 bytes of a report."""
 MIN_TRIALS = 8
-"""Trials below which an importance would be noise."""
+"""Minimum number of trials for importances; of fewer they are noise."""
 _METHOD = (
     "PED-ANOVA (Watanabe, Bansal & Hutter 2023, IJCAI), by Optuna: how far each setting alone sets the better half of "
     "the trials apart. Settings that were varied little look unimportant."
 )
 _FEW_VALUES = 8
-"""Different numbers up to which an axis shows each one, at even distances."""
+"""Maximum number of distinct values on a categorical axis."""
 _LOGARITHMIC_FROM = 30.0
-"""Ratio of the largest to the smallest value from which an axis is logarithmic, as grids of learning rates are."""
+"""Ratio of the largest to the smallest value from which an axis is logarithmic: grids of learning rates."""
 _LONGEST_NAME = 24
 _LABEL_WIDTH = 46
-"""Characters in a line of a row's label, which a telephone has room for."""
+"""Characters per line of a row's label, as many as fit on a phone."""
 _LABEL_SHIFT_PX, _LINE_PX = 9, 16
 _CURVES_PX, _AXIS_PX, _LEGEND_LINE_PX = 360, 70, 20
-"""Heights of curves without their legend, of what stands below an axis, and of a line of a legend."""
+"""Heights of curves without their legend, of an axis with its labels, and of a line of a legend."""
+_NUM_COLUMNS = 2
+"""Charts beside each other in a picture."""
 _MOST_LEGEND_LINES = 10
 """Lines of a legend that are seen at once; a longer one scrolls."""
 
@@ -54,7 +57,7 @@ def learning_curves(name: str, lines: Mapping[str, Sequence[tuple[int, float | N
             "x": [step for step, _ in points],
             "y": [value for _, value in points],
         }
-        for label, points in ((label, thinned(points)) for label, points in lines.items())
+        for label, points in {label: thinned(points) for label, points in lines.items()}.items()
     ]
     axis = {"title": {"text": name}, **({"type": "log"} if log else {})}
     layout: dict[str, Any] = {"xaxis": {"title": {"text": "step"}}, "yaxis": axis, "showlegend": len(traces) > 1}
@@ -65,6 +68,30 @@ def learning_curves(name: str, lines: Mapping[str, Sequence[tuple[int, float | N
     last = [{"line": label, "last step": points[-1][0], "last value": points[-1][1]} for label, points in lines.items()]
     table = Table(("line", "last step", "last value"), last)
     return Chart(name, traces, layout, table=table, height_px=_CURVES_PX + below_px)
+
+
+def draw_curves(charts: Sequence[Chart], title: str, form: str) -> bytes:
+    """Draw learning curves, two beside each other, as PNG, SVG or PDF, which Plotly makes only by a browser."""
+    from matplotlib.figure import Figure
+
+    num_rows, num_columns = -(-len(charts) // _NUM_COLUMNS), min(_NUM_COLUMNS, len(charts))
+    figure = Figure(figsize=(6.0 * num_columns, 3.2 * num_rows + 0.4), layout="constrained")
+    figure.suptitle(title)
+    for number, chart in enumerate(charts, start=1):
+        axes = figure.add_subplot(num_rows, num_columns, number)
+        for trace in chart.traces:
+            values = [float("nan") if value is None else value for value in trace["y"]]
+            marker = "o" if "markers" in trace["mode"] else None
+            axes.plot(trace["x"], values, label=trace["name"], marker=marker, markersize=3, linewidth=1.2)
+        axes.set_title(chart.title)
+        axes.set_xlabel("step")
+        axes.grid(alpha=0.3)
+        axes.set_yscale(chart.layout["yaxis"].get("type", "linear"))
+        if len(chart.traces) <= 12:
+            axes.legend(fontsize="small")
+    picture = BytesIO()
+    figure.savefig(picture, format=form, dpi=120)
+    return picture.getvalue()
 
 
 def thinned(points: Sequence[tuple[int, float | None]]) -> Sequence[tuple[int, float | None]]:
@@ -154,7 +181,7 @@ def count_matrix(title: str, names: Sequence[str], counts: Sequence[Sequence[int
 
 
 def predicted_values(gold: Sequence[float], predicted: Sequence[float]) -> Chart:
-    """Predicted values over the right ones, with the line on which both are equal."""
+    """Scatter plot of predicted over gold values, with the identity line."""
     ends = [min((*gold, *predicted)), max((*gold, *predicted))]
     traces: list[dict[str, Any]] = [
         {"type": "scatter", "mode": "markers", "name": "an example", "x": list(gold), "y": list(predicted)},
@@ -208,7 +235,7 @@ def importances(shares: Mapping[str, float]) -> Chart:
 def setting_importances(
     rows: Sequence[Row], settings: Sequence[str], *, larger_is_better: bool = True
 ) -> dict[str, float]:
-    """Share of each setting in what sets good trials apart, by Optuna; empty for fewer than `MIN_TRIALS` trials.
+    """Hyperparameter importances by Optuna; empty for fewer than `MIN_TRIALS` trials.
 
     Args:
         rows: `score` and the settings by their names; a trial that lacks a setting is left out.

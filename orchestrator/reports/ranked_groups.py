@@ -84,7 +84,7 @@ def _seeds_text(row: Mapping[str, Any]) -> str:
     return f"{row['n']}{folds}" if num_asked == row["n"] else f"{row['n']} of {num_asked}{folds}"
 
 
-def doubts(rows: Sequence[Mapping[str, Any]], by: str) -> Iterator[str]:
+def caveats(rows: Sequence[Mapping[str, Any]], by: str) -> Iterator[str]:
     """Yield what the numbers hide: noise, doubts of single places, what the first place was chosen from."""
     if by in _BY:
         yield _BY[by]

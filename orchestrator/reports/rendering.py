@@ -15,7 +15,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from orchestrator.cells import column_cells, heading, plain_value
-from orchestrator.reports.blocks import Cell, Chart, Facts, Page, Section, Table, figures_of, is_numeric
+from orchestrator.reports.blocks import Block, Cell, Chart, Facts, Page, Section, Table, is_numeric
 
 _HERE = "orchestrator.reports"
 _BETWEEN_BACKTICKS = re.compile(r"`([^`\n]+)`")
@@ -23,31 +23,32 @@ _BETWEEN_BACKTICKS = re.compile(r"`([^`\n]+)`")
 
 @dataclass(frozen=True)
 class Column:
-    """A table's column as texts, and what its cells are sorted by."""
+    """Column of a table: texts, sort keys and links of its cells."""
 
     heading: str
     texts: Sequence[str]
     is_number: bool
     sorts_by: Sequence[float | None]
     paths: Sequence[str]
-    """Path of the board's page that a cell leads to, empty for none."""
+    """Link of each cell below the board's root; empty for none."""
 
 
 @dataclass(frozen=True)
-class Served:
-    """Differences of a page that the board serves."""
+class BoardOptions:
+    """Options of a page of the board."""
 
     is_live: bool = False
-    """Whether the page looks for what is new every few seconds."""
+    """Whether the page reloads its data every few seconds."""
     query: str | None = None
     """Query of a list of runs; None for a page without the form."""
     trials: bool = False
     archived: bool = False
 
 
-def render(page: Page, served: Served | None = None) -> str:
+def render(page: Page, served: BoardOptions | None = None) -> str:
     """Render a page as HTML: a file, or a page of the board."""
-    sections = [section for section in map(_without_empty, page.sections) if section.blocks]
+    full = (Section(one.heading, [block for block in one.blocks if _is_full(block)]) for one in page.sections)
+    sections = [section for section in full if section.blocks]
     has_charts = any(isinstance(block, Chart) for section in sections for block in section.blocks)
     return (
         _environment()
@@ -70,7 +71,7 @@ def plotly_source() -> str:
 
 
 def columns_of(table: Table) -> list[Column]:
-    """Columns of a table: all fractions of one have the same number of decimals, as in the terminal."""
+    """Columns of a table; a column's fractions have the same number of decimals, as in the terminal."""
     columns = []
     for name in table.columns:
         cells = [row.get(name) for row in table.rows]
@@ -85,12 +86,12 @@ def columns_of(table: Table) -> list[Column]:
 
 
 def chart_values(chart: Chart) -> Any:
-    """Values that the page's script draws a chart from, as JSON can hold them: null for NaN and infinities."""
+    """Traces, layout and height of a chart as JSON values: null for NaN and infinities."""
     return plain_value({"traces": chart.traces, "layout": chart.layout, "height": chart.height_px}, is_drawn=True)
 
 
 def with_code(text: str) -> Markup:
-    """Escape a paragraph; what stands between backticks, as terminals show commands and names, becomes code.
+    """Escape a paragraph; text between backticks becomes `<code>`.
 
     >>> with_code("run `a < b`")
     Markup('run <code>a &lt; b</code>')
@@ -99,15 +100,11 @@ def with_code(text: str) -> Markup:
     return Markup("").join(Markup("<code>{}</code>").format(part) if n % 2 else part for n, part in enumerate(parts))
 
 
-def _without_empty(section: Section) -> Section:
-    def is_full(block: Any) -> bool:
-        content = {Facts: "values", Table: "rows", Chart: "traces"}.get(type(block), "text")
-        return bool(getattr(block, content))
-
-    return Section(section.heading, [block for block in section.blocks if is_full(block)])
+def _is_full(block: Block) -> bool:
+    return bool(getattr(block, {Facts: "values", Table: "rows", Chart: "traces"}.get(type(block), "text")))
 
 
-def _draw(block: Any, is_served: bool) -> Markup:
+def _draw(block: Block, is_served: bool) -> Markup:
     macros = _environment().get_template("blocks.html").module
     return Markup(getattr(macros, type(block).__name__.lower())(block, is_served))
 
@@ -121,7 +118,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals |= {"columns_of": columns_of, "chart_values": chart_values, "figures_of": figures_of}
+    environment.globals |= {"columns_of": columns_of, "chart_values": chart_values}
     environment.filters["with_code"] = with_code
     environment.policies["json.dumps_kwargs"] = {"sort_keys": False, "allow_nan": False}
     return environment

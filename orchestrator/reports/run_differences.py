@@ -6,7 +6,7 @@ Of any other run the newest attempt counts. Below are a comparison's lines for a
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,7 +16,7 @@ from orchestrator.progress.log_lines import wrapped
 from orchestrator.registry.group_records import GroupRecord
 from orchestrator.registry.model_origins import SplitData
 from orchestrator.registry.parameters import is_source_digest
-from orchestrator.registry.records import AttemptRecord, RunRecord
+from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
 from orchestrator.reports.run_facts import RunFacts, stage_name
 from orchestrator.results import Split
@@ -39,7 +39,7 @@ TITLES = {
 """Headings of the sections of a comparison, in the order of reading."""
 _WIDTH = 80
 _DECIMALS = 12
-"""Decimals of a difference of scores; what comes after them is noise of the processor's arithmetic."""
+"""Decimals of a difference of scores; further ones are rounding errors."""
 POOLED = "seed noise of the ranking"
 """Name of the test by the noise of seeds in all groups of a ranking."""
 _DATA_PARAMETERS = "data."
@@ -49,7 +49,7 @@ _SPLITS: tuple[Split, ...] = ("train", "validation", "test")
 
 @dataclass(frozen=True)
 class Difference:
-    """One field in which two runs differ; None where a run has no such field."""
+    """Field with its two values; None where a run has no such field."""
 
     section: str
     field: str
@@ -59,19 +59,19 @@ class Difference:
 
 @dataclass(frozen=True)
 class RunComparison:
-    """Two runs and all in which they differ."""
+    """Two runs with their differences."""
 
     first: RunRecord
     second: RunRecord
     differences: list[Difference]
     same: list[str]
-    """Sections that both have, without any difference."""
+    """Sections without a difference."""
     unknown: dict[str, list[str]]
-    """Sections that were not recorded of a run, with the ids of the runs."""
+    """Ids of the runs for which a section was not recorded, by section."""
     refusals: dict[str, str]
-    """Reasons why the score on the test split is refused, by the id of the run."""
+    """Reason why the test score is refused, by run id."""
     same_files: list[str]
-    """Splits for which both read the same file, into different examples."""
+    """Splits with different examples of the same file."""
 
 
 class Pair(NamedTuple):
@@ -86,11 +86,11 @@ class Pair(NamedTuple):
 
 
 def compare_runs(registry: Registry, first: str, second: str) -> RunComparison:
-    """Compare two runs, given by the beginnings of their ids. Raises: NotFoundError."""
+    """Compare two runs by the beginnings of their ids. Raises: NotFoundError."""
     runs = registry.run(first), registry.run(second)
     both = [run_sections(RunFacts(registry, run)) for run in runs]
     data = [sections["data"] or {} for sections in both]
-    same_files = _take_same_files(*data)
+    same_files = _drop_source_digests(*data)
     differences, same, unknown = list[Difference](), list[str](), dict[str, list[str]]()
     for section, one in both[0].items():
         other = both[1][section]
@@ -137,7 +137,7 @@ def run_sections(facts: RunFacts) -> dict[str, dict[str, Any] | None]:
         "run": {"kind": run.kind, "task": run.task, "state": str(run.state), "error": run.error},
         "spec": {path: value for path, value in facts.parameters.items() if not path.startswith(_DATA_PARAMETERS)},
         "data": _data(facts),
-        "code": _code(facts.made_by),
+        "code": _code(facts),
         "environment": _environment(facts),
         "scores": {name: value for name, value in values.items() if not is_of_the_machine(name)} | facts.stage_scores,
         "speed": {"seconds": run.seconds, **{name: v for name, v in values.items() if is_of_the_machine(name)}},
@@ -156,7 +156,7 @@ def _data(facts: RunFacts) -> dict[str, Any]:
     return found | {path: value for path, value in facts.parameters.items() if path.startswith(_DATA_PARAMETERS)}
 
 
-def shown_value(value: Any, section: str) -> str:
+def value_text(value: Any, section: str) -> str:
     """Text of a field's value; of a digest its beginning."""
     if value is None or value in ([], {}):
         return "not set"
@@ -165,10 +165,10 @@ def shown_value(value: Any, section: str) -> str:
     return value[:_DIGEST_CHARS] if is_digest else json.dumps(value) if text == MISSING else text
 
 
-def _take_same_files(*both: dict[str, Any]) -> list[str]:
-    """Remove the digests of what data were taken from, since a remote file has none and would look different.
+def _drop_source_digests(*both: dict[str, Any]) -> list[str]:
+    """Drop the digests of source files, since a remote file has none and would look different.
 
-    The counts of data that one run alone has are removed, too: their digests say enough.
+    The counts of data that one run alone has are dropped, too: their digests say enough.
 
     Returns: splits whose file is the same in both runs while the examples are not, by a limit or by how it was read.
     """
@@ -183,18 +183,13 @@ def _take_same_files(*both: dict[str, Any]) -> list[str]:
     return [split for split, one, other in pairs if one.file == other.file and one.taken != other.taken]
 
 
-def _code(attempt: AttemptRecord | None) -> dict[str, Any] | None:
-    """Code of an attempt; None where it was not recorded."""
-    if attempt is None or attempt.code is None:
+def _code(facts: RunFacts) -> dict[str, Any] | None:
+    """Code of a run's newest attempt; None where it was not recorded."""
+    if facts.made_by is None or facts.made_by.code is None:
         return None
-    code = attempt.code
-    return {
-        "package": code["version"],
-        "commit": code["commit"],
-        "no commit": code["reason"],
-        "changes": code["diff_digest"],
-        "changed files": list(code["changed_files"]) or None,
-    }
+    names = {"package": "version", "commit": "commit", "no commit": "reason", "changes": "diff_digest"}
+    code = facts.made_by.code
+    return {shown: code[name] for shown, name in names.items()} | {"changed files": list(code["changed_files"]) or None}
 
 
 def _environment(facts: RunFacts) -> dict[str, Any] | None:
@@ -225,7 +220,7 @@ def difference_lines(differences: Sequence[Difference], runs: RunComparison | No
         lines += chain.from_iterable(map(_lines, found))
         for one in found:
             if one.field == "commit" and one.first and one.second:
-                commits = (shown_value(commit, section) for commit in (one.first, one.second))
+                commits = (value_text(commit, section) for commit in (one.first, one.second))
                 lines.append(f"  see: git diff {' '.join(commits)}")
     return lines if runs is None else [*lines, "", *_sentences(runs)]
 
@@ -233,7 +228,7 @@ def difference_lines(differences: Sequence[Difference], runs: RunComparison | No
 def _lines(each: Difference) -> list[str]:
     """Lines of one field: both values in one line where they fit, else one below the other."""
     first, second = each.first, each.second
-    one, other = (shown_value(value, each.section) for value in (first, second))
+    one, other = (value_text(value, each.section) for value in (first, second))
     if one == other:  # they differ in digits that a table rounds away, or in their types
         one, other = (printable(json.dumps(value, default=str)) for value in (first, second))
     name, change = printable(each.field.removesuffix(".digest"), keep_lines=False), ""
@@ -250,7 +245,7 @@ def _lines(each: Difference) -> list[str]:
 
 
 def _sentences(runs: RunComparison) -> list[str]:
-    """Sentences on refused test scores, on what is the same in both runs, and on what was not recorded of one."""
+    """Sentences on refused test scores, equal sections, and sections that were not recorded."""
     is_of_sweeps = "sweep" in (runs.first.kind, runs.second.kind)
     words = {"run": "kind, task and state" if runs.first.task else "kind and state"}
     words |= {"scores": "scores of the best trial"} if is_of_sweeps else {}
@@ -267,14 +262,12 @@ def _sentences(runs: RunComparison) -> list[str]:
 
 
 def significance_rows(comparison: "Comparison", noise: "SeedNoise | None") -> list[dict[str, Any]]:
-    """Every test that could be made, a row each, with what it is of; the first one speaks."""
-    examples, metric, of_seeds = comparison.examples, comparison.first.metric, comparison.of_seeds
+    """Row for each significance test; the first one decides."""
+    examples, metric = comparison.examples, comparison.first.metric
     rows = [_test_row("Welch, all seeds", metric, comparison.welch)]
     if comparison.paired is not None:
         paired = _test_row(f"paired permutation, {len(comparison.differences)} common seeds", metric, comparison.paired)
-        rows.insert(0 if of_seeds is comparison.paired else 1, paired)
-    if (bootstrap := comparison.bootstrap) is not None:
-        rows.append(_test_row("bootstrap over seeds", metric, replace(of_seeds, interval=bootstrap)) | {"p": None})
+        rows.insert(0 if comparison.of_seeds is comparison.paired else 1, paired)
     if noise is not None and comparison.first.summary and comparison.second.summary:
         pooled = noise.compare(comparison.first.summary, comparison.second.summary)
         rows.append(_test_row(POOLED, metric, pooled))
@@ -295,22 +288,20 @@ def _test_row(test: str, about: str, result: "DifferenceResult | McNemarResult")
 
 
 def _scores_record(comparison: "Comparison", noise: "SeedNoise | None") -> dict[str, Any]:
-    result = comparison.result
-    low, high = result.interval or (None, None)
+    first, second = comparison.first, comparison.second
+    low, high = comparison.result.interval or (None, None)
     return {
         "answer": comparison.words,
-        "first": comparison.first.key,
-        "second": comparison.second.key,
+        "first": first.key,
+        "second": second.key,
         "distinguishable": comparison.is_distinguishable,
         "test": comparison.test,
-        "difference": result.difference,
+        "difference": comparison.result.difference,
         "low": low,
         "high": high,
-        "p_value": comparison.p_value,
-        "corrected_p_value": comparison.corrected_p_value,
-        "num_comparisons": comparison.num_comparisons,
-        "num_first": len(comparison.first.seeds),
-        "num_second": len(comparison.second.seeds),
+        **{name: getattr(comparison, name) for name in ("p_value", "corrected_p_value", "num_comparisons")},
+        "num_first": len(first.seeds),
+        "num_second": len(second.seeds),
         "num_common": len(comparison.differences),
         "num_seeds_needed": comparison.num_seeds_needed,
         "tests": significance_rows(comparison, noise),
@@ -329,8 +320,7 @@ def pair_record(pair: Pair, noise: "SeedNoise | None", why_not: str) -> dict[str
     for each in pair.differences:
         differences.setdefault(each.section, {})[each.field] = {"first": each.first, "second": each.second}
     record: dict[str, Any] = {
-        "a": pair.names[0],
-        "b": pair.names[1],
+        **dict(zip("ab", pair.names, strict=True)),
         "scores": None if pair.scores is None else _scores_record(pair.scores, noise),
         "scores_not_compared": why_not or None,
         "differences": differences,
@@ -344,7 +334,7 @@ def pair_record(pair: Pair, noise: "SeedNoise | None", why_not: str) -> dict[str
 
 
 def pair_rows(record: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """A row for each field of a `pair_record`: what its scores tell, then all that differs."""
+    """Rows of a `pair_record` for CSV: fields of the scores, then of the differences."""
     names, nested = {"a": record["a"], "b": record["b"]}, ("first", "second", "tests", "differs_in")
     told = [(field, value) for field, value in (record["scores"] or {}).items() if field not in nested]
     rows = [names | {"section": "comparison", "field": field, "first": value} for field, value in told]

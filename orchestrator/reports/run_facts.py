@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from orchestrator.cells import cell, field_cell, setting_cell
 from orchestrator.measurements import COLLAPSED, is_of_the_machine
 from orchestrator.progress import counted, duration
+from orchestrator.results import WorkersEvent
 from orchestrator.run_states import RunState
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ class RunFacts:
 
     @property
     def command(self) -> str | None:
-        """Command that began a run, of a trial its sweep: what resumed it later makes nothing again."""
+        """Command of the first attempt, of a trial its sweep's: a later one only resumed it."""
         attempts = self.attempts if self.run.parent_id is None else self.registry.attempts(self.run.parent_id)
         return attempts[0].command if attempts else None
 
@@ -121,15 +122,15 @@ class RunFacts:
         return checkpoints[-1].path if checkpoints else None
 
     @property
-    def marks(self) -> list[str]:
-        """Flags; those that a run has through another one with that run's id: `archived with 7f3a`."""
-        flags: tuple[Flag, ...] = ("archived", "pinned")
-        bearers = {flag: self.registry.annotations.bearers(self.run.id, flag) for flag in flags}
+    def flags(self) -> list[str]:
+        """Flags of the run; inherited ones name their run: `archived with 7f3a`."""
+        kinds: tuple[Flag, ...] = ("archived", "pinned")
+        bearers = {flag: self.registry.annotations.bearers(self.run.id, flag) for flag in kinds}
         return [flag if by[0] == self.run.id else f"{flag} with {by[0]}" for flag, by in bearers.items() if by]
 
     @property
     def cost(self) -> str | None:
-        """One line on what the run has taken; None where nothing is recorded."""
+        """Line of resources used and their price; None where nothing is recorded."""
         from orchestrator.costs import load_prices, usage_of, with_price
 
         usage = usage_of(self.run, self.registry)
@@ -137,7 +138,7 @@ class RunFacts:
 
     @cached_property
     def best_trial(self) -> BestTrial | None:
-        """Best trial of a sweep; None where no trial has a score, and for any other run."""
+        """Best trial of a sweep with a scored one; None for any other run."""
         from orchestrator.registry.group_records import choice_words, replicate_text, scored_trials
         from orchestrator.registry.parameters import varied_parameters
 
@@ -154,17 +155,14 @@ class RunFacts:
 
     @property
     def outcome(self) -> dict[str, Any]:
-        """Kind and end of the run, and what people noted on it."""
+        """Kind, state, error, tags, flags, notes, time and cost."""
         from orchestrator.registry.tables import is_internal
 
         run = self.run
         return {
-            "kind": run.kind,
-            "state": run.state,
-            "error": run.error,
-            "task": run.task,
+            **{name: getattr(run, name) for name in ("kind", "state", "error", "task")},
             "tags": [tag for tag in self.registry.annotations.tags(run.id) if not is_internal(tag)],
-            "marks": self.marks,
+            "marks": self.flags,
             **self.note_lines,
             "created": run.created_at,
             "took": None if run.seconds is None else duration(run.seconds),
@@ -174,7 +172,7 @@ class RunFacts:
 
     @property
     def files(self) -> dict[str, Any]:
-        """Paths of a run's files; of one that has not completed also of the checkpoint that it goes on from."""
+        """Paths of the run's files; the last checkpoint unless the run has completed."""
         return {
             "folder": self.run.storage_path,
             "last checkpoint": None if self.run.state == RunState.COMPLETED else self.last_checkpoint,
@@ -206,23 +204,22 @@ class RunFacts:
 
     @cached_property
     def stage_scores(self) -> dict[str, float]:
-        """Scores by which the stages of a pipeline rank, as `finetuning.accuracy`; of no other run."""
+        """Ranking scores of a pipeline's stages, as `finetuning.accuracy`."""
         found = [(stage, self.registry.metrics.latest(stage.id).get(str(stage.metric))) for stage in self.stages]
         return {f"{stage_name(stage)}.{stage.metric}": score for stage, score in found if score is not None}
 
     @property
     def stage_lines(self) -> dict[str, str]:
-        """A line on each stage of a pipeline, by its name; of one that has not completed with how far it came."""
+        """Line for each stage of a pipeline, by name; with its progress unless it has completed."""
         lines = {}
         for stage in self.stages:
-            told, registry = [f"{stage.id} {stage.kind} {stage.state}"], self.registry
+            told = [f"{stage.id} {stage.kind} {stage.state}"]
             if (score := self.stage_scores.get(f"{stage_name(stage)}.{stage.metric}")) is not None:
                 told.append(f"{stage.metric} {cell(score)}")
             if stage.state != RunState.COMPLETED:
-                trials = registry.trials.table(stage.id).records
-                ended = (trial for trial in trials if trial["finished_at"] and trial["state"] != RunState.STOPPED)
-                num_ended = sum(1 for _ in ended)
-                step = registry.metrics.last_step(stage.id)
+                trials = self.registry.trials.table(stage.id).records
+                num_ended = sum(bool(one["finished_at"]) and one["state"] != RunState.STOPPED for one in trials)
+                step = self.registry.metrics.last_step(stage.id)
                 told += [f"{num_ended} of {counted(len(trials), 'trial')} ended"] if trials else []
                 told += [f"step {step:,}"] if step else []
             lines[f"stage {stage_name(stage)}"] = ", ".join(told)
@@ -282,8 +279,8 @@ def brief_record(facts: RunFacts) -> dict[str, Any]:
     }
 
 
-def whole_record(facts: RunFacts, form: str) -> dict[str, Any]:
-    """All that is recorded of a run: nested in JSON, in a table as lines for a person, in CSV something of both."""
+def full_record(facts: RunFacts, form: str) -> dict[str, Any]:
+    """Complete record of a run: nested in JSON; short lines in a table; flat values and lines in CSV."""
     from orchestrator.registry.parameters import flatten
 
     record: dict[str, Any] = asdict(facts.run)
@@ -292,7 +289,7 @@ def whole_record(facts: RunFacts, form: str) -> dict[str, Any]:
     notes = [asdict(one) for one in facts.registry.annotations.notes(facts.run.id)]
     record |= {
         "tags": facts.registry.annotations.tags(facts.run.id),
-        "marks": facts.marks,
+        "marks": facts.flags,
         **(facts.note_lines if is_table else {"notes": notes}),
         "attempts": len(facts.attempts),
         "last_step": facts.last_step,
@@ -324,7 +321,7 @@ def stage_name(stage: "RunRecord") -> str:
 
 
 def typed(settings: Mapping[str, Any]) -> str:
-    """Settings as words `KEY=VALUE`; lists have no blanks, at which a line would break."""
+    """Settings as `KEY=VALUE`; lists without spaces, so that no line breaks within one."""
 
     def text(value: Any) -> str:
         return f"[{','.join(map(setting_cell, value))}]" if isinstance(value, list | tuple) else setting_cell(value)
@@ -355,14 +352,13 @@ def score_lines(
 
 def changed_spec(run: "RunRecord") -> dict[str, Any]:
     """Spec of a run (recipe of a trial) without fields at their defaults; whole where it cannot be parsed."""
-    if run.parent_id is not None:
-        from orchestrator.specs.recipe import RecipeSpec
-
-        defaults = RecipeSpec().model_dump(mode="json")
-        return {name: value for name, value in run.spec.items() if name not in defaults or value != defaults[name]}
     from orchestrator.errors import SpecError
     from orchestrator.specs.loading import parse_spec
+    from orchestrator.specs.recipe import RecipeSpec
 
+    if run.parent_id is not None:
+        defaults = RecipeSpec().model_dump(mode="json")
+        return {name: value for name, value in run.spec.items() if name not in defaults or value != defaults[name]}
     try:
         changed = parse_spec(dict(run.spec)).model_dump(mode="json", exclude_defaults=True)
     except SpecError:  # of another version
@@ -371,20 +367,17 @@ def changed_spec(run: "RunRecord") -> dict[str, Any]:
 
 
 def attempt_line(attempt: "AttemptRecord") -> str:
-    """One line on an attempt: how it ended, where its driver ran, and its job on the cluster."""
+    """One line on an attempt: how it ended, where its driver ran, its job on the cluster, its workers by steps.
+
+    The workers read `; steps 0-80: 4 workers on a, b; from step 80: 2 workers on a`.
+    """
     place = f"process {attempt.pid} on {attempt.host}" if attempt.host else "an unknown host"
     job = f", job {attempt.job_id}" if attempt.job_id else ""
-    return f"{attempt.state}: {place}{job}; began {attempt.started_at:%Y-%m-%d %H:%M}{_workers_text(attempt)}"
-
-
-def _workers_text(attempt: "AttemptRecord") -> str:
-    """Training workers of an attempt by steps: `; steps 0-80: 4 workers on a, b; from step 80: 2 workers on a`."""
-    from orchestrator.results import WorkersEvent
-
     groups = [WorkersEvent(**group) for group in attempt.workers or ()]
-    ends = [f"steps {one.first_step:,}-{after.first_step:,}" for one, after in pairwise(groups)]
-    ends += [f"from step {one.first_step:,}" for one in groups[-1:]]
-    return "".join(f"; {steps}: {group}" for steps, group in zip(ends, groups, strict=True))
+    steps = [f"steps {one.first_step:,}-{after.first_step:,}" for one, after in pairwise(groups)]
+    steps += [f"from step {one.first_step:,}" for one in groups[-1:]]
+    workers = "".join(f"; {some}: {group}" for some, group in zip(steps, groups, strict=True))
+    return f"{attempt.state}: {place}{job}; began {attempt.started_at:%Y-%m-%d %H:%M}{workers}"
 
 
 def data_line(row: Mapping[str, Any]) -> str:
@@ -408,8 +401,8 @@ def code_line(code: Mapping[str, Any]) -> str:
         return f"{code['version']}, commit {commit[:_DIGEST_CHARS]}"
     files = code.get("changed_files") or ()
     named = ", ".join([*files[:_MAX_FILES_NAMED], *(["…"] if len(files) > _MAX_FILES_NAMED else [])])
-    number = f"{len(files)} file{'s' * (len(files) != 1)}"
-    return f"{code['version']}, commit {commit[:_DIGEST_CHARS]} and uncommitted changes of {number} ({named})"
+    changes = f"uncommitted changes of {counted(len(files), 'file')} ({named})"
+    return f"{code['version']}, commit {commit[:_DIGEST_CHARS]} and {changes}"
 
 
 def machine_line(machine: Mapping[str, Any]) -> str | None:

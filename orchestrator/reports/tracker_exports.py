@@ -52,28 +52,25 @@ class ExportedRun:
 
     @property
     def began_s(self) -> float:
-        """Seconds since 1970 at which the run began, told as the time of every measurement: a history has steps."""
+        """Start of the run in seconds since 1970: the time of every measurement, since a history has only steps."""
         return (self.record.started_at or self.record.created_at).timestamp()
 
 
 def load_runs(registry: Registry, where: str = "") -> list[ExportedRun]:
-    """Runs that match a query, each with its trials. Raises: InputError for a query with an error."""
+    """Load the runs that match a query, each with its trials; a refused test score is a note. Raises: InputError."""
     wanted = registry.run_ids(where)
     wanted += [str(trial) for run_id in wanted for trial in registry.trials.table(run_id).values("id")]
     places = {run_id: place for place, run_id in enumerate(dict.fromkeys(wanted))}
     refusals = registry.test_refusals(places)
-    runs = sorted(registry.run_records(places), key=lambda run: (run.parent_id is not None, places[run.id]))
-    return [_load(registry, run, refusals.get(run.id)) for run in runs]
-
-
-def _load(registry: Registry, record: RunRecord, refusal: str | None) -> ExportedRun:
-    """Load what is exported of a run; that its test score is refused, and why, is a note."""
-    refused = [] if refusal is None else [f"The test score is refused: {refusal}."]
-    history = sorted(registry.metrics.history(record.id).records, key=lambda row: row["step"])
-    measurements = [Measurement(f"{row['split']}/{row['name']}", row["step"], row["value"]) for row in history]
-    notes = [*refused, *(note.text for note in registry.annotations.notes(record.id))]
-    parameters, result = registry.parameters(record.id), registry.metrics.latest(record.id)
-    return ExportedRun(record, parameters, registry.annotations.tags(record.id), notes, measurements, result)
+    exported = []
+    for run in sorted(registry.run_records(places), key=lambda run: (run.parent_id is not None, places[run.id])):
+        history = sorted(registry.metrics.history(run.id).records, key=lambda row: row["step"])
+        measurements = [Measurement(f"{row['split']}/{row['name']}", row["step"], row["value"]) for row in history]
+        notes = [f"The test score is refused: {refusals[run.id]}."] if run.id in refusals else []
+        notes += [note.text for note in registry.annotations.notes(run.id)]
+        parameters, tags = registry.parameters(run.id), registry.annotations.tags(run.id)
+        exported.append(ExportedRun(run, parameters, tags, notes, measurements, registry.metrics.latest(run.id)))
+    return exported
 
 
 def _write_events(runs: Iterable[ExportedRun], folder: Path) -> None:
@@ -116,7 +113,7 @@ _STATUS = {"COMPLETED": "FINISHED", "FAILED": "FAILED", "STOPPED": "KILLED", "PR
 
 
 def _write_to_store(runs: Iterable[ExportedRun], folder: Path) -> None:
-    """Write runs into an MLflow store in a SQLite file; one that is there already, by its id here, is replaced.
+    """Write runs into an MLflow store in a SQLite file; a run that was exported before is replaced.
 
     Trials are nested runs.
     """
@@ -155,7 +152,7 @@ def _write_to_store(runs: Iterable[ExportedRun], folder: Path) -> None:
 
 
 def _write_offline(runs: Iterable[ExportedRun], folder: Path) -> None:
-    """Write offline runs of Weights & Biases, by their ids here, so that syncing twice makes no second ones.
+    """Write offline runs of Weights & Biases under the same ids, so that a second sync makes no duplicates.
 
     Nothing is sent before somebody runs `wandb sync`.
     """
@@ -192,17 +189,17 @@ def _write_offline(runs: Iterable[ExportedRun], folder: Path) -> None:
 
 @dataclass(frozen=True)
 class Tracker:
-    """A tracker for which runs are written."""
+    """Format of another tracker."""
 
     library: str
     """Module that writes its format."""
     package: str
-    """Package to install where that module is not there."""
+    """Package that has it."""
     write: Callable[[Iterable[ExportedRun], Path], None]
     look: str
     """Command that shows what was written; FOLDER stands for where."""
     name: Callable[[str], str] = str
-    """Makes the name of a parameter or measurement one that the tracker takes."""
+    """Function that makes a parameter's or measurement's name valid for the tracker."""
 
 
 _LONGEST_NAME = 250

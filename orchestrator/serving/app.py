@@ -30,8 +30,7 @@ from orchestrator.inference.answering import Abilities, Answering, Read, load_an
 from orchestrator.progress import UNDER_WAY
 from orchestrator.specs.network import Precision
 from orchestrator.storage.text_lines import HALF_A_PAIR, has_half_a_pair
-from orchestrator.web.guard import MAX_BODY_BYTES, App, Guard
-from orchestrator.web.server import listening, names_of, serve_app, url_of
+from orchestrator.web import MAX_BODY_BYTES, App, Guard, listening, names_of, serve_app, url_of
 
 logger = logging.getLogger(__name__)
 MAX_INPUTS = 256

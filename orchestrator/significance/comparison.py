@@ -1,6 +1,7 @@
-"""Comparison of two groups' means and of two models' answers, corrections for many, and the seeds that they need.
+"""Comparison of groups over seeds, and of models over examples: tests, resampling, corrections, numbers of seeds.
 
-Standard library alone.
+scipy has no interval for its permutation test, which this one reads off the same arrangements as its p-value, and no
+resamples by weights, so that scores of examples would take minutes.
 """
 
 import math
@@ -8,8 +9,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
+import numpy as np
+from numpy.typing import NDArray
+
 from orchestrator.significance.summary import (
     LEVEL,
+    ROUNDING,
     Interval,
     has_spread,
     normal_quantile,
@@ -19,12 +24,21 @@ from orchestrator.significance.summary import (
 )
 
 MOST_EXACT_PAIRS = 16
-"""Number of pairs up to which every arrangement is looked at; of more, so many are drawn."""
+"""Maximum number of pairs for the exact permutation test; for more, `NUM_DRAWN` arrangements are drawn."""
 NUM_DRAWN = 20_000
+NUM_RESAMPLES = 2_000
+_DRAWN_AT_A_TIME = 2_000_000
+"""Numbers drawn at a time, so that memory stays small however many examples there are."""
+_SEED = 0
+"""Seed of whatever is drawn: the same scores have the same intervals."""
 POWER = 0.8
-"""Probability with which the seeds are to find the difference."""
+"""Power of the tests for which numbers of seeds are computed."""
 MOST_SEEDS = 100_000
-"""Number above which a difference is said to be settled by no number of seeds."""
+"""Maximum number of seeds; a difference that needs more counts as undetectable."""
+
+Numbers = NDArray[np.float64]
+ScoreOfWeights = Callable[[Numbers], Numbers]
+"""Function from weights (R, N), how often each of N examples was drawn in each of R resamples, to R scores."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +71,75 @@ def compare_means(first: Sequence[float], second: Sequence[float]) -> Difference
     error = math.sqrt(sum(parts))
     half, p_value = t_quantile(LEVEL, degrees) * error, t_p_value(difference / error, degrees)
     return DifferenceResult(difference, Interval(difference - half, difference + half), p_value)
+
+
+def compare_pairs(differences: Sequence[float]) -> DifferenceResult:
+    """Test whether the mean of differences is zero, under which each of them could as well have the other sign.
+
+    Nothing is assumed of the scores' distribution. The p-value and the interval are two sides of one test: the mean of
+    all differences less θ is at most that of another arrangement of signs just where the mean of the differences with
+    another sign, a subset of all, is at most θ. So the sorted means of subsets are the places where the p-value steps.
+
+    Source: Fisher (1935), The Design of Experiments, section 21; the interval is of Hartigan (1969), Using subsample
+    values as typical values, theorem 1; p-values of drawn arrangements as in Phipson and Smyth (2010), Permutation
+    p-values should never be zero.
+
+    Args:
+        differences: one for each pair, at least one; of more than `MOST_EXACT_PAIRS`, arrangements are drawn.
+    """
+    values = np.asarray(differences, dtype=float)
+    means = _subset_means(values)
+    num_arrangements = len(means) + 1
+    difference = float(values.mean())
+    rounding = ROUNDING * float(np.abs(values).max())
+    others = np.sum(means <= rounding) if difference > 0 else np.sum(means >= -rounding)
+    p_value = 1.0 if abs(difference) <= rounding else min(1.0, 2.0 * (1 + int(others)) / num_arrangements)
+    num_rejected = math.floor((1.0 - LEVEL) * num_arrangements / 2 + ROUNDING)
+    interval = None
+    if num_rejected:
+        means.sort()
+        interval = Interval(float(means[num_rejected - 1]), float(means[-num_rejected]))
+    return DifferenceResult(difference, interval, p_value)
+
+
+def _subset_means(values: Numbers) -> Numbers:
+    """Means of every subset of the values but the empty one; of more than `MOST_EXACT_PAIRS`, of random subsets."""
+    if len(values) > MOST_EXACT_PAIRS:  # each value is in half of them
+        chosen = np.random.default_rng(_SEED).integers(0, 2, size=(NUM_DRAWN, len(values))).astype(float)
+        sizes = chosen.sum(axis=1)
+        drawn: Numbers = (chosen @ values)[sizes > 0] / sizes[sizes > 0]
+        return drawn
+    sums, sizes = np.zeros(1), np.zeros(1)
+    for value in values:
+        sums, sizes = np.concatenate([sums, sums + value]), np.concatenate([sizes, sizes + 1])
+    means: Numbers = sums[1:] / sizes[1:]
+    return means
+
+
+def compare_over_examples(num_examples: int, first: ScoreOfWeights, second: ScoreOfWeights) -> DifferenceResult:
+    """Compare two models over the examples that both answered, examples being drawn with both their answers.
+
+    An example that is drawn several times counts with that weight: no resample is written out, so that scores are
+    products of matrices. The p-value is twice the share of resamples, one more added, whose difference has the other
+    sign or none.
+
+    Source: Koehn (2004), Statistical significance tests for machine translation evaluation, section 4 (paired
+    bootstrap); two-sided as in Efron and Tibshirani (1993), 16.4, with one resample added as a test needs it (Davison
+    and Hinkley, 1997, 4.2.2).
+    """
+    once = np.ones((1, num_examples))
+    value = float(first(once)[0] - second(once)[0])
+    rng, drawn = np.random.default_rng(_SEED), []
+    at_a_time = max(1, _DRAWN_AT_A_TIME // num_examples)
+    for begin in range(0, NUM_RESAMPLES, at_a_time):
+        size = min(at_a_time, NUM_RESAMPLES - begin)
+        weights = rng.multinomial(num_examples, np.full(num_examples, 1 / num_examples), size=size).astype(float)
+        drawn.append(first(weights) - second(weights))
+    differences = np.concatenate(drawn)
+    against = min(int(np.sum(differences <= 0)), int(np.sum(differences >= 0)))
+    p_value = min(1.0, 2.0 * (1 + against) / (NUM_RESAMPLES + 1))
+    low, high = np.quantile(differences, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return DifferenceResult(value, Interval(float(low), float(high)), p_value)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

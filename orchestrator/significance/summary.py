@@ -20,7 +20,7 @@ _MOST_TERMS = 10_000
 _NEGLIGIBLE = 1e-15
 _TINY = 1e-300
 _NORMAL_FROM = 1e6
-"""Degrees of freedom from which Student's t is the normal distribution to more digits than are told."""
+"""Degrees of freedom from which Student's t equals the normal distribution in all shown digits."""
 
 
 class Interval(NamedTuple):

@@ -21,8 +21,8 @@ import ray
 
 from bert_core.errors import CheckpointError
 from orchestrator.errors import ClusterError, RunFailedError
+from orchestrator.periodic import Reminders, Shortage
 from orchestrator.progress import duration
-from orchestrator.reminders import Reminders, Shortage
 from orchestrator.training.checkpoints import Checkpoints
 from orchestrator.training.event_queue import EventReader, WorkersStatus
 

@@ -126,9 +126,7 @@ ONLY_STANDARD_LIBRARY = (
     "orchestrator.results",
     "orchestrator.run_states",
     "orchestrator.nearest",
-    "orchestrator.run_ids",
-    "orchestrator.reminders",
-    "orchestrator.repeating",
+    "orchestrator.periodic",
     "orchestrator.errors",
     "bert_core.errors",
 )

@@ -15,7 +15,7 @@ from orchestrator.cli.frame import ON_HEAD, ON_THIS_MACHINE
 from orchestrator.cli.tree import PLACES
 from orchestrator.errors import ClusterError
 from orchestrator.execution.head_commands import HeadAnswer
-from orchestrator.run_ids import is_run_id
+from orchestrator.run_states import is_run_id
 from orchestrator.settings import Settings
 from tests.orchestrator.cli.laboratory import Command
 from tests.orchestrator.execution.job_cluster import Details, JobCluster, Status

@@ -13,15 +13,15 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator import reminders
+from orchestrator import periodic
 from orchestrator.cluster import remote_call, shortage
 from orchestrator.cluster.nodes import Processes
 from orchestrator.cluster.remote_call import CollectedWarnings, WarningRelay, WithWarnings, call_on_device
 from orchestrator.errors import RunFailedError, SpecError
 from orchestrator.finetuning.evaluation import EvaluatedSplit, evaluate_model
 from orchestrator.inference.task_scores import Scoring, evaluate
+from orchestrator.periodic import Shortage
 from orchestrator.progress import attached
-from orchestrator.reminders import Shortage
 from orchestrator.retrieval.searching import Reranking
 from orchestrator.specs import TaskSpec
 from orchestrator.tasks import load_task
@@ -134,7 +134,7 @@ def test_work_without_a_place_is_told_and_can_be_interrupted(
         return Shortage(True, "no GPU", "no GPU")
 
     monkeypatch.setattr(shortage, "find_shortage", interrupt)
-    monkeypatch.setattr(reminders, "SAY_AFTER_S", 0.0)
+    monkeypatch.setattr(periodic, "SAY_AFTER_S", 0.0)
     with pytest.raises(KeyboardInterrupt):
         call_on_device(str, 1.0, 1.0, PROBLEM)
     assert waiting == [Processes(1, {"CPU": 1.0, "GPU": 1.0})]

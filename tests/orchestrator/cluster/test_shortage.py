@@ -10,7 +10,7 @@ import pytest
 import ray
 from ray.autoscaler.v2 import schema
 
-from orchestrator import reminders
+from orchestrator import periodic
 from orchestrator.cluster import shortage as module
 from orchestrator.cluster.nodes import Processes
 from orchestrator.cluster.shortage import (
@@ -22,7 +22,7 @@ from orchestrator.cluster.shortage import (
     telling_silence,
 )
 from orchestrator.errors import ClusterError
-from orchestrator.reminders import Shortage
+from orchestrator.periodic import Shortage
 from tests.waiting import PATIENCE_S, wait_until
 
 
@@ -185,7 +185,7 @@ def test_a_thread_tells_it_while_the_driver_waits(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(module, "find_shortage", find)
     monkeypatch.setattr(module, "_LOOK_EVERY_S", 0.001)
-    monkeypatch.setattr(reminders, "SAY_AFTER_S", 0.0)
+    monkeypatch.setattr(periodic, "SAY_AFTER_S", 0.0)
     with telling_silence("nothing has come", Processes(1, {"CPU": 1.0})):
         assert asked.wait(PATIENCE_S)
 

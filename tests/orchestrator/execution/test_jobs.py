@@ -34,7 +34,7 @@ from orchestrator.execution.jobs import (
     submit_run,
 )
 from orchestrator.execution.origin import with_absolute_paths
-from orchestrator.run_ids import is_run_id
+from orchestrator.run_states import is_run_id
 from orchestrator.settings import Settings
 from orchestrator.specs.loading import parse_spec
 from tests.orchestrator.execution.job_cluster import Details, JobCluster, Status

@@ -120,7 +120,7 @@ def test_a_terminal_is_shown_running_trials_and_the_best_of_those_that_ended() -
     sweep.progress.reported(plan, [MetricEvent(10, "validation", {"f1": 0.7}, epoch=1.0)])
     sweep.progress.reported(plan, [MetricEvent(20, "validation", {"f1": 0.65}, epoch=2.0)])
     view = sweep.views[-1]
-    assert view.running == (TrialView(1, {"seed": "1"}, 2.0, 4.0, last=0.65, best=0.7),)
+    assert view.running == (TrialView(1, {"seed": "1"}, 4.0, epoch=2.0, last=0.65, best=0.7),)
     assert (view.num_ended, view.num_waiting, view.best) == (1, 1, "best f1 0.6000 (trial 0)")
 
 

@@ -13,7 +13,7 @@ from orchestrator.errors import ClusterError
 from orchestrator.finetuning import trial_room, trial_watch
 from orchestrator.finetuning.trial_room import TrialRoom, room_for_trials, trial_group
 from orchestrator.finetuning.trial_watch import TrialWatch, expect_trials, find_trial_shortage
-from orchestrator.reminders import Shortage
+from orchestrator.periodic import Shortage
 from orchestrator.specs.sweep import SweepExecutionSpec
 from orchestrator.training.worker_watch import WorkerWatch
 

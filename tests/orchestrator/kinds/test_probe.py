@@ -20,7 +20,7 @@ from orchestrator.kinds.probe import ProbeKind, _sweep_of, chosen_snapshots, lea
 from orchestrator.kinds.sweep import begin_journal
 from orchestrator.registry import Registry
 from orchestrator.registry.recorder import Recorder
-from orchestrator.reports.run_page import plot_run
+from orchestrator.reports.pages import plot_run
 from orchestrator.results import SweepResult, TrialResult
 from orchestrator.run_states import RunState
 from orchestrator.settings import Settings

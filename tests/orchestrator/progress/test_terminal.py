@@ -201,7 +201,7 @@ def test_on_a_terminal_the_status_line_is_written_over(colors: dict[str, str]) -
     assert screen[0] == "a line that stays, longer than the terminal is wide [red]"
     assert screen[1].endswith(" step 3")
     assert shown.endswith("\x1b[1A\x1b[2Kdone\r\n"), "the status line is gone"
-    assert "step 1 long long long long long long l…" in shown
+    assert "step 1 long long long long long long …" in shown
     assert "\x1b[31m" not in shown, "no markup"
     assert shown.rindex("\x1b[?25l") < shown.index("step 1"), "the cursor is hidden once"
     assert shown.index("\x1b[?25h") < shown.index("step 1"), "and shown again before anything else"

@@ -11,8 +11,8 @@ import pytest
 
 from orchestrator.reports.blocks import Cell, Chart, Code, Facts, Page, Section, Table, Words
 from orchestrator.reports.charts import Spread, count_matrix, learning_curves, score_by_setting, seed_spread
+from orchestrator.reports.pages import telling_columns
 from orchestrator.reports.rendering import chart_values, columns_of, render
-from orchestrator.reports.task_page import shown_columns
 from tests.browser import Browser
 from tests.orchestrator.reports.samples import HOSTILE
 
@@ -158,7 +158,7 @@ def test_the_table_of_several_groups_of_a_task_fits_a_small_window(tmp_path: Pat
         for rank, mean, start in ((1, 0.84, "demo/pretraining@1"), (2, 0.4, "random"))
     ]
     browser.look_as(width=900, height=800, scheme="light")
-    open_page(Page("page", "", [Section("all", [Table(shown_columns(rows), rows)])]), tmp_path, browser)
+    open_page(Page("page", "", [Section("all", [Table(telling_columns(rows), rows)])]), tmp_path, browser)
     wide = "document.querySelector('.wide')"
     assert browser.value(f"{wide}.scrollWidth - {wide}.clientWidth") <= 0
 

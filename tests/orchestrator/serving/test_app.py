@@ -16,7 +16,7 @@ from orchestrator.errors import InputError
 from orchestrator.inference import predict
 from orchestrator.inference.answering import Abilities, Read, load_answering
 from orchestrator.serving.app import MAX_INPUTS, AnswerQueue, build_app
-from orchestrator.web.guard import MAX_BODY_BYTES
+from orchestrator.web import MAX_BODY_BYTES
 from tests.orchestrator.tiny_models import save_encoder, save_pair_model
 
 TOKEN = "0123456789abcdef"

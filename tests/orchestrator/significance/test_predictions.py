@@ -10,8 +10,8 @@ import pytest
 from scipy import stats
 
 from bert_core.metrics import classification_metrics, multi_label_metrics, ner_f1
+from orchestrator.significance.comparison import compare_over_examples
 from orchestrator.significance.predictions import same_examples, scores_for
-from orchestrator.significance.resampling import compare_over_examples
 
 NUM_EXAMPLES = 60
 TAGS = ("O", "B-PER", "I-PER", "B-LOC")

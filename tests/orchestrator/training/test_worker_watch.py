@@ -15,7 +15,7 @@ import ray
 import torch
 
 from orchestrator.errors import ClusterError, RunFailedError, RunStoppedError
-from orchestrator.reminders import Shortage
+from orchestrator.periodic import Shortage
 from orchestrator.results import Event, MessageEvent
 from orchestrator.training import worker_watch
 from orchestrator.training.attempts import marked_storage, refuse_without_mark

@@ -1,13 +1,17 @@
-"""Reminders of a trouble that lasts: soon where work has no place yet, else after a minute; then ever more rarely, each
-time that it has lasted twice as long. Who waits for workers, trials or tasks asks here.
+"""Periodic work from a thread beside other work, and warnings of a trouble that lasts.
+
+A warning comes soon where work has no place yet, else after a minute; then ever more rarely, each time that the trouble
+has lasted twice as long. Who waits for workers, trials or tasks asks `Reminders`.
 """
 
 import logging
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 SAY_AFTER_S = 60.0
-"""Time after which a person is told of what has begun and brings nothing, or is long in beginning."""
+"""Time without progress, or without a start, after which a warning comes."""
 ASK_EVERY_S = 5.0
 """Time between two questions whether work that has not begun has a place. Unlike slow work, work without one does
 nothing at all; it is told after two answers, since what gets a place has none for a moment."""
@@ -15,25 +19,25 @@ nothing at all; it is told after two answers, since what gets a place has none f
 
 @dataclass(frozen=True)
 class Shortage:
-    """Needs of work, beside what its cluster has free at one moment."""
+    """Requested resources beside the cluster's free ones at one moment."""
 
     is_waiting: bool
     """Whether the work, or a part of it, has no place yet."""
     in_short: str
-    """Text of what is asked and not free, and of which nodes are starting."""
+    """Requested resources that are not free, and nodes that are starting, as text."""
     in_full: str
-    """Text of all that is known: what is needed, free on each node, asked by others; which nodes are there."""
+    """Needed resources, free ones of each node, other requests, all nodes, as text."""
 
 
 class Reminders:
-    """Decides when one trouble is told, and says it with the cluster's shortage, which is looked up only then."""
+    """Exponential backoff of warnings of one trouble; the cluster is asked only when one is due."""
 
     def __init__(self, find_shortage: Callable[[], Shortage]) -> None:
         self._find_shortage = find_shortage
         self.begin_anew()
 
     def begin_anew(self) -> None:
-        """Forget what was told: the trouble is over."""
+        """Reset: the trouble is over."""
         self._told_s, self._ask_at_s, self._was_waiting = 0.0, ASK_EVERY_S, False
 
     def look(self, lasted_s: float, problem: str, logger: logging.Logger, *, has_begun: bool) -> None:
@@ -57,3 +61,32 @@ class Reminders:
                 self._told_s = lasted_s
                 logger.warning(f"waiting: {shortage.in_short}")
             self._was_waiting = shortage.is_waiting
+
+
+@contextmanager
+def repeating(
+    action: Callable[[], bool], every_s: float, name: str, *, join_timeout_s: float | None = None
+) -> Iterator[None]:
+    """Call a function from a thread during the block, for the first time after `every_s`, until it returns False.
+
+    The block ends once a call that is under way has ended.
+
+    Args:
+        action: work that is done each time; returns whether it is to be done again. What it raises ends the thread.
+        every_s: seconds between the end of a call and the next one.
+        name: name of the thread.
+        join_timeout_s: longest wait at the end of the block for a call that is under way; without end when left out.
+    """
+    done = threading.Event()
+
+    def repeat() -> None:
+        while not done.wait(every_s) and action():
+            pass
+
+    thread = threading.Thread(target=repeat, name=name, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join(join_timeout_s)

@@ -1,6 +1,6 @@
 """Pages of runs and of tasks: which sections they have, what these say, and charts and pictures.
 
-Alone: pytest tests/orchestrator/reports/test_run_page.py
+Alone: pytest tests/orchestrator/reports/test_pages.py
 """
 
 from pathlib import Path
@@ -27,11 +27,9 @@ from orchestrator.reports.charts import (
     setting_importances,
     thinned,
 )
-from orchestrator.reports.lineage_trees import lineage_table
+from orchestrator.reports.pages import constant_columns, lineage_table, plot_run, run_page, task_page, telling_columns
 from orchestrator.reports.rendering import columns_of
 from orchestrator.reports.run_facts import data_line, score_lines
-from orchestrator.reports.run_page import plot_run, run_page
-from orchestrator.reports.task_page import same_in_all, shown_columns, task_page
 from orchestrator.results import MetricEvent
 from orchestrator.specs.loading import parse_spec
 from tests.orchestrator.kinds.samples import SAMPLES
@@ -175,9 +173,9 @@ def test_what_is_the_same_in_all_groups_is_told_once_and_has_no_column() -> None
     row = dict.fromkeys(("rank", "may_be_best", "mean", "low", "high", "sd", "best", "test", "recipe", "model", "run"))
     row |= {"n": 1, "baseline": 0.0133, "init_from": "random", "size": "tiny", "notes": "one seed", "group": "a"}
     other = row | {"init_from": "wiki@1", "notes": "", "group": "b"}
-    assert same_in_all([row, other]) == ["n", "baseline", "size"]
-    assert shown_columns([row, other]) == ["init_from", "notes", "group"]
-    assert same_in_all([row]) == [], "one group has nothing beside it"
+    assert constant_columns([row, other]) == ["n", "baseline", "size"]
+    assert telling_columns([row, other]) == ["init_from", "notes", "group"]
+    assert constant_columns([row]) == [], "one group has nothing beside it"
 
 
 def test_a_page_says_how_many_archived_runs_it_leaves_out(registry: Registry, tmp_path: Path) -> None:

@@ -1,15 +1,17 @@
-"""Reminders of a trouble that lasts: when they come, and when the cluster is asked. Fake clocks.
+"""Warnings of a trouble that lasts, by a fake clock; work that a thread repeats beside a block.
 
-Run alone: pytest tests/orchestrator/test_reminders.py
+Alone: .venv/bin/pytest tests/orchestrator/test_periodic.py
 """
 
 import logging
+import threading
 
 import pytest
 
-from orchestrator.reminders import Reminders, Shortage
+from orchestrator.periodic import Reminders, Shortage, repeating
 
 SLOW = "no step; in full; it may only be slow: if it lasts, this is said again after 2 minutes"
+LONG_S = 60.0
 logger = logging.getLogger("orchestrator.test")
 
 
@@ -86,3 +88,73 @@ def test_a_trouble_that_was_over_is_told_as_a_new_one(caplog: pytest.LogCaptureF
     bench.reminders.begin_anew()
     bench.seconds = 0
     assert [when for when, _ in bench.pass_time(25)] == [10, 20]
+
+
+def test_the_work_is_repeated_during_the_block_and_not_after_it() -> None:
+    num_calls, is_third = 0, threading.Event()
+
+    def call() -> bool:
+        nonlocal num_calls
+        num_calls += 1
+        if num_calls == 3:
+            is_third.set()
+        return True
+
+    with repeating(call, 0.001, "calls"):
+        assert is_third.wait(LONG_S)
+    ended_at = num_calls
+
+    assert "calls" not in {thread.name for thread in threading.enumerate()}
+    assert num_calls == ended_at
+
+
+def test_work_that_returns_false_is_not_repeated() -> None:
+    calls, thread_ended = [], threading.Event()
+
+    def call() -> bool:
+        calls.append(threading.current_thread())
+        thread_ended.set()
+        return False
+
+    with repeating(call, 0.001, "calls"):
+        assert thread_ended.wait(LONG_S)
+        calls[0].join(LONG_S)
+
+    assert len(calls) == 1
+
+
+def test_a_call_under_way_is_waited_for() -> None:
+    begun, may_end, ended = threading.Event(), threading.Event(), []
+
+    def call() -> bool:
+        begun.set()
+        may_end.wait(LONG_S)
+        ended.append(True)
+        return True
+
+    with repeating(call, 0.001, "calls"):
+        assert begun.wait(LONG_S)
+        may_end.set()
+
+    assert ended
+
+
+def test_a_call_under_way_is_left_alone_after_its_time() -> None:
+    begun, may_end = threading.Event(), threading.Event()
+
+    def call() -> bool:
+        begun.set()
+        return may_end.wait(LONG_S)
+
+    with repeating(call, 0.001, "left-alone", join_timeout_s=0.0):
+        assert begun.wait(LONG_S)
+
+    assert not may_end.is_set()
+    may_end.set()
+
+
+def test_an_error_of_the_block_passes_and_ends_the_work() -> None:
+    with pytest.raises(KeyError), repeating(lambda: True, 0.001, "of-an-error"):
+        raise KeyError
+
+    assert "of-an-error" not in {thread.name for thread in threading.enumerate()}

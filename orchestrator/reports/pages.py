@@ -1,8 +1,8 @@
-"""Pages of runs: one with its result, curves, mistakes and making, or several side by side; the curves as a file."""
+"""Pages of a run, of several runs side by side, and of a task with its ranking; the curves of a run as a picture."""
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from io import BytesIO
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,32 +10,34 @@ import yaml
 
 from bert_core.objectives import OBJECTIVES
 from bert_core.objectives.base import PERPLEXITY
-from orchestrator.cells import field_cell, short_value
+from orchestrator.cells import cell, field_cell, short_value
 from orchestrator.errors import InputError, NotFoundError
 from orchestrator.measurements import best_first, is_better_lower, is_of_the_machine, score_bounds
-from orchestrator.progress import duration
+from orchestrator.progress import counted, duration
 from orchestrator.registry.group_records import replicate_text, scored_trials
-from orchestrator.registry.leaderboard import trial_groups
-from orchestrator.registry.parameters import group_code, is_source_digest, varied_parameters
+from orchestrator.registry.leaderboard import SHOWN_DIGITS, ranking_sentences, recipe_text, trial_groups
+from orchestrator.registry.parameters import group_code, group_label, is_source_digest, varied_parameters
 from orchestrator.reports.blocks import Block, Chart, Code, Facts, Page, Row, Section, Table, Words, run_cell
 from orchestrator.reports.charts import (
     MIN_TRIALS,
     Spread,
+    draw_curves,
     importances,
     learning_curves,
     score_by_setting,
     seed_spread,
     setting_importances,
 )
-from orchestrator.reports.lineage_trees import lineage_table
 from orchestrator.reports.predictions import prediction_blocks
-from orchestrator.reports.run_differences import TITLES, is_same, run_sections, shown_value
+from orchestrator.reports.run_differences import TITLES, is_same, run_sections, value_text
 from orchestrator.reports.run_facts import TEST, RunFacts, changed_spec, stage_name
 from orchestrator.significance.ranking import SeedNoise
 from orchestrator.significance.summary import summarize
 from orchestrator.storage import write_bytes
 
 if TYPE_CHECKING:
+    from orchestrator.registry.group_records import GroupRecord
+    from orchestrator.registry.lineage import LineageTree
     from orchestrator.registry.records import RunRecord
     from orchestrator.registry.registry import Registry
 
@@ -71,19 +73,19 @@ def run_page(registry: "Registry", run: "RunRecord", home: Path | None = None) -
             "Where its model comes from",
             [lineage_table(registry.lineage.tree(facts.models[0].label))] if facts.models else [],
         ),
-        Section("Made with", [_told(facts.data_lines | facts.attempt_lines | facts.make_lines)]),
+        Section("Made with", [_facts(facts.data_lines | facts.attempt_lines | facts.make_lines)]),
         Section("Make it again", _spec_blocks(run)),
     ]
     return Page(run.name, f"{run.kind} {run.id}, {run.state}, made {run.created_at:%Y-%m-%d %H:%M} UTC", sections)
 
 
-def _told(values: Mapping[str, Any]) -> Facts:
+def _facts(values: Mapping[str, Any]) -> Facts:
     shown = {name: value for name, value in values.items() if value not in (None, "", [])}
     return Facts({name: v if isinstance(v, str) else field_cell(name, v) for name, v in shown.items()})
 
 
 def _result(facts: RunFacts) -> list[Block]:
-    blocks: list[Block] = [_told(facts.outcome | facts.score_lines() | facts.files)]
+    blocks: list[Block] = [_facts(facts.outcome | facts.score_lines() | facts.files)]
     if facts.run.metric in facts.values and facts.best_trial and facts.best_trial.choice:
         has_test = any(name.startswith(TEST) for name in facts.values)
         is_honest = has_test and not facts.test_refusal
@@ -101,9 +103,8 @@ def _stage_table(registry: "Registry", stages: Sequence["RunRecord"]) -> Table:
     rows = [
         {
             "stage": stage_name(stage),
-            "kind": stage.kind,
             "state": str(stage.state),
-            "metric": stage.metric,
+            **{key: getattr(stage, key) for key in ("kind", "metric")},
             "score": registry.metrics.latest(stage.id).get(str(stage.metric)),
             "took": None if stage.seconds is None else duration(stage.seconds),
             "run": run_cell(stage.id),
@@ -118,10 +119,9 @@ def _sweep_sections(registry: "Registry", run: "RunRecord", records: Sequence[Ro
     if not records:
         return []
     metric = str(run.metric)
-    settings = _settings(records)
-    names = _trial_names(records)
-    scored = [_trial_row(record, settings, metric, names) for record in scored_trials(records, metric)]
-    rows = [_trial_row(record, settings, metric, names) for record in records]
+    settings, names = _settings(records), _trial_names(records)
+    rows = {record["id"]: _trial_row(record, settings, metric, names) for record in records}
+    scored = [rows[record["id"]] for record in scored_trials(records, metric)]
     columns = ("number", "state", "score", *settings, "seed", "seconds", "run")
     curves = trial_curves(registry, run, records)
     has_lines = any(len(trace["x"]) > 1 for trace in curves.traces)
@@ -129,7 +129,7 @@ def _sweep_sections(registry: "Registry", run: "RunRecord", records: Sequence[Ro
         Section("Luck of the seeds", _spreads(records, settings, metric)),
         Section("Settings", _setting_blocks(scored, settings, metric)),
         Section("Learning curves of the trials", [curves] if has_lines else []),
-        Section("Trials", [Table(columns, sorted(rows, key=lambda row: best_first(metric, row["score"])))]),
+        Section("Trials", [Table(columns, sorted(rows.values(), key=lambda row: best_first(metric, row["score"])))]),
     ]
 
 
@@ -142,11 +142,9 @@ def _trial_row(record: Row, settings: Sequence[str], metric: str, names: Mapping
     return {
         "trial": names[record["id"]],
         "run": run_cell(record["id"]),
-        "number": record["number"],
         "state": str(record["state"]),
         "score": record.get(f"metrics.{metric}"),
-        "seed": record["seed"],
-        "seconds": record["seconds"],
+        **{key: record[key] for key in ("number", "seed", "seconds")},
         **{name: short_value(value) if isinstance(value, str | list) else value for name, value in values.items()},
     }
 
@@ -233,8 +231,23 @@ def curve_charts(registry: "Registry", runs: Mapping[str, "RunRecord"], *, min_p
     ]
 
 
+def lineage_table(tree: "LineageTree") -> Table:
+    """Edges of a lineage, once each: parent, role, child."""
+    rows: dict[tuple[str, str, str], Row] = {}
+
+    def collect(tree: "LineageTree") -> None:
+        for branch in tree.branches:
+            part, whole, role = branch.node, tree.node, branch.role or ""
+            names = {"what": f"{part.kind} {part.name}", "was": role, "of": f"{whole.kind} {whole.name}"}
+            rows.setdefault((part.digest, role, whole.digest), {**names, "digest": part.digest[:12]})
+            collect(branch)
+
+    collect(tree)
+    return Table(("what", "was", "of", "digest"), list(rows.values()))
+
+
 def _spec_blocks(run: "RunRecord") -> list[Block]:
-    """The spec to copy, first without what has its default, then whole; and the commands that carry it out."""
+    """Spec to copy, without its defaults and in full, and the commands that run it."""
     if run.parent_id is not None:
         return [Words(f"This is a trial of run {run.parent_id}. Its own settings:"), Code(_as_yaml(dict(run.spec)))]
     return [
@@ -255,10 +268,10 @@ MAX_RUNS = 20
 """Runs side by side at most: more lines cannot be told apart."""
 _OF_EXECUTION = ("execution.", "name", "tags")
 _WHOLE_SECTIONS = ("scores", "speed")
-"""Sections of a comparison that are shown with what is the same, too."""
+"""Sections of a comparison that show equal fields, too."""
 
 
-def comparing_page(registry: "Registry", runs: Sequence["RunRecord"]) -> Page:
+def comparison_page(registry: "Registry", runs: Sequence["RunRecord"]) -> Page:
     """Make the page of some runs; names that are not unique get their ids."""
     names = [run.name for run in runs]
     labels = [run.name if names.count(run.name) == 1 else f"{run.name} ({run.id[:6]})" for run in runs]
@@ -290,15 +303,86 @@ def _side_by_side(section: str, of_each: Sequence[Mapping[str, Any]], headings: 
             continue
         values = [fields.get(field) for fields in of_each]
         if section in _WHOLE_SECTIONS or any(not is_same(values[0], value) for value in values[1:]):
-            texts = [value if section in _WHOLE_SECTIONS else shown_value(value, section) for value in values]
+            texts = [value if section in _WHOLE_SECTIONS else value_text(value, section) for value in values]
             rows.append({"field": field, **dict(zip(headings, texts, strict=True))})
     return Table(("field", *headings), rows, headings)
+
+
+_MOST_ROWS = 200
+"""Groups of each ranking in its table; its picture has as many as `_MOST_GROUPS`."""
+_RANKING_COLUMNS = (
+    *("rank", "may_be_best", "mean", "low", "high", "sd", "n", "best", "baseline", "test"),
+    *("init_from", "size", "recipe", "notes", "model", "run", "group"),
+)
+_IF_DIFFERENT = ("n", "baseline", "init_from", "size", "notes")
+_ORDER = (
+    "Ranked by the worse end of the mean's 95 % interval, by the noise of seeds over all groups. A group may be the "
+    "best where the best mean is not significantly better (multiple comparisons with the best, at 95 %)."
+)
+
+
+def task_page(registry: "Registry", task: str) -> Page:
+    """Make the page of a task that has been tried."""
+    records = registry.leaderboard(task, limit=_MOST_ROWS).records
+    drawn = [row["run"] for row in records if row["mean"] is not None and row["rank"] <= _MOST_GROUPS]
+    shown = registry.groups_of(drawn, archived=False)
+    groups = {(group.key, group.metric, (group.data or "")[:SHOWN_DIGITS]): group for group in shown}
+    num_archived = registry.num_ranked_archived(task)
+    left_out = f"; {counted(num_archived, 'archived run')} left out" if num_archived else ""
+    sections, num_groups = [], 0
+    for (metric, split, data), some in groupby(records, key=lambda row: (row["metric"], row["split"], row["data"])):
+        ranking = [dict(row, may_be_best="≈" if row["may_be_best"] and row["rank"] > 1 else "") for row in some]
+        num_groups += ranking[0]["num_ranked"]
+        on_data = f", data {data}" if data else ""
+        sections.append(Section(f"{metric} on {split}{on_data}", _ranking_blocks(ranking, groups, metric)))
+    return Page(f"Task {task}", f"{num_groups} groups of runs that differ only in their seed{left_out}", sections)
+
+
+def _ranking_blocks(
+    ranking: list[dict[str, Any]], groups: "dict[tuple[str, str, str], GroupRecord]", metric: str
+) -> list[Block]:
+    """The spread of the best groups as a picture, then all of them as a table."""
+    scored = [row for row in ranking if row["mean"] is not None][:_MOST_GROUPS]
+    spreads = [_spread(groups[row["group"], row["metric"], row["data"] or ""], row) for row in scored]
+    chart: list[Block] = [seed_spread(spreads, metric)] if spreads else []
+    words: list[Block] = [Words(_ORDER)]
+    for sentence in ranking_sentences(ranking):
+        words.append(Words(f"{sentence[0].upper()}{sentence[1:]}."))
+    if ranking[0]["num_ranked"] > len(ranking):
+        words.append(Words(f"The first {len(ranking)} of {ranking[0]['num_ranked']} groups."))
+    rows = [row | {"group": group_label(row["group"]), "run": row["run"] and run_cell(row["run"])} for row in ranking]
+    if same := constant_columns(rows):
+        told = ", ".join(f"{name} {cell(rows[0][name])}" for name in same)
+        words.append(Words(f"The same in all groups: {told}."))
+    return [*chart, *words, Table(telling_columns(rows), rows)]
+
+
+def telling_columns(ranking: list[dict[str, Any]]) -> list[str]:
+    """Columns with different values: constant and empty ones would push the last ones out of the page."""
+    one_seed_each = all(row["best"] == row["mean"] for row in ranking)
+    silent = {*constant_columns(ranking), *(["best"] if one_seed_each else [])}
+    return [
+        name for name in _RANKING_COLUMNS if name not in silent and any(row[name] not in (None, "") for row in ranking)
+    ]
+
+
+def constant_columns(ranking: list[dict[str, Any]]) -> list[str]:
+    """Columns with the same value in all groups: a sentence needs less room."""
+    first, *others = ranking
+    one_value = [name for name in _IF_DIFFERENT if others and all(row[name] == first[name] for row in others)]
+    return [name for name in one_value if first[name] not in (None, "")]
+
+
+def _spread(group: "GroupRecord", row: dict[str, Any]) -> Spread:
+    values = {name: row[name] for name in ("init_from", "size") if row[name] is not None}
+    label = f"{row['rank']}. {recipe_text(values)} {row['recipe'] or ''}".strip()
+    interval = None if row["low"] is None else (row["low"], row["high"])
+    return Spread(label, group.scores, row["mean"], interval)
 
 
 ENDINGS = (".png", ".svg", ".pdf")
 _PANELS = (*FIRST, "tokens_per_s", "learning_rate")
 """Measurements that are drawn where a run has some of them; of another run all are."""
-_NUM_COLUMNS = 2
 
 
 def plot_run(registry: "Registry", run: "RunRecord", output: str) -> None:
@@ -310,27 +394,4 @@ def plot_run(registry: "Registry", run: "RunRecord", output: str) -> None:
     shown = [chart for chart in charts if chart.title in _PANELS] or [chart for chart in charts if chart.traces]
     if not shown:
         raise NotFoundError(f"run {run.id} ({run.kind}, {run.state}) has no measurements over steps to draw")
-    write_bytes(output, _drawn(shown, f"{run.name} ({run.id})", Path(output).suffix[1:]))
-
-
-def _drawn(charts: Sequence[Chart], title: str, form: str) -> bytes:
-    from matplotlib.figure import Figure
-
-    num_rows, num_columns = -(-len(charts) // _NUM_COLUMNS), min(_NUM_COLUMNS, len(charts))
-    figure = Figure(figsize=(6.0 * num_columns, 3.2 * num_rows + 0.4), layout="constrained")
-    figure.suptitle(title)
-    for number, chart in enumerate(charts, start=1):
-        axes = figure.add_subplot(num_rows, num_columns, number)
-        for trace in chart.traces:
-            values = [float("nan") if value is None else value for value in trace["y"]]
-            marker = "o" if "markers" in trace["mode"] else None
-            axes.plot(trace["x"], values, label=trace["name"], marker=marker, markersize=3, linewidth=1.2)
-        axes.set_title(chart.title)
-        axes.set_xlabel("step")
-        axes.grid(alpha=0.3)
-        axes.set_yscale(chart.layout["yaxis"].get("type", "linear"))
-        if len(chart.traces) <= 12:
-            axes.legend(fontsize="small")
-    picture = BytesIO()
-    figure.savefig(picture, format=form, dpi=120)
-    return picture.getvalue()
+    write_bytes(output, draw_curves(shown, f"{run.name} ({run.id})", Path(output).suffix[1:]))
