@@ -13,8 +13,9 @@ from orchestrator.results import EvaluationResult, Split
 from orchestrator.retrieval.searching import INDEXES, Reranking, rank_queries
 from orchestrator.specs.network import Precision
 from orchestrator.storage import exists, join, local_copy
-from orchestrator.tasks import Task, rows_with_texts, score, write_prediction_rows
+from orchestrator.tasks import Task, prediction_rows, rows_with_texts, score, write_prediction_rows
 from orchestrator.tasks.catalogue import KNOWN_TASKS
+from orchestrator.tasks.mistakes import breakdown, wrongness
 from orchestrator.tasks.table_files import column_names, table_name
 from orchestrator.tasks.text_files import BadRecords
 
@@ -104,20 +105,19 @@ def analyze_errors(
     result: EvaluationResult, task: Task, split: Split, predictions: Sequence[Any], num_mistakes: int
 ) -> ErrorAnalysis:
     """Take the predictions for a split apart; right ones are no mistakes, however unsure the model was."""
-    examples = task.examples(split)
-    scored = [task.type.wrongness(task, *pair) for pair in zip(examples, predictions, strict=True)]
+    examples, rows = task.examples(split), prediction_rows(task, split, predictions)
+    scored = list(map(wrongness, rows))
     worst = sorted((number for number, value in enumerate(scored) if value > 0), key=lambda n: -scored[n])
     mistakes = [
         {
             "id": examples[number].id,
             **task.type.said(examples[number]),
-            **{key: value for key, value in row.items() if key in ("prediction", "gold")},
+            **{key: rows[number][key] for key in ("prediction", "gold")},
             "wrongness": scored[number],
         }
         for number in worst[:num_mistakes]
-        for row in [task.type.row(task, examples[number], predictions[number])]
     ]
-    return ErrorAnalysis(result, task.type.breakdown(task, examples, predictions), mistakes, len(worst))
+    return ErrorAnalysis(result, breakdown(rows), mistakes, len(worst))
 
 
 def check_reranks(task: Task) -> None:

@@ -314,17 +314,6 @@ class TaskType(ABC, Generic[E, P, A, Opt]):
         values = {key: getattr(example, key, None) for key in self.request_keys}
         return {key: list(v) if isinstance(v, tuple) else v for key, v in values.items() if v is not None}
 
-    def wrongness(self, task: TaskDefinition, example: E, prediction: P) -> float:
-        """Measure of how wrong a prediction for a labeled example is, from 0 for a right one; only the order matters.
-
-        Without a method of its own a type tells right from wrong alone.
-        """
-        return 0.0 if self.row(task, example, prediction).get("correct", True) else 1.0
-
-    def breakdown(self, task: TaskDefinition, examples: Sequence[E], predictions: Sequence[P]) -> Tables:
-        """Tables that take the scores of predictions for labeled examples apart, rows by the table's name."""
-        return {}
-
     # Requests and answers
 
     def unlabeled_reader(self, path: str) -> Reader[E] | None:

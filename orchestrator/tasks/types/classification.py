@@ -6,7 +6,7 @@ The model's outputs are class logits (N, C).
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeAlias
 
@@ -16,9 +16,7 @@ from bert_core.calibration import fit_temperature
 from bert_core.constants import IGNORE_INDEX
 from bert_core.metrics import (
     binary_metrics,
-    class_scores,
     classification_metrics,
-    confusion_matrix,
     glue_metric_names,
     glue_metrics,
 )
@@ -31,7 +29,7 @@ from orchestrator.tasks.cell_values import NO_LABEL_MARKS, label_text, other_spe
 from orchestrator.tasks.features import Array
 from orchestrator.tasks.text_examples import LabelColumn, TextExample, TextTable
 from orchestrator.tasks.text_files import BadRecords
-from orchestrator.tasks.types.base import Outputs, Scores, Tables, TaskDefinition, softmax
+from orchestrator.tasks.types.base import Outputs, Scores, TaskDefinition, softmax
 from orchestrator.tasks.types.text import LabelOptions, TextType, check_classes, table_columns
 
 
@@ -183,26 +181,6 @@ class Classification(TextType[ClassificationExample, ClassPrediction, LabelOptio
     def doubt(self, task: TaskDefinition, prediction: ClassPrediction) -> dict[str, Any]:
         """The probabilities by class; a baseline has none."""
         return {"probabilities": dict(zip(task.labels, prediction.probabilities, strict=False))}
-
-    def wrongness(self, task: TaskDefinition, example: ClassificationExample, prediction: ClassPrediction) -> float:
-        """Probability that the model gave to the wrong class; 0 for a right one."""
-        return 0.0 if prediction.label == example.label else max(prediction.probabilities, default=1.0)
-
-    def breakdown(self, task: TaskDefinition, examples: Examples, predictions: Sequence[ClassPrediction]) -> Tables:
-        """`classes`: the scores of each; `confusions`: how many of each class (rows) were given each class."""
-        number = {label: i for i, label in enumerate(task.labels)}
-        counts = confusion_matrix(
-            [number[prediction.label] for prediction in predictions],
-            [number[str(example.label)] for example in examples],
-            len(task.labels),
-        )
-        heading = "gold" if "gold" not in task.labels else "gold class"
-        classes = zip(number, class_scores(counts), counts.tolist(), strict=True)
-        rows = [(label, asdict(scores), dict(zip(number, row, strict=True))) for label, scores, row in classes]
-        return {
-            "classes": [{"label": label, **scores} for label, scores, _ in rows],
-            "confusions": [{heading: label, **row} for label, _, row in rows],
-        }
 
     def brief_answer(self, task: TaskDefinition, prediction: ClassPrediction) -> tuple[object, float | None]:
         return prediction.label, max(prediction.probabilities)

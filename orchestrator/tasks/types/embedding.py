@@ -247,8 +247,6 @@ class Embedding(TaskType[TextExample, Any, PairArrays, EmbeddingOptions]):
     score = _judged("score")
     baseline = _judged("baseline")
     row = _judged("row")
-    wrongness = _judged("wrongness")
-    breakdown = _judged("breakdown")
     answer = _judged("answer")
     brief_answer = _judged("brief_answer")
 

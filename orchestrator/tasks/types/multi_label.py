@@ -4,7 +4,7 @@ The model's outputs are label logits (N, C), each a choice of its own.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any, Self, TypeAlias
 
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bert_core.calibration import fit_temperature, tune_threshold
-from bert_core.metrics import class_scores, confusion_matrix, multi_label_metrics
+from bert_core.metrics import multi_label_metrics
 from orchestrator.errors import SpecError
 from orchestrator.specs.recipe import LABEL_LOSS_FIELDS
 from orchestrator.specs.task import TaskSpec
@@ -28,7 +28,7 @@ from orchestrator.tasks.cell_values import (
 )
 from orchestrator.tasks.features import Array
 from orchestrator.tasks.text_examples import LabelColumn, TextExample, TextTable
-from orchestrator.tasks.types.base import Outputs, Scores, Tables, TaskDefinition
+from orchestrator.tasks.types.base import Outputs, Scores, TaskDefinition
 from orchestrator.tasks.types.text import LabelOptions, TextType, check_classes, table_columns
 
 
@@ -205,15 +205,6 @@ class MultiLabel(TextType[MultiLabelExample, LabelsPrediction, MultiLabelOptions
 
     def doubt(self, task: TaskDefinition, prediction: LabelsPrediction) -> dict[str, Any]:
         return {"probabilities": dict(zip(task.labels, prediction.probabilities, strict=True))}
-
-    def breakdown(self, task: TaskDefinition, examples: Examples, predictions: Sequence[LabelsPrediction]) -> Tables:
-        """`classes`: the scores of each label, each a choice of its own."""
-        rows = []
-        for label in task.labels:
-            predicted = [label in prediction.labels for prediction in predictions]
-            gold = [label in (example.labels or ()) for example in examples]
-            rows.append({"label": label, **asdict(class_scores(confusion_matrix(predicted, gold, 2))[1])})
-        return {"classes": rows}
 
 
 def _logistic(logits: Outputs) -> NDArray[np.float64]:

@@ -10,7 +10,6 @@ With the context of the document ("the maximal document context provided by the 
 with the tokens before and after its words, as evenly as the document allows; tokens of the context have no tag.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, groupby, islice
@@ -21,7 +20,6 @@ from numpy.typing import NDArray
 
 from bert_core.constants import IGNORE_INDEX
 from bert_core.metrics import ner_f1, ner_f1_by_type
-from bert_core.metrics.spans import entity_spans
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.errors import SpecError
 from orchestrator.specs.recipe import LABEL_LOSS_FIELDS, Context
@@ -35,7 +33,7 @@ from orchestrator.tasks.readers import Reader
 from orchestrator.tasks.table_files import JSON_ENDINGS
 from orchestrator.tasks.text_files import plain_name
 from orchestrator.tasks.token_windows import cumulative, fill_windows
-from orchestrator.tasks.types.base import Outputs, Request, Scores, Tables, TaskDefinition, TaskType, check_length
+from orchestrator.tasks.types.base import Outputs, Request, Scores, TaskDefinition, TaskType, check_length
 from orchestrator.tasks.types.character_spans import words_of
 from orchestrator.tasks.types.conll import (
     SPAN_LAYOUT,
@@ -226,16 +224,6 @@ class Ner(TaskType[NerExample, TagsPrediction, NerArrays, NerOptions]):
 
     def row(self, task: TaskDefinition, example: NerExample, prediction: TagsPrediction) -> dict[str, Any]:
         return {"words": list(example.words), **super().row(task, example, prediction)}
-
-    def wrongness(self, task: TaskDefinition, example: NerExample, prediction: TagsPrediction) -> float:
-        return float(sum(tag != gold for tag, gold in zip(prediction.tags, example.tags, strict=True)))
-
-    def breakdown(self, task: TaskDefinition, examples: Examples, predictions: Sequence[TagsPrediction]) -> Tables:
-        """`entities`: the scores of each type, with the number of gold entities."""
-        gold = [example.tags for example in examples]
-        support = Counter(kind for tags in gold for _, _, kind in entity_spans(tags))
-        by_type = ner_f1_by_type([prediction.tags for prediction in predictions], gold)
-        return {"entities": [{"entity": kind, **by_type[kind], "support": support[kind]} for kind in by_type]}
 
     def decisions(self, prediction: TagsPrediction) -> Sequence[object]:
         return prediction.tags

@@ -107,9 +107,6 @@ class Regression(TextType[RegressionExample, ValuePrediction, TextOptions]):
         error = prediction.value - (example.value or 0.0)
         return {"prediction": prediction.value, "gold": example.value, "error": error}
 
-    def wrongness(self, task: TaskDefinition, example: RegressionExample, prediction: ValuePrediction) -> float:
-        return abs(prediction.value - (example.value or 0.0))
-
     def agreement(self, first: Sequence[ValuePrediction], second: Sequence[ValuePrediction]) -> float:
         """Pearson's correlation of the values."""
         return regression_metrics(*([one.value for one in side] for side in (first, second)))["pearson"]

@@ -5,11 +5,9 @@ Files, windows and outputs are those of `ner`; the tags mark no entities and are
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
 
 from bert_core.metrics import classification_metrics
-from bert_core.metrics.classification import class_scores, confusion_matrix
-from orchestrator.tasks.types.base import Scores, Tables, TaskDefinition, TaskType
+from orchestrator.tasks.types.base import Scores, TaskDefinition, TaskType
 from orchestrator.tasks.types.conll import TAG_LAYOUTS, NerExample, PlainConllReader, PlainTagTable
 from orchestrator.tasks.types.ner import Examples, Ner, TagsPrediction
 
@@ -46,11 +44,6 @@ class TokenClassification(Ner):
         counts = Counter(tag for example in learned for tag in example.tags)
         most = max(task.labels, key=lambda label: counts[label])
         return [TagsPrediction((most,) * len(example.words)) for example in examples]
-
-    def breakdown(self, task: TaskDefinition, examples: Examples, predictions: Sequence[TagsPrediction]) -> Tables:
-        """`tags`: the scores of each tag, with the number of gold words."""
-        scores = class_scores(confusion_matrix(*_tag_numbers(task, examples, predictions), len(task.labels)))
-        return {"tags": [{"tag": label, **asdict(own)} for label, own in zip(task.labels, scores, strict=True)]}
 
 
 def _tag_numbers(
