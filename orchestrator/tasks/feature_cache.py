@@ -20,10 +20,9 @@ from orchestrator.specs.task import Head
 from orchestrator.storage import digest_file, join, read_bytes, read_json, write_bytes, write_json
 from orchestrator.storage.uris import is_local, local_path
 from orchestrator.tasks.features import A, Array, Features
-from orchestrator.tasks.options import TaskOptions
 from orchestrator.tasks.task import Task
 from orchestrator.tasks.types import TASK_TYPES
-from orchestrator.tasks.types.base import TaskDefinition
+from orchestrator.tasks.types.base import TaskDefinition, TaskOptions
 
 _MANIFEST = "manifest.json"
 FEATURES_VERSION = 6

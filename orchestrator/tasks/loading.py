@@ -174,8 +174,7 @@ def _checked_files(
             raise TaskDataError(f"task.files.{split}: {no_file(path)}")
     if spec.split is not None:
         return _divided_files(spec, files)
-    is_learned = not task_type.reason_not_learned
-    if is_learned and "train" in files and "validation" not in files:
+    if not task_type.is_searched and "train" in files and "validation" not in files:
         looked = f" ({' or '.join(validation_names)} in {spec.folder})" if validation_names and spec.folder else ""
         raise TaskDataError(
             f"task {spec.id} has a training split and no validation split{looked}; "

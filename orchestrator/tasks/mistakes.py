@@ -4,11 +4,15 @@ The keys of a row tell what was predicted: a class or several labels, a tag of e
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from itertools import chain
 from operator import ne
 from statistics import fmean
 from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
 
 from bert_core.metrics import class_scores, confusion_matrix, ner_f1_by_type
 from bert_core.metrics.spans import entity_spans
@@ -57,35 +61,37 @@ def breakdown(rows: Sequence[PredictionRow], max_confusions: int | None = None) 
     if not rows:
         return {}
     first = rows[0]
-    sides = [[row["prediction"] for row in rows], [row["gold"] for row in rows]]
+    predicted, gold = ([row[side] for row in rows] for side in ("prediction", "gold"))
     if "words" in first:
-        tags = sorted({tag for side in sides for some in side for tag in some})
-        are_entities = all(tag == "O" or tag[:2] in ("B-", "I-") for tag in tags)
-        return {"entities": [*_entities(*sides)]} if are_entities else {"tags": [*_tags(tags, *sides)]}
+        tags = sorted({tag for some in (*predicted, *gold) for tag in some})
+        if all(tag == "O" or tag[:2] in ("B-", "I-") for tag in tags):
+            return {"entities": _entities(predicted, gold)}
+        return {"tags": _class_table("tag", tags, _confusions(tags, chain(*predicted), chain(*gold)))}
     if "exact_match" in first:
         return {"questions": [*_questions(rows)]}
     labels = [*first["probabilities"]] if isinstance(first.get("probabilities"), dict) else []
     if isinstance(first["prediction"], list) and labels:
-        return {"classes": [*_labels(labels, *sides)]}
-    if isinstance(first["prediction"], str) and isinstance(first["gold"], str):
-        return _classes(labels, *sides, max_confusions)
-    return {}
+        return {"classes": [*_labels(labels, predicted, gold)]}
+    if not (isinstance(first["prediction"], str) and isinstance(first["gold"], str)):
+        return {}
+    classes = labels if {*predicted, *gold} <= {*labels} else sorted({*predicted, *gold})
+    counts = _confusions(classes, predicted, gold)
+    tables = {"classes": _class_table("label", classes, counts)}
+    if max_confusions is None or len(classes) <= max_confusions:
+        heading = "gold" if "gold" not in classes else "gold class"
+        rows_of_counts = zip(classes, counts.tolist(), strict=True)
+        tables["confusions"] = [{heading: gold, **dict(zip(classes, row, strict=True))} for gold, row in rows_of_counts]
+    return tables
 
 
-def _classes(
-    labels: Sequence[str], predicted: Sequence[str], gold: Sequence[str], max_confusions: int | None
-) -> dict[str, Table]:
-    """`classes`: the scores of each; `confusions`: how many of each class (rows) were given each class."""
-    found = {*predicted, *gold}
-    names = labels if found <= {*labels} else sorted(found)
+def _confusions(names: Sequence[str], predicted: Iterable[str], gold: Iterable[str]) -> NDArray[np.int64]:
+    """Number of times that each class (rows) was given each class: (C, C)."""
     number = {name: place for place, name in enumerate(names)}
-    counts = confusion_matrix([number[name] for name in predicted], [number[name] for name in gold], len(names))
-    scores = [{"label": name, **asdict(own)} for name, own in zip(names, class_scores(counts), strict=True)]
-    if max_confusions is not None and len(names) > max_confusions:
-        return {"classes": scores}
-    heading = "gold" if "gold" not in names else "gold class"
-    cells = (dict(zip(names, row, strict=True)) for row in counts.tolist())
-    return {"classes": scores, "confusions": [{heading: name, **row} for name, row in zip(names, cells, strict=True)]}
+    return confusion_matrix([number[name] for name in predicted], [number[name] for name in gold], len(names))
+
+
+def _class_table(heading: str, names: Sequence[str], confusions: NDArray[np.int64]) -> Table:
+    return [{heading: name, **asdict(own)} for name, own in zip(names, class_scores(confusions), strict=True)]
 
 
 def _labels(
@@ -97,20 +103,11 @@ def _labels(
         yield {"label": label, **asdict(class_scores(counts)[1])}
 
 
-def _tags(
-    tags: Sequence[str], predicted: Sequence[Sequence[str]], gold: Sequence[Sequence[str]]
-) -> Iterator[Mapping[str, Any]]:
-    number = {tag: place for place, tag in enumerate(tags)}
-    flat = [[number[tag] for some in side for tag in some] for side in (predicted, gold)]
-    for tag, own in zip(tags, class_scores(confusion_matrix(*flat, len(tags))), strict=True):
-        yield {"tag": tag, **asdict(own)}
-
-
-def _entities(predicted: Sequence[Sequence[str]], gold: Sequence[Sequence[str]]) -> Iterator[Mapping[str, Any]]:
+def _entities(predicted: Sequence[Sequence[str]], gold: Sequence[Sequence[str]]) -> Table:
     """Scores of each type, with the number of gold entities."""
     support = Counter(kind for tags in gold for _, _, kind in entity_spans(tags))
-    for kind, scores in ner_f1_by_type(predicted, gold).items():
-        yield {"entity": kind, **scores, "support": support[kind]}
+    scores = ner_f1_by_type(predicted, gold)
+    return [{"entity": kind, **own, "support": support[kind]} for kind, own in scores.items()]
 
 
 def _questions(rows: Sequence[PredictionRow]) -> Iterator[Mapping[str, Any]]:

@@ -16,9 +16,8 @@ from orchestrator.results import Split
 from orchestrator.specs.recipe import RecipeSpec
 from orchestrator.storage import write_bytes
 from orchestrator.tasks.features import Features
-from orchestrator.tasks.options import TaskOptions
 from orchestrator.tasks.task import Task
-from orchestrator.tasks.types.base import Outputs, TaskDefinition
+from orchestrator.tasks.types.base import Outputs, TaskDefinition, TaskOptions
 
 KEPT_CHARACTERS = 500
 """Characters of a text that a run keeps; of a list of texts, of all together."""

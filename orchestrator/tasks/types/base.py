@@ -12,9 +12,9 @@ Shapes: N examples, W windows, T tokens, C classes, K ranks.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from statistics import fmean
-from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,12 +23,12 @@ from bert_core.errors import DataError
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.errors import InputError, SpecError
 from orchestrator.results import Split
+from orchestrator.specs.recipe import RecipeSpec
 from orchestrator.specs.task import EmbeddingObjectiveName, Head, TaskSpec
 from orchestrator.storage.text_lines import check_has
 from orchestrator.tasks.catalogue import KnownTask
 from orchestrator.tasks.cell_values import shown_name
 from orchestrator.tasks.features import Array, Features, HeadArrays, Windows
-from orchestrator.tasks.options import TaskOptions
 from orchestrator.tasks.readers import Example, Reader
 from orchestrator.tasks.text_examples import NO_COLUMNS, TabularColumns
 
@@ -38,6 +38,42 @@ Scores: TypeAlias = dict[str, float]
 """Fractions by their names, 1 being the best."""
 Tables: TypeAlias = Mapping[str, Sequence[Mapping[str, Any]]]
 """Rows of tables by their names."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskOptions:
+    """The options that every type has; a subclass adds those of its type.
+
+    Fields that recipes have as well are the recipe's. Any other has a default, and `TaskType.calibrate` sets it.
+    """
+
+    decoding_fields: ClassVar[frozenset[str]] = frozenset()
+    """Names of the fields that only predictions depend on; the others decide the windows."""
+
+    max_seq_length: int
+    """Tokens of a window, special tokens included."""
+
+    @classmethod
+    def of_recipe(cls, recipe: RecipeSpec) -> Self:
+        """The options that a recipe asks for, not calibrated."""
+        return cls(**cls._given_by(recipe))
+
+    def with_recipe(self, recipe: RecipeSpec) -> Self:
+        """The options that a recipe asks for, calibrated as these are."""
+        return replace(self, **self._given_by(recipe))
+
+    @classmethod
+    def _given_by(cls, recipe: RecipeSpec) -> dict[str, Any]:
+        return {part.name: getattr(recipe, part.name) for part in fields(cls) if part.name in RecipeSpec.model_fields}
+
+    @classmethod
+    def window_fields(cls) -> tuple[str, ...]:
+        """Names of the fields that decide the windows."""
+        return tuple(part.name for part in fields(cls) if part.name not in cls.decoding_fields)
+
+    def window_values(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.window_fields()}
+
 
 E = TypeVar("E", bound=Example)
 P = TypeVar("P")
@@ -138,22 +174,16 @@ class TaskType(ABC, Generic[E, P, A, Opt]):
     """Field of a prediction that says what is predicted; others say how sure the model is."""
     request_keys: ClassVar[tuple[str, ...]] = ()
     """Keys of a request that `example_of` reads, beside the names of own columns."""
-    optional_keys: ClassVar[frozenset[str]] = frozenset()
-    """Those of the keys that a request may leave out."""
-    list_keys: ClassVar[frozenset[str]] = frozenset()
-    """Those of the keys whose values are lists of texts, which CSV and TSV cannot hold."""
     example_request: ClassVar[Mapping[str, Any]] = {}
-    """A request, to try a model with."""
+    """A request, to try a model with: it has the keys that every request must have."""
     own_layout: ClassVar[str] = ""
     """Layout of files that this type alone reads, as a person calls it; empty for a type without one."""
     labeled_layouts: ClassVar[str] = "columns of text and a column of labels"
     """Layouts of labeled files, for messages."""
     usual_text_columns: ClassVar[tuple[str, ...]] = ()
     """Columns that hold the request's keys in tables whose task names none."""
-    reason_not_learned: ClassVar[str] = ""
-    """Reason why no model is fine-tuned for the type, with what to do instead; empty for a type that is learned."""
     is_searched: ClassVar[bool] = False
-    """Whether an example is a query whose documents are found in a collection, instead of a text that a head reads."""
+    """Whether an example is a query for documents of a collection, for which no head is fine-tuned."""
     needs_case: ClassVar[bool] = False
     """Whether capitals tell what is to be learned, as of names."""
     splits_long_examples: ClassVar[bool] = False
@@ -198,7 +228,7 @@ class TaskType(ABC, Generic[E, P, A, Opt]):
 
     def find_labels(self, examples: Iterable[E]) -> tuple[str, ...]:
         """The labels of a training split, in the order that outputs will have."""
-        return ()
+        return tuple(sorted({name for example in examples for name in self.label_names(example)}))
 
     def check_labels(self, labels: tuple[str, ...]) -> None:
         """Check that labels can be told apart. Raises: SpecError."""
@@ -307,12 +337,10 @@ class TaskType(ABC, Generic[E, P, A, Opt]):
         said = self.said(example).values()
         return "\t".join(value if isinstance(value, str) else " ".join(map(str, value)) for value in said)
 
-    # Errors
-
     def said(self, example: E) -> dict[str, Any]:
         """Values of an example by the keys of a request: its text, its words, its question and passage."""
-        values = {key: getattr(example, key, None) for key in self.request_keys}
-        return {key: list(v) if isinstance(v, tuple) else v for key, v in values.items() if v is not None}
+        values = {key: _json_value(getattr(example, key, None)) for key in self.request_keys}
+        return {key: value for key, value in values.items() if value is not None}
 
     # Requests and answers
 
@@ -329,8 +357,17 @@ class TaskType(ABC, Generic[E, P, A, Opt]):
 
     @property
     def reads_plain_text(self) -> bool:
-        """Whether a line of plain text is a request."""
         return self.parse_text("a") is not None
+
+    @property
+    def optional_keys(self) -> frozenset[str]:
+        """Keys that a request may leave out."""
+        return frozenset(self.request_keys) - self.example_request.keys()
+
+    @property
+    def list_keys(self) -> frozenset[str]:
+        """Keys whose values are lists of texts, which CSV and TSV cannot hold."""
+        return frozenset(key for key, value in self.example_request.items() if isinstance(value, list))
 
     @abstractmethod
     def example_of(self, task: TaskDefinition, request: Request) -> E:
@@ -342,12 +379,11 @@ class TaskType(ABC, Generic[E, P, A, Opt]):
         return {self.prediction_field: predicted, **self.doubt(task, prediction)}
 
     def brief_answer(self, task: TaskDefinition, prediction: P) -> tuple[object, float | None]:
-        """The prediction as one value for a column of a table, and how sure the model is where a number says so.
-
-        Without a method of its own a type gives the first value of its answer, and no number.
-        """
+        """The prediction as one value for a column of a table, and its probability where it has one."""
         first = next(iter(self.answer(task, prediction).values()))
-        return (", ".join(map(str, first)) if isinstance(first, list) else first), None
+        if isinstance(first, list):
+            return ", ".join(map(str, first)), None
+        return first, max(getattr(prediction, "probabilities", ()), default=None)
 
     def relevance(self, task: TaskDefinition, label: str | None, folder: str) -> Callable[[P], float]:
         """The function from the prediction for a query and a document, as a pair of texts, to the document's relevance.

@@ -5,7 +5,7 @@ The model's outputs are class logits (N, C).
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeAlias
@@ -134,9 +134,6 @@ class Classification(TextType[ClassificationExample, ClassPrediction, LabelOptio
         classes = None if labels is None else {label: label for label in labels}
         return ClassificationTable(**table_columns(spec), classes=classes)
 
-    def find_labels(self, examples: Iterable[ClassificationExample]) -> tuple[str, ...]:
-        return tuple(sorted({example.label for example in examples if example.label is not None}))
-
     def label_array(self, task: TaskDefinition, examples: Examples) -> Array:
         """Numbers of classes, (N,) int32."""
         number = {label: i for i, label in enumerate(task.labels)}
@@ -181,9 +178,6 @@ class Classification(TextType[ClassificationExample, ClassPrediction, LabelOptio
     def doubt(self, task: TaskDefinition, prediction: ClassPrediction) -> dict[str, Any]:
         """The probabilities by class; a baseline has none."""
         return {"probabilities": dict(zip(task.labels, prediction.probabilities, strict=False))}
-
-    def brief_answer(self, task: TaskDefinition, prediction: ClassPrediction) -> tuple[object, float | None]:
-        return prediction.label, max(prediction.probabilities)
 
     def relevance(self, task: TaskDefinition, label: str | None, folder: str) -> Callable[[ClassPrediction], float]:
         if label is None or label not in task.labels:

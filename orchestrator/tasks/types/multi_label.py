@@ -3,7 +3,7 @@
 The model's outputs are label logits (N, C), each a choice of its own.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any, Self, TypeAlias
@@ -157,9 +157,6 @@ class MultiLabel(TextType[MultiLabelExample, LabelsPrediction, MultiLabelOptions
         return MultiLabelTable(
             **table_columns(spec), labels=labels, separator=spec.label_separator, label_columns=spec.label_columns
         )
-
-    def find_labels(self, examples: Iterable[MultiLabelExample]) -> tuple[str, ...]:
-        return tuple(sorted({label for example in examples for label in example.labels or ()}))
 
     def label_array(self, task: TaskDefinition, examples: Examples) -> Array:
         """Whether each label is there, (N, C) int32; none is where labels are not known."""

@@ -25,11 +25,10 @@ from orchestrator.specs.task import TaskSpec
 from orchestrator.storage.uris import absolute
 from orchestrator.tasks.catalogue import KnownTask
 from orchestrator.tasks.features import Features, HeadArrays, Windows
-from orchestrator.tasks.options import TaskOptions
 from orchestrator.tasks.readers import Example, Reader
 from orchestrator.tasks.table_files import read_rows
 from orchestrator.tasks.text_files import BadRecords, find_file
-from orchestrator.tasks.types.base import Outputs, Request, Scores, TaskDefinition, TaskType
+from orchestrator.tasks.types.base import Outputs, Request, Scores, TaskDefinition, TaskOptions, TaskType
 
 RANK_CUTOFFS = (10, 100)
 """Ranks down to which a ranking is looked at."""
@@ -136,7 +135,6 @@ class Retrieval(TaskType[JudgedQuery, RankingPrediction, HeadArrays, TaskOptions
     prediction_field = "documents"
     options_type = TaskOptions
     spec_fields = frozenset()
-    reason_not_learned = "a retrieval task is evaluated, not learned; learn pairs with head: embedding"
     is_searched = True
 
     def find_files(self, spec: TaskSpec) -> Mapping[Split, str]:

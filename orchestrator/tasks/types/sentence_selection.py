@@ -23,13 +23,12 @@ from orchestrator.errors import SpecError
 from orchestrator.specs.task import TaskSpec
 from orchestrator.tasks.catalogue import KnownTask
 from orchestrator.tasks.features import PER_TOKEN, Features, HeadArrays, Windows
-from orchestrator.tasks.options import TaskOptions
 from orchestrator.tasks.readers import LabeledReader
 from orchestrator.tasks.table_files import read_rows
 from orchestrator.tasks.text_examples import are_texts
 from orchestrator.tasks.text_files import BadRecords
 from orchestrator.tasks.token_windows import cumulative, fill_windows
-from orchestrator.tasks.types.base import Outputs, Request, Scores, TaskDefinition, TaskType, check_length
+from orchestrator.tasks.types.base import Outputs, Request, Scores, TaskDefinition, TaskOptions, TaskType, check_length
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,8 +134,6 @@ class SentenceSelection(TaskType[SentencesExample, SentencesPrediction, Sentence
     recipe_fields = frozenset({"max_query_length"})
     options_type = SentenceOptions
     request_keys = ("sentences", "query")
-    optional_keys = frozenset({"query"})
-    list_keys = frozenset({"sentences"})
     example_request: ClassVar[Mapping[str, Any]] = {"sentences": ["It rained.", "The bridge fell at noon."]}
     splits_long_examples = True
     usual_max_seq_length = 512

@@ -18,10 +18,9 @@ from orchestrator.specs.recipe import LongDocuments
 from orchestrator.specs.task import TaskSpec
 from orchestrator.tasks.catalogue import KNOWN_TASKS
 from orchestrator.tasks.features import PER_EXAMPLE, Array, Features, HeadArrays, Windows
-from orchestrator.tasks.options import TaskOptions
 from orchestrator.tasks.text_examples import TextExample
 from orchestrator.tasks.token_windows import build_text_windows
-from orchestrator.tasks.types.base import Outputs, P, Request, TaskDefinition, TaskType, check_length
+from orchestrator.tasks.types.base import Outputs, P, Request, TaskDefinition, TaskOptions, TaskType, check_length
 from orchestrator.tasks.types.conll import is_named_conll
 
 T = TypeVar("T", bound=TextExample)
@@ -78,7 +77,6 @@ class TextType(TaskType[T, P, TextArrays, Opt], Generic[T, P, Opt]):
     recipe_fields = frozenset({"long_documents", "window_stride"})
     spec_fields = frozenset({"text_columns", "label_column", "numerical_columns", "categorical_columns"})
     request_keys = ("text", "text_pair")
-    optional_keys = frozenset({"text_pair"})
     example_request: ClassVar[Mapping[str, Any]] = {"text": "A charming film."}
     example_type: ClassVar[type[Any]]
     """Class of the examples."""
