@@ -16,7 +16,7 @@ from orchestrator.specs.network import Precision
 from orchestrator.storage import local_copy
 from orchestrator.storage.text_lines import csv_lines, parse_line, tsv_lines
 from orchestrator.tasks import TaskDefinition
-from orchestrator.tasks.readers import Example
+from orchestrator.tasks.text_files import Example
 from orchestrator.tasks.types.base import Request
 
 

@@ -17,8 +17,7 @@ from orchestrator.progress import counted
 from orchestrator.results import Split
 from orchestrator.storage import digest_file, exists
 from orchestrator.storage.uris import absolute
-from orchestrator.tasks.readers import Reader
-from orchestrator.tasks.text_files import BadRecords
+from orchestrator.tasks.text_files import BadRecords, Reader
 from orchestrator.tasks.types.base import AnyTaskType, TaskDefinition
 
 logger = logging.getLogger(__name__)

@@ -26,9 +26,8 @@ from orchestrator.tasks.cell_values import (
     read_number,
     unpack_cell,
 )
-from orchestrator.tasks.readers import LabeledReader
 from orchestrator.tasks.table_files import class_names, read_plain_rows, read_rows
-from orchestrator.tasks.text_files import BadRecords, plain_name
+from orchestrator.tasks.text_files import BadRecords, LabeledReader, plain_name
 
 _MAX_CATEGORIES = 1000
 """More than these are text, and belong there."""

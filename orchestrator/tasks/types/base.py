@@ -29,8 +29,8 @@ from orchestrator.storage.text_lines import check_has
 from orchestrator.tasks.catalogue import KnownTask
 from orchestrator.tasks.cell_values import shown_name
 from orchestrator.tasks.features import Array, Features, HeadArrays, Windows
-from orchestrator.tasks.readers import Example, Reader
 from orchestrator.tasks.text_examples import NO_COLUMNS, TabularColumns
+from orchestrator.tasks.text_files import Example, Reader
 
 Outputs: TypeAlias = NDArray[Any]
 """A model's outputs for a split, in a shape that each type's file names."""

@@ -24,10 +24,9 @@ from orchestrator.tasks.bio_tags import (
     other_tags_problem,
 )
 from orchestrator.tasks.cell_values import unpack_cell
-from orchestrator.tasks.readers import LabeledReader
 from orchestrator.tasks.table_files import TableRow, class_names, read_rows, table_name
 from orchestrator.tasks.text_examples import are_texts
-from orchestrator.tasks.text_files import BadRecords, plain_name, read_lines
+from orchestrator.tasks.text_files import BadRecords, LabeledReader, plain_name, read_lines
 from orchestrator.tasks.types.character_spans import SPAN_EXAMPLE, read_spans, tag_words
 
 TAG_LAYOUTS = (

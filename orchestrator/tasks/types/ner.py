@@ -29,9 +29,8 @@ from orchestrator.storage.text_lines import stream_lines
 from orchestrator.tasks.bio_tags import BIO, complete_tag_set
 from orchestrator.tasks.catalogue import KnownTask
 from orchestrator.tasks.features import PER_EXAMPLE, PER_TOKEN, TOKEN_PLACES, Features, HeadArrays, Windows
-from orchestrator.tasks.readers import Reader
 from orchestrator.tasks.table_files import JSON_ENDINGS
-from orchestrator.tasks.text_files import plain_name
+from orchestrator.tasks.text_files import Reader, plain_name
 from orchestrator.tasks.token_windows import cumulative, fill_windows
 from orchestrator.tasks.types.base import Outputs, Request, Scores, TaskDefinition, TaskOptions, TaskType, check_length
 from orchestrator.tasks.types.character_spans import words_of

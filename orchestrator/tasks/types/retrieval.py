@@ -25,9 +25,8 @@ from orchestrator.specs.task import TaskSpec
 from orchestrator.storage.uris import absolute
 from orchestrator.tasks.catalogue import KnownTask
 from orchestrator.tasks.features import Features, HeadArrays, Windows
-from orchestrator.tasks.readers import Example, Reader
 from orchestrator.tasks.table_files import read_rows
-from orchestrator.tasks.text_files import BadRecords, find_file
+from orchestrator.tasks.text_files import BadRecords, Example, Reader, find_file
 from orchestrator.tasks.types.base import Outputs, Request, Scores, TaskDefinition, TaskOptions, TaskType
 
 RANK_CUTOFFS = (10, 100)

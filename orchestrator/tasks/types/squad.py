@@ -13,9 +13,8 @@ from typing import Any
 from orchestrator.errors import TaskDataError
 from orchestrator.storage.text_lines import HALF_A_PAIR, has_half_a_pair, json_problem
 from orchestrator.tasks.cell_values import read_flag, read_number, unpack_cell
-from orchestrator.tasks.readers import LabeledReader
 from orchestrator.tasks.table_files import read_records, table_name
-from orchestrator.tasks.text_files import BadRecords, read_decompressed
+from orchestrator.tasks.text_files import BadRecords, LabeledReader, read_decompressed
 
 _CONTEXT = ("context", "passage", "paragraph", "document", "text")
 _QUESTION = ("question", "query")
