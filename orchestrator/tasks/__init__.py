@@ -20,7 +20,6 @@ if TYPE_CHECKING:  # what the table says, for type checkers and editors
     from orchestrator.tasks.scoring import kept_rows as kept_rows
     from orchestrator.tasks.scoring import majority_baseline as majority_baseline
     from orchestrator.tasks.scoring import prediction_rows as prediction_rows
-    from orchestrator.tasks.scoring import rows_with_texts as rows_with_texts
     from orchestrator.tasks.scoring import score as score
     from orchestrator.tasks.scoring import write_prediction_rows as write_prediction_rows
     from orchestrator.tasks.task import Task as Task
@@ -36,7 +35,7 @@ _EXPORTS = {
         "feature_cache": "FEATURES_VERSION build_features dataset_result keep_features prepare_features unread_notes",
         "features": "Features join_features",
         "loading": "load_task",
-        "scoring": "decode kept_rows majority_baseline prediction_rows rows_with_texts score write_prediction_rows",
+        "scoring": "decode kept_rows majority_baseline prediction_rows score write_prediction_rows",
         "text_examples": "TabularColumns",
         "task": "Task",
         "types": "TASK_TYPES",

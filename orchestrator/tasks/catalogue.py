@@ -67,7 +67,7 @@ class KnownTask:
     def complete(self, spec: TaskSpec) -> TaskSpec:
         """The spec of a person who named this task, with the fields that the task has of its own."""
         names = ("head", "text_columns", "choice_columns", "objective", "score_range")
-        own = {name: getattr(self, name) for name in names}
+        own = {name: getattr(self, name) for name in names} | {"metric": spec.metric or self.metric}
         return spec.model_copy(update={**own, "label_column": self.label_column or None})
 
 

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import chain
 from typing import Any
 
@@ -15,7 +16,7 @@ from orchestrator.tasks.cell_values import shown_name
 from orchestrator.tasks.table_files import has_columns
 from orchestrator.tasks.task import Task
 from orchestrator.tasks.text_examples import TabularColumns
-from orchestrator.tasks.text_files import BadRecords, find_file
+from orchestrator.tasks.text_files import BadRecords, Reader, find_file
 from orchestrator.tasks.types import TASK_TYPES
 from orchestrator.tasks.types.base import AnyTaskType
 
@@ -61,20 +62,28 @@ def _known_task(spec: TaskSpec, known: KnownTask) -> Task:
         )
     task_type = TASK_TYPES[known.head]
     files = _checked_files(spec, task_type, files, known.files.get("validation", ()))
-    labels = known.labels or tuple(dict.fromkeys(known.classes.values()))
+    labels, complete = known.labels or tuple(dict.fromkeys(known.classes.values())), known.complete(spec)
+    task = _make_task(complete, files, task_type.reader(complete, labels, known))
+    columns = known.text_columns if known.header else ()
+    task = replace(task, labels=labels, text_columns=columns, unanswerable=known.unanswerable)
+    return task.with_limits(_limits(spec))
+
+
+def _make_task(spec: TaskSpec, files: Mapping[Split, str], reader: Reader[Any]) -> Task:
+    assert spec.head is not None, "a task without a head is known, and has one"
+    task_type, split = TASK_TYPES[spec.head], spec.split
     return Task(
         id=spec.id,
         type=task_type,
-        labels=labels,
-        metric=spec.metric or known.metric,
+        labels=spec.labels or (),
+        metric=spec.metric or task_type.default_metric(spec.objective),
         files=files,
-        **_division(spec),
-        reader=task_type.reader(known.complete(spec), labels, known),
-        max_examples=_limits(spec),
+        held_out=split.validation if split else None,
+        folds=split.folds if split else None,
+        reader=reader,
         on_bad_record=spec.on_bad_record,
-        unanswerable=known.unanswerable,
-        objective=known.objective,
-        text_columns=known.text_columns if known.header else (),
+        objective=spec.objective,
+        text_columns=spec.text_columns,
     )
 
 
@@ -94,18 +103,7 @@ def _own_task(spec: TaskSpec) -> Task:
     files = _checked_files(spec, task_type, files, ())
     _check_fields(spec, task_type)
     task_type.check_spec(spec)
-    whole = Task(
-        id=spec.id,
-        type=task_type,
-        labels=spec.labels or (),
-        metric=spec.metric or task_type.default_metric(spec.objective),
-        files=files,
-        **_division(spec),
-        reader=task_type.reader(spec, spec.labels),
-        on_bad_record=spec.on_bad_record,
-        objective=spec.objective,
-        text_columns=spec.text_columns or (),
-    )
+    whole = _make_task(spec, files, task_type.reader(spec, spec.labels))
     if spec.numerical_columns or spec.categorical_columns:
         whole = whole.with_same_examples(columns=_learn_columns(spec, whole))
     if task_type.has_labels(spec.objective):
@@ -181,10 +179,6 @@ def _checked_files(
             "give a labeled file as task.files.validation, or divide the training file: task.split.validation=0.1"
         )
     return dict(files)
-
-
-def _division(spec: TaskSpec) -> dict[str, Any]:
-    return {} if spec.split is None else {"held_out": spec.split.validation, "folds": spec.split.folds}
 
 
 def _divided_files(spec: TaskSpec, files: Mapping[Split, str]) -> dict[Split, str]:

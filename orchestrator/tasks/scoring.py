@@ -65,14 +65,23 @@ def majority_baseline(task: Task, split: Split) -> dict[str, float]:
     return score(task, split, task.type.baseline(task, learned, task.examples(split)))
 
 
-def prediction_rows(task: Task, split: Split, predictions: Sequence[Any]) -> list[dict[str, Any]]:
-    """A JSON-ready record per example: `id`, `prediction`, `gold`, whether or how well they agree, and what is known
-    of the model's doubt.
+def prediction_rows(
+    task: Task, split: Split, predictions: Sequence[Any], *, max_characters: int | None = None
+) -> list[dict[str, Any]]:
+    """A JSON-ready record per example: `id`, what the example says, `prediction`, `gold`, how well they agree, and what
+    is known of the model's doubt.
+
+    Args:
+        max_characters: length to which texts are cut, each of which then ends in "…"; a row that says by itself what
+            its example is, as those of words and of questions do, is left as it is. None keeps all that is said.
     """
-    return [
-        {"id": example.id, **task.type.row(task, example, prediction)}
-        for example, prediction in zip(task.examples(split), predictions, strict=True)
-    ]
+    rows = []
+    for example, prediction in zip(task.examples(split), predictions, strict=True):
+        said, row = task.type.said(example), task.type.row(task, example, prediction)
+        if max_characters is not None:
+            said = {} if said.keys() & row.keys() else {key: _cut(said[key], max_characters) for key in said}
+        rows.append({"id": example.id, **said, **row})
+    return rows
 
 
 def write_prediction_rows(path: str, rows: Sequence[Mapping[str, Any]]) -> str:
@@ -80,27 +89,9 @@ def write_prediction_rows(path: str, rows: Sequence[Mapping[str, Any]]) -> str:
     return write_bytes(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode())
 
 
-def rows_with_texts(
-    task: Task, split: Split, predictions: Sequence[Any], *, max_characters: int | None = None
-) -> list[dict[str, Any]]:
-    """A JSON-ready record per example: `id`, what the example says, then what `prediction_rows` tells of it.
-
-    Args:
-        max_characters: length to which texts are cut, each of which then ends in "…"; a row that says by itself what
-            its example is, as those of words and of questions do, is left as it is. None keeps all that is said.
-    """
-    rows = []
-    for example, row in zip(task.examples(split), prediction_rows(task, split, predictions), strict=True):
-        said = task.type.said(example)
-        if max_characters is not None:
-            said = {} if said.keys() & row.keys() else {key: _cut(said[key], max_characters) for key in said}
-        rows.append({"id": row["id"], **said, **row})
-    return rows
-
-
 def kept_rows(task: Task, split: Split, predictions: Sequence[Any]) -> list[dict[str, Any]]:
     """The records that a run keeps of its predictions, with the beginning of each text."""
-    return rows_with_texts(task, split, predictions, max_characters=KEPT_CHARACTERS)
+    return prediction_rows(task, split, predictions, max_characters=KEPT_CHARACTERS)
 
 
 def _cut(said: Any, room: int) -> Any:
