@@ -23,8 +23,7 @@ from orchestrator.progress import counted, first_names
 from orchestrator.results import Split
 from orchestrator.specs.task import SplitSpec, TaskSpec
 from orchestrator.tasks.cell_values import shown_name
-from orchestrator.tasks.loading import load_task
-from orchestrator.tasks.remarks import data_remarks
+from orchestrator.tasks.loading import data_remarks, load_task
 from orchestrator.tasks.table_files import column_names
 from orchestrator.tasks.task import Task
 from orchestrator.tasks.text_files import BadRecords

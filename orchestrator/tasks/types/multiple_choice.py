@@ -18,11 +18,10 @@ from orchestrator.errors import SpecError
 from orchestrator.specs.task import TaskSpec
 from orchestrator.tasks.catalogue import KnownTask
 from orchestrator.tasks.cell_values import read_label
-from orchestrator.tasks.features import PER_EXAMPLE, Array, Features, HeadArrays, Windows
+from orchestrator.tasks.features import PER_EXAMPLE, Array, Features, HeadArrays, Windows, build_text_windows
 from orchestrator.tasks.table_files import read_rows
 from orchestrator.tasks.text_examples import read_texts
 from orchestrator.tasks.text_files import BadRecords, LabeledReader
-from orchestrator.tasks.token_windows import build_text_windows
 from orchestrator.tasks.types.base import (
     Outputs,
     Request,

@@ -26,14 +26,21 @@ from orchestrator.errors import SpecError
 from orchestrator.specs.recipe import LABEL_LOSS_FIELDS, Context
 from orchestrator.specs.task import Head, TaskSpec
 from orchestrator.storage.text_lines import stream_lines
-from orchestrator.tasks.bio_tags import BIO, complete_tag_set
-from orchestrator.tasks.catalogue import KnownTask
-from orchestrator.tasks.features import PER_EXAMPLE, PER_TOKEN, TOKEN_PLACES, Features, HeadArrays, Windows
+from orchestrator.tasks.bio_tags import BIO, words_of
+from orchestrator.tasks.catalogue import KnownTask, tag_set
+from orchestrator.tasks.features import (
+    PER_EXAMPLE,
+    PER_TOKEN,
+    TOKEN_PLACES,
+    Features,
+    HeadArrays,
+    Windows,
+    cumulative,
+    fill_windows,
+)
 from orchestrator.tasks.table_files import JSON_ENDINGS
 from orchestrator.tasks.text_files import Reader, plain_name
-from orchestrator.tasks.token_windows import cumulative, fill_windows
 from orchestrator.tasks.types.base import Outputs, Request, Scores, TaskDefinition, TaskOptions, TaskType, check_length
-from orchestrator.tasks.types.character_spans import words_of
 from orchestrator.tasks.types.conll import (
     SPAN_LAYOUT,
     TAG_LAYOUTS,
@@ -139,7 +146,7 @@ class Ner(TaskType[NerExample, TagsPrediction, NerArrays, NerOptions]):
 
     def find_labels(self, examples: Iterable[NerExample]) -> tuple[str, ...]:
         """`O`, then `B-` and `I-` of every type that occurs."""
-        return complete_tag_set({tag for example in examples for tag in example.tags})
+        return tag_set(*sorted({tag[2:] for example in examples for tag in example.tags if tag != "O"}))
 
     def check_labels(self, labels: tuple[str, ...]) -> None:
         super().check_labels(labels)

@@ -23,9 +23,17 @@ from bert_core.text.tokenization import Tokenizer
 from orchestrator.errors import SpecError
 from orchestrator.specs.task import TaskSpec
 from orchestrator.tasks.catalogue import KnownTask
-from orchestrator.tasks.features import PER_TOKEN, PER_WINDOW, Features, HeadArrays, Windows
+from orchestrator.tasks.features import (
+    PER_TOKEN,
+    PER_WINDOW,
+    Features,
+    HeadArrays,
+    Windows,
+    cumulative,
+    passage_windows,
+    segment_types,
+)
 from orchestrator.tasks.text_files import plain_name
-from orchestrator.tasks.token_windows import cumulative, passage_windows, segment_types
 from orchestrator.tasks.types.base import Outputs, Request, Scores, TaskDefinition, TaskOptions, TaskType
 from orchestrator.tasks.types.squad import Answer, QaExample, SquadReader
 

@@ -22,11 +22,10 @@ from bert_core.text.tokenization import Tokenizer
 from orchestrator.errors import SpecError
 from orchestrator.specs.task import TaskSpec
 from orchestrator.tasks.catalogue import KnownTask
-from orchestrator.tasks.features import PER_TOKEN, Features, HeadArrays, Windows
+from orchestrator.tasks.features import PER_TOKEN, Features, HeadArrays, Windows, cumulative, fill_windows
 from orchestrator.tasks.table_files import read_rows
 from orchestrator.tasks.text_examples import are_texts
 from orchestrator.tasks.text_files import BadRecords, LabeledReader
-from orchestrator.tasks.token_windows import cumulative, fill_windows
 from orchestrator.tasks.types.base import Outputs, Request, Scores, TaskDefinition, TaskOptions, TaskType, check_length
 
 

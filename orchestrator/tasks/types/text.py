@@ -17,9 +17,8 @@ from orchestrator.errors import InputError, SpecError, TaskDataError
 from orchestrator.specs.recipe import LongDocuments
 from orchestrator.specs.task import TaskSpec
 from orchestrator.tasks.catalogue import KNOWN_TASKS
-from orchestrator.tasks.features import PER_EXAMPLE, Array, Features, HeadArrays, Windows
+from orchestrator.tasks.features import PER_EXAMPLE, Array, Features, HeadArrays, Windows, build_text_windows
 from orchestrator.tasks.text_examples import TextExample
-from orchestrator.tasks.token_windows import build_text_windows
 from orchestrator.tasks.types.base import Outputs, P, Request, TaskDefinition, TaskOptions, TaskType, check_length
 from orchestrator.tasks.types.conll import is_named_conll
 

@@ -16,7 +16,7 @@ from orchestrator.specs import TaskSpec
 from orchestrator.storage.hub import pin
 from orchestrator.tasks import TabularColumns, Task, load_task
 from orchestrator.tasks.catalogue import KNOWN_TASKS, ON_HUB
-from orchestrator.tasks.remarks import count_leaks
+from orchestrator.tasks.loading import count_leaks
 from orchestrator.tasks.text_examples import CategoricalColumn, NumericalColumn
 from orchestrator.tasks.types.multiple_choice import MultipleChoiceExample
 from tests.hub_server import serving_hub

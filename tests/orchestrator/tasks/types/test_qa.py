@@ -17,8 +17,8 @@ from bert_core.text.tokenizer_training import train_wordpiece
 from orchestrator.errors import TaskDataError
 from orchestrator.specs import TaskSpec
 from orchestrator.tasks import Features, Task, decode, load_task, prepare_features, score, unread_notes
+from orchestrator.tasks.features import passage_windows
 from orchestrator.tasks.text_files import BadRecords
-from orchestrator.tasks.token_windows import passage_windows
 from orchestrator.tasks.types.qa import AnswerPrediction, whole_letters
 from orchestrator.tasks.types.squad import Answer, QaExample, SquadReader, are_question_columns, find_answer
 from tests.orchestrator.tasks.definitions import examples_of, features_of, options_of, read, write, write_records
