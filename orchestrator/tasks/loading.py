@@ -14,7 +14,7 @@ from orchestrator.specs.task import TaskSpec
 from orchestrator.storage import exists
 from orchestrator.tasks.catalogue import KNOWN_TASKS, ON_HUB, KnownTask
 from orchestrator.tasks.cell_values import look_alike, shown_name
-from orchestrator.tasks.table_files import has_columns
+from orchestrator.tasks.table_files import column_names
 from orchestrator.tasks.task import Task
 from orchestrator.tasks.text_examples import TabularColumns
 from orchestrator.tasks.text_files import BadRecords, Reader, find_file
@@ -91,7 +91,9 @@ def _make_task(spec: TaskSpec, files: Mapping[Split, str], reader: Reader[Any]) 
 def _is_unlabeled(known: KnownTask, path: str) -> bool:
     if not known.label_column:
         return False
-    return not has_columns(path, (*known.text_columns, *known.choice_columns, known.label_column), known.header)
+    names = column_names(path, BadRecords(path, "skip"))
+    present = names if known.header else map(str, range(len(names)))
+    return not {*known.text_columns, *known.choice_columns, known.label_column} <= set(present)
 
 
 def _own_task(spec: TaskSpec) -> Task:

@@ -88,7 +88,10 @@ class Task(TaskDefinition):
             is_part = self.is_divided and split != "test"
             read = self._read_part(split) if is_part else self._read_file(split)
             if split == "train" and self.train_fraction < 1.0:
-                read = read._replace(examples=take_share(self.type, read.examples, self.train_fraction))
+                is_taken = _take_of_each_label(
+                    self.type, read.examples, lambda count: max(1, round(self.train_fraction * count))
+                )
+                read = read._replace(examples=tuple(compress(read.examples, is_taken)))
             self._read[split] = read
         return self._read[split]
 
@@ -98,10 +101,13 @@ class Task(TaskDefinition):
             self._read[_WHOLE] = self._read_file("train")
         whole = self._read[_WHOLE]
         if self.held_out is not None:
-            is_kept = hold_out(self.type, whole.examples, self.held_out)
+            share = self.held_out
+            is_kept = _take_of_each_label(
+                self.type, whole.examples, lambda count: min(count - 1, max(1, round(share * count)))
+            )
             problem = "each label stands beside one text only; add rows, or give a validation file"
         elif self.fold is not None:
-            folds = deal_folds(self.type, whole.examples, self.folds or 1)
+            folds = _deal_folds(self.type, whole.examples, self.folds or 1)
             num_texts = len(set(folds))  # at most as many as folds
             is_kept = [own == self.fold and num_texts == self.folds for own in folds]
             problem = f"{self.folds} folds, and it has {counted(num_texts, 'text')}"
@@ -240,39 +246,23 @@ class Task(TaskDefinition):
         return {**self.__dict__, "_read": {}}
 
 
-def hold_out(task_type: AnyTaskType, examples: Sequence[Any], share: float) -> list[bool]:
-    """Whether each example is kept for validation: a share of each label's texts, one at least and never all of them.
+def _take_of_each_label(task_type: AnyTaskType, examples: Sequence[Any], num_taken: Callable[[int], int]) -> list[bool]:
+    """Whether each example is taken, of each label so many of its number of texts.
 
-    Digests of the texts decide, neither their order nor a seed; copies of a text stay together.
+    Digests of the texts decide, neither their order nor a seed, so that a smaller share lies within a larger one;
+    copies of a text stay together.
     """
-    return _of_each_label(task_type, examples, lambda count: min(count - 1, max(1, round(share * count))))
+    digests, by_label = _texts_by_label(task_type, examples)
+    chosen = {digest for texts in by_label.values() for digest in sorted(texts)[: num_taken(len(texts))]}
+    return [digest in chosen for digest in digests]
 
 
-def deal_folds(task_type: AnyTaskType, examples: Sequence[Any], num_folds: int) -> list[int]:
-    """The fold of each example: each label's texts go to all folds in turn, copies of a text to the same one.
-
-    Digests of the texts decide, neither their order nor a seed.
-    """
+def _deal_folds(task_type: AnyTaskType, examples: Sequence[Any], num_folds: int) -> list[int]:
+    """The fold of each example: each label's texts go to all folds in turn, by digest, copies of a text to one."""
     digests, by_label = _texts_by_label(task_type, examples)
     texts = [digest for _, own in sorted(by_label.items()) for digest in sorted(own)]
     folds = {digest: place % num_folds for place, digest in enumerate(texts)}
     return [folds[digest] for digest in digests]
-
-
-def take_share(task_type: AnyTaskType, examples: Sequence[Any], fraction: float) -> tuple[Any, ...]:
-    """A share of each label's texts, one at least, in the file's order; a smaller share lies within a larger one.
-
-    Digests of the texts choose, neither their order nor a seed; copies of a text stay together.
-    """
-    is_taken = _of_each_label(task_type, examples, lambda count: max(1, round(fraction * count)))
-    return tuple(compress(examples, is_taken))
-
-
-def _of_each_label(task_type: AnyTaskType, examples: Sequence[Any], wanted: Callable[[int], int]) -> list[bool]:
-    """Whether each example is among the first texts of its label by digest, as many as are wanted of so many."""
-    digests, by_label = _texts_by_label(task_type, examples)
-    chosen = {digest for texts in by_label.values() for digest in sorted(texts)[: wanted(len(texts))]}
-    return [digest in chosen for digest in digests]
 
 
 def _texts_by_label(task_type: AnyTaskType, examples: Sequence[Any]) -> tuple[list[bytes], dict[str, set[bytes]]]:
