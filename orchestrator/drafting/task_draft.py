@@ -64,7 +64,7 @@ class Example(NamedTuple):
     @classmethod
     def of(cls, own: Any, task_type: AnyTaskType) -> Self:
         """Count an example of the task type's own class."""
-        said = task_type.said(own).values()
+        said = task_type.inputs(own).values()
         texts = tuple(text if isinstance(text, str) else " ".join(text) for text in said)
         key, is_empty = hash(plain_text("\t".join(texts))), not all(map(str.strip, texts))
         return cls(texts, task_type.label_names(own), sum(map(count_words, texts)), key, is_empty)

@@ -103,7 +103,7 @@ class Predictor:
 
 def _split_here(task: TaskDefinition, request: Request, example: Example) -> dict[str, Any]:
     """The lists that a task's type made of texts: the words that the tags of an answer belong to."""
-    said = task.type.said(example)
+    said = task.type.inputs(example)
     return {key: said[key] for key in task.type.list_keys & said.keys() if isinstance(request.values.get(key), str)}
 
 

@@ -204,7 +204,7 @@ def _table_lines(path: str) -> Iterator[str]:
 
 def _example_lines(path: str, reader: Reader[Any], task_type: AnyTaskType) -> Iterator[str]:
     for example in reader.read(path, _Records(path)):
-        yield _json_line({"id": example.id, **task_type.said(example)})
+        yield _json_line({"id": example.id, **task_type.inputs(example)})
 
 
 def _json_line(values: dict[str, Any]) -> str:

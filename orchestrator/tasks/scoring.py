@@ -77,7 +77,7 @@ def prediction_rows(
     """
     rows = []
     for example, prediction in zip(task.examples(split), predictions, strict=True):
-        said, row = task.type.said(example), task.type.row(task, example, prediction)
+        said, row = task.type.inputs(example), task.type.row(task, example, prediction)
         if max_characters is not None:
             said = {} if said.keys() & row.keys() else {key: _cut(said[key], max_characters) for key in said}
         rows.append({"id": example.id, **said, **row})

@@ -53,11 +53,11 @@ class BadRecords:
     num_unlabeled: int = 0
     """Records without a label, which are left out."""
     num_repaired: int = 0
-    """Records that were mended from what the file itself holds."""
+    """Records that were repaired from what the file itself holds."""
     first_problem: str = ""
     """The first broken record's place, and what is wrong with it; empty without one."""
-    most_doubtful: tuple[float, str] = (0, "")
-    """The mended record that is least sure: its doubt, and what was done."""
+    first_repair: str = ""
+    """The first repaired record's place, and what was done; empty without one."""
     remarks: Counter[str] = field(default_factory=Counter)
     """Number of times, by description, that something was read otherwise than it is written: a person is told."""
 
@@ -76,15 +76,15 @@ class BadRecords:
         shown = "" if value is None else str(value).strip()
         self.remarks[f"rows without a label ({shown or 'empty'}), left out"] += 1
 
-    def mended(self, place: str, what: str, doubt: float) -> None:
+    def repaired(self, place: str, what: str) -> None:
+        self.first_repair = self.first_repair or f"{place}: {what}"
         self.num_repaired += 1
-        self.most_doubtful = max(self.most_doubtful, (doubt, f"{place}: {what}"), key=lambda repair: repair[0])
 
     @property
     def repair_note(self) -> str:
         if not self.num_repaired:
             return ""
-        return f"{self.path}: {counted(self.num_repaired, 'record')} mended, least surely {self.most_doubtful[1]}"
+        return f"{self.path}: {counted(self.num_repaired, 'record')} mended, the first at {self.first_repair}"
 
 
 class Example(Protocol):

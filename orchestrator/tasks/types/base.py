@@ -301,11 +301,21 @@ class TaskType(ABC, Generic[E, P, A, Opt]):
         """A prediction beside its labeled example, in JSON values: `prediction`, `gold`, and how well they agree."""
         predicted = _json_value(getattr(prediction, self.prediction_field))
         gold = _json_value(getattr(example, self.label_field))
-        return {"prediction": predicted, "gold": gold, "correct": predicted == gold, **self.doubt(task, prediction)}
+        return {
+            "prediction": predicted,
+            "gold": gold,
+            "correct": predicted == gold,
+            **self.confidence(task, prediction),
+        }
 
-    def doubt(self, task: TaskDefinition, prediction: P) -> dict[str, Any]:
-        """Values that tell how sure the model is of a prediction, in JSON: probabilities by label, scores."""
-        return {}
+    def confidence(self, task: TaskDefinition, prediction: P) -> dict[str, Any]:
+        """How sure the model is of a prediction, in JSON values: its probabilities by label or choice, its scores."""
+        found = {name: getattr(prediction, name, None) for name in ("probabilities", "scores")}
+        return {
+            name: dict(zip(task.labels, values, strict=False)) if self.has_labels(task.objective) else list(values)
+            for name, values in found.items()
+            if values is not None
+        }
 
     def decisions(self, prediction: P) -> Sequence[object]:
         """List the parts of a prediction that are the same in another one or not, without probabilities: each tag."""
@@ -334,10 +344,10 @@ class TaskType(ABC, Generic[E, P, A, Opt]):
 
     def split_text(self, example: E) -> str:
         """Text of an example that must not be in two splits: all that it says, unless the type knows better."""
-        said = self.said(example).values()
+        said = self.inputs(example).values()
         return "\t".join(value if isinstance(value, str) else " ".join(map(str, value)) for value in said)
 
-    def said(self, example: E) -> dict[str, Any]:
+    def inputs(self, example: E) -> dict[str, Any]:
         """Values of an example by the keys of a request: its text, its words, its question and passage."""
         values = {key: _json_value(getattr(example, key, None)) for key in self.request_keys}
         return {key: value for key, value in values.items() if value is not None}
@@ -376,7 +386,7 @@ class TaskType(ABC, Generic[E, P, A, Opt]):
     def answer(self, task: TaskDefinition, prediction: P) -> dict[str, Any]:
         """A prediction in JSON values, and how sure the model is."""
         predicted = _json_value(getattr(prediction, self.prediction_field))
-        return {self.prediction_field: predicted, **self.doubt(task, prediction)}
+        return {self.prediction_field: predicted, **self.confidence(task, prediction)}
 
     def brief_answer(self, task: TaskDefinition, prediction: P) -> tuple[object, float | None]:
         """The prediction as one value for a column of a table, and its probability where it has one."""

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -174,10 +174,6 @@ class Classification(TextType[ClassificationExample, ClassPrediction, LabelOptio
         """Predict the class that is most frequent in training, for every example."""
         counts = Counter(str(example.label) for example in learned)
         return [ClassPrediction(max(task.labels, key=lambda label: counts[label]))] * len(examples)
-
-    def doubt(self, task: TaskDefinition, prediction: ClassPrediction) -> dict[str, Any]:
-        """The probabilities by class; a baseline has none."""
-        return {"probabilities": dict(zip(task.labels, prediction.probabilities, strict=False))}
 
     def relevance(self, task: TaskDefinition, label: str | None, folder: str) -> Callable[[ClassPrediction], float]:
         if label is None or label not in task.labels:

@@ -200,9 +200,6 @@ class MultiLabel(TextType[MultiLabelExample, LabelsPrediction, MultiLabelOptions
         is_correct = set(prediction.labels) == set(example.labels or ())
         return super().row(task, example, prediction) | {"correct": is_correct}
 
-    def doubt(self, task: TaskDefinition, prediction: LabelsPrediction) -> dict[str, Any]:
-        return {"probabilities": dict(zip(task.labels, prediction.probabilities, strict=True))}
-
 
 def _logistic(logits: Outputs) -> NDArray[np.float64]:
     return np.exp(-np.logaddexp(0.0, -logits.astype(np.float64)))

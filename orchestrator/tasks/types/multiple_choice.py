@@ -159,8 +159,5 @@ class MultipleChoice(TaskType[MultipleChoiceExample, ChoicePrediction, ChoiceArr
         places = Counter(example.label or 0 for example in learned)
         return [ChoicePrediction(max(sorted(places), key=lambda place: places[place]))] * len(examples)
 
-    def doubt(self, task: TaskDefinition, prediction: ChoicePrediction) -> dict[str, Any]:
-        return {"probabilities": list(prediction.probabilities)}
-
     def example_of(self, task: TaskDefinition, request: Request) -> MultipleChoiceExample:
         return MultipleChoiceExample(request.id, request.text("text"), request.texts("choices", least=2))

@@ -199,9 +199,6 @@ class Retrieval(TaskType[JudgedQuery, RankingPrediction, HeadArrays, TaskOptions
         """Refuse a request: a query is not classified but searched for. Raises: InputError."""
         raise InputError("this model finds a text's partner among others; ask it with `embed` or `search`")
 
-    def doubt(self, task: TaskDefinition, prediction: RankingPrediction) -> dict[str, Any]:
-        return {"scores": list(prediction.scores)}
-
 
 def _find_first(folder: str, names: Mapping[Name, tuple[str, ...]]) -> dict[Name, str]:
     """The first file that there is for each of the keys; keys without one are left out."""

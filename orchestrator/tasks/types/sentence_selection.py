@@ -226,10 +226,6 @@ class SentenceSelection(TaskType[SentencesExample, SentencesPrediction, Sentence
         scores = [tuple(np.linspace(1.0, 0.0, len(example.sentences)).tolist()) for example in examples]
         return [SentencesPrediction(tuple(range(num_selected))[: len(some)], some) for some in scores]
 
-    def doubt(self, task: TaskDefinition, prediction: SentencesPrediction) -> dict[str, Any]:
-        """Every sentence's score, which ranks them for any number."""
-        return {"scores": list(prediction.scores)}
-
     def decisions(self, prediction: SentencesPrediction) -> Sequence[object]:
         return [place in prediction.selected for place in range(len(prediction.scores))]
 
