@@ -122,7 +122,7 @@ class Classification(TextType[ClassificationExample, ClassPrediction, LabelOptio
     spec_fields = TextType.spec_fields | {"labels"}
     options_type = LabelOptions
     recipe_fields = TextType.recipe_fields | LABEL_LOSS_FIELDS | {"calibrate"}
-    example_type = ClassificationExample
+    table_type = ClassificationTable
     label_field = prediction_field = "label"
 
     def reader(

@@ -140,7 +140,7 @@ class MultiLabel(TextType[MultiLabelExample, LabelsPrediction, MultiLabelOptions
     labeled_layouts = """lists of names as JSON has them, ["rock", "pop"], or a column of 0 and 1 for each label"""
     options_type = MultiLabelOptions
     recipe_fields = TextType.recipe_fields | LABEL_LOSS_FIELDS | {"calibrate", "tune_thresholds"}
-    example_type = MultiLabelExample
+    table_type = MultiLabelTable
     label_field = prediction_field = "labels"
 
     def check_spec(self, spec: TaskSpec) -> None:
