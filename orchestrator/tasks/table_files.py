@@ -310,10 +310,12 @@ def _parquet_rows(path: str, columns: tuple[str, ...]) -> Iterator[TableRow]:
     whole = [column if column in file.schema_arrow.names else column.partition(".")[0] for column in columns]
     try:
         table = file.read(columns=list(dict.fromkeys(whole)))
-        read = [table.column(column) for column in whole]
-        values = [(c.cast(pyarrow.string()) if pyarrow.types.is_binary(c.type) else c).to_pylist() for c in read]
+        texts = [
+            field.with_type(pyarrow.string()) if pyarrow.types.is_binary(field.type) else field
+            for field in table.schema
+        ]
+        records = table.cast(pyarrow.schema(texts)).to_pylist()
     except (pyarrow.ArrowException, OSError) as error:
         raise TaskDataError(f"{path} is not a whole Parquet file: {error}; write it again") from error
-    for number, row in enumerate(zip(*values, strict=True), start=1):
-        record = dict(zip(whole, row, strict=True))
+    for number, record in enumerate(records, start=1):
         yield f"row {number}", tuple(_value_of(record, column, None) for column in columns)

@@ -5,7 +5,6 @@ import json
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from itertools import compress, islice
 from typing import Any, Literal, NamedTuple, Self
@@ -120,14 +119,8 @@ class Task(TaskDefinition):
 
     def _read_file(self, split: Split) -> ReadSplit:
         bad = BadRecords(self.file(split), self.on_bad_record)
-        try:
-            examples = tuple(islice(self.reader.read(bad.path, bad), self.max_examples.get(split)))
-        except TaskDataError:
-            self._refuse_other_labels(bad.path)
-            raise
+        examples = tuple(islice(self.reader.read(bad.path, bad), self.max_examples.get(split)))
         if not examples:
-            if not bad.num_unlabeled:
-                self._refuse_other_labels(bad.path)
             one = bad.count == 1
             left_out = f"{bad.count:,} record{' was' if one else 's were'} left out"
             found = f"{left_out}, the first at {bad.first_problem}" if bad.count else "it has no record"
@@ -137,14 +130,6 @@ class Task(TaskDefinition):
         for remark, number in bad.remarks.items():
             logger.info(f"{bad.path}: {remark}: {number:,}")
         return ReadSplit(examples, bad)
-
-    def _refuse_other_labels(self, path: str) -> None:
-        """Raise TaskDataError where a file that could not be read has other labels throughout."""
-        mismatch = None
-        with suppress(TaskDataError):  # the file is broken otherwise, which the first error tells
-            mismatch = self.reader.label_mismatch(path)
-        if mismatch is not None:
-            raise TaskDataError(mismatch) from None
 
     def file(self, split: Split) -> str:
         """The split's file. Raises: TaskDataError when the task has no such split."""

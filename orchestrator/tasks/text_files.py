@@ -115,10 +115,6 @@ class Reader(ABC, Generic[E_co]):
     def read(self, path: str, bad: BadRecords) -> Iterator[E_co]:
         """The file's examples in order. Raises: TaskDataError, or counts broken records in `bad`."""
 
-    def label_mismatch(self, path: str) -> str | None:
-        """Say that a file has labels and none of them is one that is accepted; None where some is, or any would be."""
-        return None
-
     def without_labels(self) -> "Reader[E_co]":
         """A reader of the same layout that neither reads labels nor needs them there."""
         return self

@@ -36,8 +36,6 @@ Outputs: TypeAlias = NDArray[Any]
 """A model's outputs for a split, in a shape that each type's file names."""
 Scores: TypeAlias = dict[str, float]
 """Fractions by their names, 1 being the best."""
-Tables: TypeAlias = Mapping[str, Sequence[Mapping[str, Any]]]
-"""Rows of tables by their names."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,14 +21,12 @@ from bert_core.metrics import (
     glue_metrics,
 )
 from orchestrator.errors import InputError
-from orchestrator.progress import first_names
 from orchestrator.specs.recipe import LABEL_LOSS_FIELDS
 from orchestrator.specs.task import TaskSpec
 from orchestrator.tasks.catalogue import KnownTask
 from orchestrator.tasks.cell_values import NO_LABEL_MARKS, label_text, other_spelling, read_label, stands_for_no_label
 from orchestrator.tasks.features import Array
 from orchestrator.tasks.text_examples import LabelColumn, TextExample, TextTable
-from orchestrator.tasks.text_files import BadRecords
 from orchestrator.tasks.types.base import Outputs, Scores, TaskDefinition, softmax
 from orchestrator.tasks.types.text import LabelOptions, TextType, check_classes, table_columns
 
@@ -97,20 +95,6 @@ class ClassificationTable(TextTable[ClassificationExample]):
         if label == "-1" and column.labels == {"-1", "0", "1"}:
             column.remarks["labels -1, a class here; where it means no label, list the others as task.labels"] += 1
         return False
-
-    def label_mismatch(self, path: str) -> str | None:
-        """Name the labels of both sides, where no row has one of the classes."""
-        if self.classes is None or not self.labeled:
-            return None
-        as_it_stands = replace(self, classes=None)
-        found = {str(example.label) for example in as_it_stands.read(path, BadRecords(path, "skip"))}
-        if not found or not found.isdisjoint(self._by_spelling):
-            return None
-        own, known = (first_names([repr(name[:40]) for name in names]) for names in (sorted(found), self.classes))
-        return (
-            f"{path}: none of its labels is one of the task's. {self.label_column!r} has {own}; the task's labels are "
-            f"{known}. Write these in the file, or name the column that has them as task.label_column"
-        )
 
 
 class Classification(TextType[ClassificationExample, ClassPrediction, LabelOptions]):
