@@ -133,7 +133,7 @@ def _read_array(path: str, digest: str) -> Array:
 
 
 def unread_notes(features: Features[Any]) -> Iterator[str]:
-    """Yield what a model cannot see of the examples: ends that are cut, answers without a window, unknown tokens."""
+    """Yield warnings of input that a model does not see: truncated ends, answers in no window, unknown tokens."""
     counts = features.counts
     num_examples, num_tokens = counts["num_examples"], counts["num_tokens"]
     if num_truncated := counts.get("num_truncated"):

@@ -27,7 +27,7 @@ DATA_FIELDS = frozenset().union(*(task_type.spec_fields for task_type in TASK_TY
 
 
 def load_task(spec: TaskSpec) -> Task:
-    """Find a task's files and learn its labels. A split that is read for that is not read again.
+    """Load a task: find its files and learn its labels. A split that is read for that is not read again.
 
     Raises: SpecError, TaskDataError.
     """
@@ -161,7 +161,7 @@ def _find_labels(task: Task) -> tuple[str, ...]:
 
 
 def _learn_columns(spec: TaskSpec, task: Task) -> TabularColumns:
-    """The columns of the whole training split, else of the first one: an evaluated model brings what it has learned."""
+    """Columns fitted to the training split, else to the first one, whose model brings its own."""
     split: Split = "train" if "train" in task.files else task.splits[0]
     return TabularColumns.learn(spec.numerical_columns, spec.categorical_columns, task.examples(split))
 
@@ -169,7 +169,7 @@ def _learn_columns(spec: TaskSpec, task: Task) -> TabularColumns:
 def _checked_files(
     spec: TaskSpec, task_type: AnyTaskType, files: Mapping[Split, str], validation_names: tuple[str, ...]
 ) -> dict[Split, str]:
-    """The files of a task's splits, all of them there; a divided training file stands for validation, too."""
+    """The existing files of a task's splits; a divided training file is that of the validation split as well."""
     for split, path in files.items():
         if not exists(path):
             raise TaskDataError(f"task.files.{split}: {no_file(path)}")
@@ -247,7 +247,7 @@ def count_leaks(task: Task) -> dict[Split, int]:
 
 
 def _plain_texts(task: Task, examples: Iterable[Any]) -> Iterator[str]:
-    """Yield what must not be in two splits, of each example; questions follow one another on the same passage."""
+    """Yield the text of each example that no other split may have; questions on the same passage follow one another."""
     text, plain = "", ""
     for example in examples:
         own = task.type.split_text(example)

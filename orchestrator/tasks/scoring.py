@@ -60,7 +60,7 @@ def score(task: Task, split: Split, predictions: Sequence[Any]) -> dict[str, flo
 
 
 def majority_baseline(task: Task, split: Split) -> dict[str, float]:
-    """The scores of what can be predicted without reading the text, learned from the training split if there is one."""
+    """Scores of predictions that do not read the text, learned from the training split if there is one."""
     learned = task.examples("train" if "train" in task.files else split)
     return score(task, split, task.type.baseline(task, learned, task.examples(split)))
 
@@ -68,12 +68,11 @@ def majority_baseline(task: Task, split: Split) -> dict[str, float]:
 def prediction_rows(
     task: Task, split: Split, predictions: Sequence[Any], *, max_characters: int | None = None
 ) -> list[dict[str, Any]]:
-    """A JSON-ready record per example: `id`, what the example says, `prediction`, `gold`, how well they agree, and what
-    is known of the model's doubt.
+    """A JSON-ready record per example: `id`, the inputs, `prediction`, `gold`, how well they agree, the confidence.
 
     Args:
-        max_characters: length to which texts are cut, each of which then ends in "…"; a row that says by itself what
-            its example is, as those of words and of questions do, is left as it is. None keeps all that is said.
+        max_characters: length to which inputs are cut; rows of words and of questions have their inputs already and
+            stay as they are. None keeps whole inputs.
     """
     rows = []
     for example, prediction in zip(task.examples(split), predictions, strict=True):
@@ -90,12 +89,12 @@ def write_prediction_rows(path: str, rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def kept_rows(task: Task, split: Split, predictions: Sequence[Any]) -> list[dict[str, Any]]:
-    """The records that a run keeps of its predictions, with the beginning of each text."""
+    """The prediction rows that a run keeps, with the beginning of each text."""
     return prediction_rows(task, split, predictions, max_characters=KEPT_CHARACTERS)
 
 
 def _cut(said: Any, room: int) -> Any:
-    """A text cut to so many characters, or a list of texts that have as many together."""
+    """A text cut to a number of characters, or a list of texts cut to as many together."""
     if isinstance(said, str):
         return said if len(said) <= room else said[: room - 1] + "…"
     texts: list[str] = []

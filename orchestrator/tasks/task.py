@@ -22,13 +22,13 @@ from orchestrator.tasks.types.base import AnyTaskType, TaskDefinition
 logger = logging.getLogger(__name__)
 SPLITS: tuple[Split, ...] = ("train", "validation", "test")
 _WHOLE = "whole"
-"""Key of the training file's examples, of which folds are parts."""
+"""Key of all examples of a training file that is divided."""
 _READING_VERSION = 3
 """Raised when the same file would be read into other examples."""
 
 
 class ReadSplit(NamedTuple):
-    """A split's examples in the file's order, and what was found on the way."""
+    """A split's examples in the file's order, and the records that were left out or repaired."""
 
     examples: Sequence[Any]
     """Objects of the task type's own class."""
@@ -36,7 +36,7 @@ class ReadSplit(NamedTuple):
 
 
 class SplitDigests(NamedTuple):
-    """Digests (SHA-256) of a split: of the examples that count, and of what they are taken from."""
+    """SHA-256 digests of a split, of the split without its limit, and of its file."""
 
     taken: str
     """The split's fingerprint."""
@@ -69,7 +69,7 @@ class Task(TaskDefinition):
 
     @property
     def is_divided(self) -> bool:
-        """Whether the training file's examples are those of the validation split as well."""
+        """Whether the validation split is a part of the training file."""
         return self.held_out is not None or self.folds is not None
 
     @property
@@ -95,7 +95,7 @@ class Task(TaskDefinition):
         return self._read[split]
 
     def _read_part(self, split: Split) -> ReadSplit:
-        """The examples of the training file that are a split; of folds without a choice both splits are the whole."""
+        """A split's part of the training file; the whole file where no fold is chosen."""
         if _WHOLE not in self._read:
             self._read[_WHOLE] = self._read_file("train")
         whole = self._read[_WHOLE]
@@ -198,7 +198,7 @@ class Task(TaskDefinition):
         return self.digests(split).taken
 
     def digests(self, split: Split) -> SplitDigests:
-        """The split's fingerprint, and the digests by which other examples of the same file are known.
+        """The split's fingerprint, and digests that other examples of the same file share.
 
         Reads each file once, and no example.
         """
@@ -251,7 +251,7 @@ def _deal_folds(task_type: AnyTaskType, examples: Sequence[Any], num_folds: int)
 
 
 def _texts_by_label(task_type: AnyTaskType, examples: Sequence[Any]) -> tuple[list[bytes], dict[str, set[bytes]]]:
-    """Digest of each example's text, and those of each label, the first one of several; copies have the first's."""
+    """Digest of each example's text, and the digests of each label; a text has the first label of its first copy."""
     texts = (plain_text(task_type.split_text(one)) for one in examples)
     digests = [hashlib.sha256(text.encode(errors="replace")).digest() for text in texts]
     by_label: dict[str, set[bytes]] = defaultdict(set)

@@ -71,7 +71,7 @@ class BadRecords:
         self.count += num_lines
 
     def unlabeled(self, value: object) -> None:
-        """Count a record that is left out for its label, which stands for none."""
+        """Count a record that is left out because it has no label."""
         self.num_unlabeled += 1
         shown = "" if value is None else str(value).strip()
         self.remarks[f"rows without a label ({shown or 'empty'}), left out"] += 1
@@ -100,7 +100,7 @@ E_co = TypeVar("E_co", bound=Example, covariant=True)
 
 @dataclass(frozen=True)
 class Reader(ABC, Generic[E_co]):
-    """Turns a file into examples. A subclass is a frozen dataclass of everything that decides how the file is read."""
+    """Reads a file as examples. A subclass is a frozen dataclass of everything that decides how."""
 
     @property
     def shared_files(self) -> tuple[str, ...]:
@@ -116,13 +116,13 @@ class Reader(ABC, Generic[E_co]):
         """The file's examples in order. Raises: TaskDataError, or counts broken records in `bad`."""
 
     def without_labels(self) -> "Reader[E_co]":
-        """A reader of the same layout that neither reads labels nor needs them there."""
+        """A reader of the same layout for files without labels."""
         return self
 
 
 @dataclass(frozen=True)
 class LabeledReader(Reader[E_co]):
-    """A reader that can be told to leave labels alone."""
+    """A reader that can leave labels out."""
 
     _: KW_ONLY
     labeled: bool = True

@@ -62,7 +62,7 @@ class AnswerCandidate:
 
 @dataclass(frozen=True, slots=True)
 class AnswerPrediction:
-    """The answer, empty for none, and what it was chosen from."""
+    """The answer, empty for none, and the candidates."""
 
     text: str
     candidates: tuple[AnswerCandidate, ...] = ()
@@ -237,7 +237,7 @@ class QuestionAnswering(TaskType[QaExample, AnswerPrediction, QaArrays, QaOption
         return [AnswerPrediction(" ".join(question.context.split()[:num_words])) for question in examples]
 
     def row(self, task: TaskDefinition, example: QaExample, prediction: AnswerPrediction) -> dict[str, Any]:
-        """The question with what stands around its answer, the answer beside all right ones, its scores, its rivals."""
+        """The question and the passage around its answer, predicted and gold answers, scores, candidates."""
         gold = example.answer_texts
         exact, f1 = answer_scores(prediction.text, gold, unanswerable=task.unanswerable)
         return {
