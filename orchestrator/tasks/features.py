@@ -25,14 +25,9 @@ Array = NDArray[np.generic]
 _TEXTS_AT_A_TIME = 4096
 _COMMON = ("input_ids", "token_type_ids", "cu_seqlens", "example_index")
 _ALONG = "along"
-PER_EXAMPLE = {_ALONG: "examples"}
-"""Metadata of a field of `HeadArrays` with one row for each example: (N, …)."""
-PER_WINDOW = {_ALONG: "windows"}
-"""Metadata of a field of `HeadArrays` with one row for each window: (W, …)."""
-PER_TOKEN = {_ALONG: "tokens"}
-"""Metadata of a field of `HeadArrays` with one row for each token: (T, …)."""
-TOKEN_PLACES = {_ALONG: "places"}
-"""Metadata of a field of `HeadArrays` whose values are places of tokens in the flat arrays, ascending: any length."""
+PER_EXAMPLE, PER_WINDOW, PER_TOKEN, TOKEN_PLACES = ({_ALONG: it} for it in ("examples", "windows", "tokens", "places"))
+"""Metadata of a field of `HeadArrays`: one row for each example (N, …), window (W, …) or token (T, …); or places of
+tokens in the flat arrays, ascending, any number of them."""
 
 
 @dataclass(frozen=True)

@@ -108,7 +108,9 @@ def _own_task(spec: TaskSpec) -> Task:
     task_type.check_spec(spec)
     whole = _make_task(spec, files, task_type.reader(spec, spec.labels))
     if spec.numerical_columns or spec.categorical_columns:
-        whole = whole.with_same_examples(columns=_learn_columns(spec, whole))
+        learned = whole.examples("train" if "train" in whole.files else whole.splits[0])
+        columns = TabularColumns.learn(spec.numerical_columns, spec.categorical_columns, learned)
+        whole = whole.with_same_examples(columns=columns)
     if task_type.has_labels(spec.objective):
         labels = spec.labels or spec.label_columns or _find_labels(whole)
         task_type.check_labels(labels)
@@ -158,12 +160,6 @@ def _find_labels(task: Task) -> tuple[str, ...]:
             "with others, or name another column with task.label_column (init --label)"
         )
     return labels
-
-
-def _learn_columns(spec: TaskSpec, task: Task) -> TabularColumns:
-    """Columns fitted to the training split, else to the first one, whose model brings its own."""
-    split: Split = "train" if "train" in task.files else task.splits[0]
-    return TabularColumns.learn(spec.numerical_columns, spec.categorical_columns, task.examples(split))
 
 
 def _checked_files(
