@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 
 from orchestrator.errors import InputError
 from orchestrator.nearest import did_you_mean
-from orchestrator.tasks.bio_tags import fit_one_scheme
+from orchestrator.tasks.bio_tags import fit_one_scheme, read_spans
 from orchestrator.tasks.cell_values import (
     NO_LABEL_MARKS,
     has_decimal_commas,
@@ -23,7 +23,6 @@ from orchestrator.tasks.csv_tables import csv_header
 from orchestrator.tasks.table_files import column_names, read_rows, table_name
 from orchestrator.tasks.text_examples import are_texts
 from orchestrator.tasks.text_files import BadRecords, plain_name, read_lines
-from orchestrator.tasks.types.character_spans import read_spans
 
 MAX_BAD_SHARE = 0.1
 """Share of broken records above which a file is not what it is taken for."""

@@ -13,11 +13,16 @@ from orchestrator.drafting.columns import NAMES_OF_LISTS, ColumnFacts, TableFact
 from orchestrator.drafting.request import DraftRequest
 from orchestrator.errors import InputError
 from orchestrator.specs.task import Head, TaskSpec
-from orchestrator.tasks.bio_tags import fit_one_scheme, have_ignored_tags, other_tags_problem, tags_in_texts
+from orchestrator.tasks.bio_tags import (
+    fit_one_scheme,
+    have_ignored_tags,
+    marks_places,
+    other_tags_problem,
+    tags_in_texts,
+)
 from orchestrator.tasks.cell_values import FLAGS, is_written_number, number_problem, unit_of
 from orchestrator.tasks.table_files import class_names, table_name
 from orchestrator.tasks.types import TASK_TYPES
-from orchestrator.tasks.types.character_spans import marks_places
 from orchestrator.tasks.types.squad import are_question_columns
 
 _MAX_CLASS_NUMBERS = 20

@@ -23,8 +23,7 @@ from orchestrator.progress import counted, first_names
 from orchestrator.results import Split
 from orchestrator.specs.task import SplitSpec, TaskSpec
 from orchestrator.tasks.cell_values import shown_name
-from orchestrator.tasks.loading import load_task
-from orchestrator.tasks.remarks import data_remarks
+from orchestrator.tasks.loading import data_remarks, load_task
 from orchestrator.tasks.table_files import column_names
 from orchestrator.tasks.task import Task
 from orchestrator.tasks.text_files import BadRecords
@@ -61,7 +60,7 @@ class Example(NamedTuple):
 
     @classmethod
     def of(cls, own: Any, task_type: AnyTaskType) -> Self:
-        said = task_type.said(own).values()
+        said = task_type.inputs(own).values()
         texts = tuple(text if isinstance(text, str) else " ".join(text) for text in said)
         key = hash(plain_text("\t".join(texts)))
         return cls(texts, task_type.label_names(own), sum(map(count_words, texts)), key)

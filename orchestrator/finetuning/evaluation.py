@@ -16,7 +16,7 @@ from orchestrator.results import Split
 from orchestrator.specs.network import Precision
 from orchestrator.storage import local_copy
 from orchestrator.tasks import Features, Task, build_features, decode, prepare_features, score
-from orchestrator.tasks.options import TaskOptions
+from orchestrator.tasks.types.base import TaskOptions
 
 
 @dataclass(frozen=True)

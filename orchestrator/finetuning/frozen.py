@@ -20,7 +20,8 @@ from orchestrator.finetuning.heads import HEADS, HeadModel
 from orchestrator.finetuning.logits import autocast
 from orchestrator.finetuning.scoring_room import ScoringRoom
 from orchestrator.specs.network import Precision
-from orchestrator.tasks import Features, keep_features
+from orchestrator.tasks import Features
+from orchestrator.tasks.feature_cache import keep_features
 from orchestrator.tasks.features import A
 
 logger = logging.getLogger(__name__)

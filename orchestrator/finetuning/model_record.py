@@ -10,9 +10,9 @@ from bert_core.checkpoints.manifest import check_format
 from bert_core.config import BertConfig
 from bert_core.errors import CheckpointError, NewerFormatError
 from orchestrator.specs.task import EmbeddingObjectiveName, Head
-from orchestrator.tasks import TASK_TYPES, TabularColumns, TaskDefinition
-from orchestrator.tasks.options import TaskOptions
-from orchestrator.tasks.text_examples import NO_COLUMNS
+from orchestrator.tasks import TASK_TYPES, TaskDefinition
+from orchestrator.tasks.text_examples import NO_COLUMNS, TabularColumns
+from orchestrator.tasks.types.base import TaskOptions
 
 RECORD_FILE = "fine_tuning.json"
 _FORMAT = 1

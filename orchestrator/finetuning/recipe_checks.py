@@ -19,8 +19,8 @@ def check_recipe(recipe: RecipeSpec, task: TaskDefinition, axes: Container[str] 
     Raises: SpecError.
     """
     task_type = task.type
-    if task_type.reason_not_learned:
-        raise SpecError(f"task.head: {task_type.reason_not_learned}")
+    if task_type.is_searched:
+        raise SpecError(f"task.head: a {task.head} task is evaluated, not learned; learn pairs with head: embedding")
     refused = _fields_of_others(task.head) | dict(task_type.refused_recipe_fields(task.objective))
     for name, reason in refused.items():
         value = getattr(recipe, name)

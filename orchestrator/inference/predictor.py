@@ -16,7 +16,7 @@ from orchestrator.specs.network import Precision
 from orchestrator.storage import local_copy
 from orchestrator.storage.text_lines import csv_lines, parse_line, tsv_lines
 from orchestrator.tasks import TaskDefinition
-from orchestrator.tasks.readers import Example
+from orchestrator.tasks.text_files import Example
 from orchestrator.tasks.types.base import Request
 
 
@@ -103,7 +103,7 @@ class Predictor:
 
 def _split_here(task: TaskDefinition, request: Request, example: Example) -> dict[str, Any]:
     """The lists that a task's type made of texts: the words that the tags of an answer belong to."""
-    said = task.type.said(example)
+    said = task.type.inputs(example)
     return {key: said[key] for key in task.type.list_keys & said.keys() if isinstance(request.values.get(key), str)}
 
 

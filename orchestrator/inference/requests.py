@@ -22,9 +22,8 @@ from orchestrator.storage import exists
 from orchestrator.storage.text_lines import parse_line, stream_lines
 from orchestrator.storage.uris import is_local, local_path
 from orchestrator.tasks.csv_tables import declared_delimiter, fields_of
-from orchestrator.tasks.readers import Reader
 from orchestrator.tasks.table_files import JSON_ENDINGS, column_names, read_rows, table_name
-from orchestrator.tasks.text_files import BadRecords, plain_name
+from orchestrator.tasks.text_files import BadRecords, Reader, plain_name
 from orchestrator.tasks.types.base import AnyTaskType, Request, TaskDefinition
 from orchestrator.tasks.types.conll import is_named_conll
 
@@ -205,7 +204,7 @@ def _table_lines(path: str) -> Iterator[str]:
 
 def _example_lines(path: str, reader: Reader[Any], task_type: AnyTaskType) -> Iterator[str]:
     for example in reader.read(path, _Records(path)):
-        yield _json_line({"id": example.id, **task_type.said(example)})
+        yield _json_line({"id": example.id, **task_type.inputs(example)})
 
 
 def _json_line(values: dict[str, Any]) -> str:

@@ -13,8 +13,9 @@ from orchestrator.results import EvaluationResult, Split
 from orchestrator.retrieval.searching import INDEXES, Reranking, rank_queries
 from orchestrator.specs.network import Precision
 from orchestrator.storage import exists, join, local_copy
-from orchestrator.tasks import Task, rows_with_texts, score, write_prediction_rows
+from orchestrator.tasks import Task, prediction_rows, score, write_prediction_rows
 from orchestrator.tasks.catalogue import KNOWN_TASKS
+from orchestrator.tasks.mistakes import breakdown, wrongness
 from orchestrator.tasks.table_files import column_names, table_name
 from orchestrator.tasks.text_files import BadRecords
 
@@ -96,7 +97,7 @@ def _evaluate(
         chosen = choose_device(device, precision=scoring.precision)
         metrics, found, task = evaluate_model(folder, task, split, scoring.batch_size, cache, chosen, scoring.precision)
     if scoring.predictions is not None:
-        write_prediction_rows(scoring.predictions, rows_with_texts(task, split, found))
+        write_prediction_rows(scoring.predictions, prediction_rows(task, split, found))
     return EvaluationResult(task.id, split, metrics, len(found), scoring.predictions, counts), task, found
 
 
@@ -104,20 +105,13 @@ def analyze_errors(
     result: EvaluationResult, task: Task, split: Split, predictions: Sequence[Any], num_mistakes: int
 ) -> ErrorAnalysis:
     """Take the predictions for a split apart; right ones are no mistakes, however unsure the model was."""
-    examples = task.examples(split)
-    scored = [task.type.wrongness(task, *pair) for pair in zip(examples, predictions, strict=True)]
-    worst = sorted((number for number, value in enumerate(scored) if value > 0), key=lambda n: -scored[n])
+    rows = prediction_rows(task, split, predictions)
+    worst = sorted((row for row in rows if wrongness(row) > 0), key=wrongness, reverse=True)
+    shown = ("id", *task.type.request_keys, "prediction", "gold")
     mistakes = [
-        {
-            "id": examples[number].id,
-            **task.type.said(examples[number]),
-            **{key: value for key, value in row.items() if key in ("prediction", "gold")},
-            "wrongness": scored[number],
-        }
-        for number in worst[:num_mistakes]
-        for row in [task.type.row(task, examples[number], predictions[number])]
+        {key: row[key] for key in shown if key in row} | {"wrongness": wrongness(row)} for row in worst[:num_mistakes]
     ]
-    return ErrorAnalysis(result, task.type.breakdown(task, examples, predictions), mistakes, len(worst))
+    return ErrorAnalysis(result, breakdown(rows), mistakes, len(worst))
 
 
 def check_reranks(task: Task) -> None:

@@ -31,7 +31,8 @@ from orchestrator.results import SweepResult, TrialResult
 from orchestrator.specs import SweepSpec
 from orchestrator.specs.references import RANDOM, Product
 from orchestrator.storage import digest_file, join, moved_path
-from orchestrator.tasks import FEATURES_VERSION, Task
+from orchestrator.tasks import Task
+from orchestrator.tasks.feature_cache import FEATURES_VERSION
 from orchestrator.training.batch_order import Schedule
 
 _TRAINING_VERSION = 1

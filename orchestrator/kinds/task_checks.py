@@ -2,7 +2,7 @@
 
 from orchestrator.kinds.resolved import Resolved
 from orchestrator.progress import counted
-from orchestrator.tasks.remarks import data_remarks
+from orchestrator.tasks.loading import data_remarks
 from orchestrator.tasks.task import Task
 from orchestrator.training.batch_order import Schedule
 

@@ -7,10 +7,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # what the table says, for type checkers and editors
-    from orchestrator.tasks.feature_cache import FEATURES_VERSION as FEATURES_VERSION
     from orchestrator.tasks.feature_cache import build_features as build_features
     from orchestrator.tasks.feature_cache import dataset_result as dataset_result
-    from orchestrator.tasks.feature_cache import keep_features as keep_features
     from orchestrator.tasks.feature_cache import prepare_features as prepare_features
     from orchestrator.tasks.feature_cache import unread_notes as unread_notes
     from orchestrator.tasks.features import Features as Features
@@ -20,27 +18,22 @@ if TYPE_CHECKING:  # what the table says, for type checkers and editors
     from orchestrator.tasks.scoring import kept_rows as kept_rows
     from orchestrator.tasks.scoring import majority_baseline as majority_baseline
     from orchestrator.tasks.scoring import prediction_rows as prediction_rows
-    from orchestrator.tasks.scoring import rows_with_texts as rows_with_texts
     from orchestrator.tasks.scoring import score as score
     from orchestrator.tasks.scoring import write_prediction_rows as write_prediction_rows
     from orchestrator.tasks.task import Task as Task
-    from orchestrator.tasks.text_examples import TabularColumns as TabularColumns
     from orchestrator.tasks.types import TASK_TYPES as TASK_TYPES
-    from orchestrator.tasks.types.base import AnyTaskType as AnyTaskType
     from orchestrator.tasks.types.base import TaskDefinition as TaskDefinition
-    from orchestrator.tasks.types.base import TaskType as TaskType
 
 _EXPORTS = {
     name: f"orchestrator.tasks.{module}"
     for module, names in {
-        "feature_cache": "FEATURES_VERSION build_features dataset_result keep_features prepare_features unread_notes",
+        "feature_cache": "build_features dataset_result prepare_features unread_notes",
         "features": "Features join_features",
         "loading": "load_task",
-        "scoring": "decode kept_rows majority_baseline prediction_rows rows_with_texts score write_prediction_rows",
-        "text_examples": "TabularColumns",
+        "scoring": "decode kept_rows majority_baseline prediction_rows score write_prediction_rows",
         "task": "Task",
         "types": "TASK_TYPES",
-        "types.base": "AnyTaskType TaskDefinition TaskType",
+        "types.base": "TaskDefinition",
     }.items()
     for name in names.split()
 }

@@ -13,12 +13,16 @@ from orchestrator.errors import NotFoundError
 from orchestrator.nearest import did_you_mean
 from orchestrator.results import Split
 from orchestrator.specs.task import EmbeddingObjectiveName, Head, TaskSpec
-from orchestrator.tasks.bio_tags import tag_set
 
 
 def _files(train: str, validation: str, test: str) -> Mapping[Split, tuple[str, ...]]:
     """The names, with spaces between them, that the file of each split goes by."""
     return {"train": tuple(train.split()), "validation": tuple(validation.split()), "test": tuple(test.split())}
+
+
+def tag_set(*types: str) -> tuple[str, ...]:
+    """`O`, then `B-` and `I-` of every type."""
+    return ("O", *(f"{prefix}-{kind}" for kind in types for prefix in "BI"))
 
 
 _GLUE_FILES = _files("train.tsv", "dev.tsv", "test.tsv")
@@ -67,7 +71,7 @@ class KnownTask:
     def complete(self, spec: TaskSpec) -> TaskSpec:
         """The spec of a person who named this task, with the fields that the task has of its own."""
         names = ("head", "text_columns", "choice_columns", "objective", "score_range")
-        own = {name: getattr(self, name) for name in names}
+        own = {name: getattr(self, name) for name in names} | {"metric": spec.metric or self.metric}
         return spec.model_copy(update={**own, "label_column": self.label_column or None})
 
 

@@ -20,10 +20,9 @@ from orchestrator.specs.task import Head
 from orchestrator.storage import digest_file, join, read_bytes, read_json, write_bytes, write_json
 from orchestrator.storage.uris import is_local, local_path
 from orchestrator.tasks.features import A, Array, Features
-from orchestrator.tasks.options import TaskOptions
 from orchestrator.tasks.task import Task
 from orchestrator.tasks.types import TASK_TYPES
-from orchestrator.tasks.types.base import TaskDefinition
+from orchestrator.tasks.types.base import TaskDefinition, TaskOptions
 
 _MANIFEST = "manifest.json"
 FEATURES_VERSION = 6
@@ -134,7 +133,7 @@ def _read_array(path: str, digest: str) -> Array:
 
 
 def unread_notes(features: Features[Any]) -> Iterator[str]:
-    """Yield what a model cannot see of the examples: ends that are cut, answers without a window, unknown tokens."""
+    """Yield warnings of input that a model does not see: truncated ends, answers in no window, unknown tokens."""
     counts = features.counts
     num_examples, num_tokens = counts["num_examples"], counts["num_tokens"]
     if num_truncated := counts.get("num_truncated"):

@@ -1,21 +1,23 @@
-"""A `Task` from what a person wrote about it: its files, its labels, the reader of its layout."""
+"""A `Task` from what a person wrote about it, and remarks on its data, to mend before anything learns from them."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from itertools import chain
 from typing import Any
 
+from bert_core.text.characters import plain_text
 from orchestrator.errors import InputError, NotFoundError, SpecError, TaskDataError
 from orchestrator.nearest import nearest, no_file
 from orchestrator.results import Split
 from orchestrator.specs.task import TaskSpec
 from orchestrator.storage import exists
 from orchestrator.tasks.catalogue import KNOWN_TASKS, ON_HUB, KnownTask
-from orchestrator.tasks.cell_values import shown_name
-from orchestrator.tasks.table_files import has_columns
+from orchestrator.tasks.cell_values import look_alike, shown_name
+from orchestrator.tasks.table_files import column_names
 from orchestrator.tasks.task import Task
 from orchestrator.tasks.text_examples import TabularColumns
-from orchestrator.tasks.text_files import BadRecords, find_file
+from orchestrator.tasks.text_files import BadRecords, Reader, find_file
 from orchestrator.tasks.types import TASK_TYPES
 from orchestrator.tasks.types.base import AnyTaskType
 
@@ -25,7 +27,7 @@ DATA_FIELDS = frozenset().union(*(task_type.spec_fields for task_type in TASK_TY
 
 
 def load_task(spec: TaskSpec) -> Task:
-    """Find a task's files and learn its labels. A split that is read for that is not read again.
+    """Load a task: find its files and learn its labels. A split that is read for that is not read again.
 
     Raises: SpecError, TaskDataError.
     """
@@ -61,27 +63,37 @@ def _known_task(spec: TaskSpec, known: KnownTask) -> Task:
         )
     task_type = TASK_TYPES[known.head]
     files = _checked_files(spec, task_type, files, known.files.get("validation", ()))
-    labels = known.labels or tuple(dict.fromkeys(known.classes.values()))
+    labels, complete = known.labels or tuple(dict.fromkeys(known.classes.values())), known.complete(spec)
+    task = _make_task(complete, files, task_type.reader(complete, labels, known))
+    columns = known.text_columns if known.header else ()
+    task = replace(task, labels=labels, text_columns=columns, unanswerable=known.unanswerable)
+    return task.with_limits(_limits(spec))
+
+
+def _make_task(spec: TaskSpec, files: Mapping[Split, str], reader: Reader[Any]) -> Task:
+    assert spec.head is not None, "a task without a head is known, and has one"
+    task_type, split = TASK_TYPES[spec.head], spec.split
     return Task(
         id=spec.id,
         type=task_type,
-        labels=labels,
-        metric=spec.metric or known.metric,
+        labels=spec.labels or (),
+        metric=spec.metric or task_type.default_metric(spec.objective),
         files=files,
-        **_division(spec),
-        reader=task_type.reader(known.complete(spec), labels, known),
-        max_examples=_limits(spec),
+        held_out=split.validation if split else None,
+        folds=split.folds if split else None,
+        reader=reader,
         on_bad_record=spec.on_bad_record,
-        unanswerable=known.unanswerable,
-        objective=known.objective,
-        text_columns=known.text_columns if known.header else (),
+        objective=spec.objective,
+        text_columns=spec.text_columns,
     )
 
 
 def _is_unlabeled(known: KnownTask, path: str) -> bool:
     if not known.label_column:
         return False
-    return not has_columns(path, (*known.text_columns, *known.choice_columns, known.label_column), known.header)
+    names = column_names(path, BadRecords(path, "skip"))
+    present = names if known.header else map(str, range(len(names)))
+    return not {*known.text_columns, *known.choice_columns, known.label_column} <= set(present)
 
 
 def _own_task(spec: TaskSpec) -> Task:
@@ -94,20 +106,11 @@ def _own_task(spec: TaskSpec) -> Task:
     files = _checked_files(spec, task_type, files, ())
     _check_fields(spec, task_type)
     task_type.check_spec(spec)
-    whole = Task(
-        id=spec.id,
-        type=task_type,
-        labels=spec.labels or (),
-        metric=spec.metric or task_type.default_metric(spec.objective),
-        files=files,
-        **_division(spec),
-        reader=task_type.reader(spec, spec.labels),
-        on_bad_record=spec.on_bad_record,
-        objective=spec.objective,
-        text_columns=spec.text_columns or (),
-    )
+    whole = _make_task(spec, files, task_type.reader(spec, spec.labels))
     if spec.numerical_columns or spec.categorical_columns:
-        whole = whole.with_same_examples(columns=_learn_columns(spec, whole))
+        learned = whole.examples("train" if "train" in whole.files else whole.splits[0])
+        columns = TabularColumns.learn(spec.numerical_columns, spec.categorical_columns, learned)
+        whole = whole.with_same_examples(columns=columns)
     if task_type.has_labels(spec.objective):
         labels = spec.labels or spec.label_columns or _find_labels(whole)
         task_type.check_labels(labels)
@@ -159,33 +162,22 @@ def _find_labels(task: Task) -> tuple[str, ...]:
     return labels
 
 
-def _learn_columns(spec: TaskSpec, task: Task) -> TabularColumns:
-    """The columns of the whole training split, else of the first one: an evaluated model brings what it has learned."""
-    split: Split = "train" if "train" in task.files else task.splits[0]
-    return TabularColumns.learn(spec.numerical_columns, spec.categorical_columns, task.examples(split))
-
-
 def _checked_files(
     spec: TaskSpec, task_type: AnyTaskType, files: Mapping[Split, str], validation_names: tuple[str, ...]
 ) -> dict[Split, str]:
-    """The files of a task's splits, all of them there; a divided training file stands for validation, too."""
+    """The existing files of a task's splits; a divided training file is that of the validation split as well."""
     for split, path in files.items():
         if not exists(path):
             raise TaskDataError(f"task.files.{split}: {no_file(path)}")
     if spec.split is not None:
         return _divided_files(spec, files)
-    is_learned = not task_type.reason_not_learned
-    if is_learned and "train" in files and "validation" not in files:
+    if not task_type.is_searched and "train" in files and "validation" not in files:
         looked = f" ({' or '.join(validation_names)} in {spec.folder})" if validation_names and spec.folder else ""
         raise TaskDataError(
             f"task {spec.id} has a training split and no validation split{looked}; "
             "give a labeled file as task.files.validation, or divide the training file: task.split.validation=0.1"
         )
     return dict(files)
-
-
-def _division(spec: TaskSpec) -> dict[str, Any]:
-    return {} if spec.split is None else {"held_out": spec.split.validation, "folds": spec.split.folds}
 
 
 def _divided_files(spec: TaskSpec, files: Mapping[Split, str]) -> dict[Split, str]:
@@ -203,3 +195,58 @@ def _divided_files(spec: TaskSpec, files: Mapping[Split, str]) -> dict[Split, st
 def _limits(spec: TaskSpec) -> dict[Split, int]:
     limits: dict[Split, int | None] = {"train": spec.max_train_examples, "validation": spec.max_validation_examples}
     return {split: limit for split, limit in limits.items() if limit is not None}
+
+
+def data_remarks(task: Task) -> Iterator[tuple[str, str]]:
+    """Yield a topic and a text for labels that look alike or measure nothing, mended records and texts in two splits.
+
+    Reads every labeled split. Raises: TaskDataError, naming file and line.
+    """
+    train = task.file("train")
+    labels = {name for example in task.examples("train") for name in task.type.label_names(example)}
+    for alike in look_alike(sorted(labels)):
+        names = f"{', '.join(map(repr, alike[:-1]))} and {alike[-1]!r}"
+        looks = f"{names} look alike and are {len(alike)} classes"
+        yield "labels", f"{looks}; if one is meant, write it in one way in {train}"
+    for split in {task.files[split]: split for split in task.splits}.values():
+        if note := task.read(split).bad.repair_note:
+            yield "mended", note
+    for split in task.splits:
+        if remark := task.type.labels_note(task.examples(split)):
+            yield split, f"{task.files[split]}: {remark}; add others"
+    for split, count in count_leaks(task).items():
+        own = task.files[split]
+        remedy = f"{own} is both" if own == train else f"take them out of {own} or of {train}"
+        yield (
+            "leak",
+            f"{count:,} of {len(task.examples(split)):,} {split} examples have a text that is in the training split as "
+            f"well, so that scores come out too good; {remedy}",
+        )
+
+
+def count_leaks(task: Task) -> dict[Split, int]:
+    """Count the examples of the other splits whose text the training split has as well; splits without one are absent.
+
+    Reads every split: over a million short texts it takes seconds. Examples without a word do not count, nor do parts
+    of one file, which have no text in common.
+
+    Raises: TaskDataError for a split that cannot be read.
+    """
+    if "train" not in task.files:
+        return {}
+    own = ("train", "validation") if task.is_divided else ("train",)
+    others = {split: list(_plain_texts(task, task.examples(split))) for split in task.splits if split not in own}
+    wanted = set().union(*others.values()) - {""}
+    learned = {text for text in _plain_texts(task, task.examples("train")) if text in wanted}
+    counts = {split: sum(text in learned for text in texts) for split, texts in others.items()}
+    return {split: count for split, count in counts.items() if count}
+
+
+def _plain_texts(task: Task, examples: Iterable[Any]) -> Iterator[str]:
+    """Yield the text of each example that no other split may have; questions on the same passage follow one another."""
+    text, plain = "", ""
+    for example in examples:
+        own = task.type.split_text(example)
+        if own != text:
+            text, plain = own, plain_text(own)
+        yield plain

@@ -16,9 +16,8 @@ from orchestrator.results import Split
 from orchestrator.specs.recipe import RecipeSpec
 from orchestrator.storage import write_bytes
 from orchestrator.tasks.features import Features
-from orchestrator.tasks.options import TaskOptions
 from orchestrator.tasks.task import Task
-from orchestrator.tasks.types.base import Outputs, TaskDefinition
+from orchestrator.tasks.types.base import Outputs, TaskDefinition, TaskOptions
 
 KEPT_CHARACTERS = 500
 """Characters of a text that a run keeps; of a list of texts, of all together."""
@@ -61,19 +60,27 @@ def score(task: Task, split: Split, predictions: Sequence[Any]) -> dict[str, flo
 
 
 def majority_baseline(task: Task, split: Split) -> dict[str, float]:
-    """The scores of what can be predicted without reading the text, learned from the training split if there is one."""
+    """Scores of predictions that do not read the text, learned from the training split if there is one."""
     learned = task.examples("train" if "train" in task.files else split)
     return score(task, split, task.type.baseline(task, learned, task.examples(split)))
 
 
-def prediction_rows(task: Task, split: Split, predictions: Sequence[Any]) -> list[dict[str, Any]]:
-    """A JSON-ready record per example: `id`, `prediction`, `gold`, whether or how well they agree, and what is known
-    of the model's doubt.
+def prediction_rows(
+    task: Task, split: Split, predictions: Sequence[Any], *, max_characters: int | None = None
+) -> list[dict[str, Any]]:
+    """A JSON-ready record per example: `id`, the inputs, `prediction`, `gold`, how well they agree, the confidence.
+
+    Args:
+        max_characters: length to which inputs are cut; rows of words and of questions have their inputs already and
+            stay as they are. None keeps whole inputs.
     """
-    return [
-        {"id": example.id, **task.type.row(task, example, prediction)}
-        for example, prediction in zip(task.examples(split), predictions, strict=True)
-    ]
+    rows = []
+    for example, prediction in zip(task.examples(split), predictions, strict=True):
+        said, row = task.type.inputs(example), task.type.row(task, example, prediction)
+        if max_characters is not None:
+            said = {} if said.keys() & row.keys() else {key: _cut(said[key], max_characters) for key in said}
+        rows.append({"id": example.id, **said, **row})
+    return rows
 
 
 def write_prediction_rows(path: str, rows: Sequence[Mapping[str, Any]]) -> str:
@@ -81,31 +88,13 @@ def write_prediction_rows(path: str, rows: Sequence[Mapping[str, Any]]) -> str:
     return write_bytes(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode())
 
 
-def rows_with_texts(
-    task: Task, split: Split, predictions: Sequence[Any], *, max_characters: int | None = None
-) -> list[dict[str, Any]]:
-    """A JSON-ready record per example: `id`, what the example says, then what `prediction_rows` tells of it.
-
-    Args:
-        max_characters: length to which texts are cut, each of which then ends in "…"; a row that says by itself what
-            its example is, as those of words and of questions do, is left as it is. None keeps all that is said.
-    """
-    rows = []
-    for example, row in zip(task.examples(split), prediction_rows(task, split, predictions), strict=True):
-        said = task.type.said(example)
-        if max_characters is not None:
-            said = {} if said.keys() & row.keys() else {key: _cut(said[key], max_characters) for key in said}
-        rows.append({"id": row["id"], **said, **row})
-    return rows
-
-
 def kept_rows(task: Task, split: Split, predictions: Sequence[Any]) -> list[dict[str, Any]]:
-    """The records that a run keeps of its predictions, with the beginning of each text."""
-    return rows_with_texts(task, split, predictions, max_characters=KEPT_CHARACTERS)
+    """The prediction rows that a run keeps, with the beginning of each text."""
+    return prediction_rows(task, split, predictions, max_characters=KEPT_CHARACTERS)
 
 
 def _cut(said: Any, room: int) -> Any:
-    """A text cut to so many characters, or a list of texts that have as many together."""
+    """A text cut to a number of characters, or a list of texts cut to as many together."""
     if isinstance(said, str):
         return said if len(said) <= room else said[: room - 1] + "…"
     texts: list[str] = []

@@ -99,18 +99,6 @@ def read_plain_rows(path: str, columns: tuple[str, ...], bad: BadRecords) -> Ite
             yield f"line {number}", tuple(fields)
 
 
-def has_columns(path: str, columns: Iterable[str], header: bool) -> bool:
-    """Whether the first line of a TSV or CSV file has all of `columns`."""
-    wanted = set(columns)
-    first = _first_fields(path, wanted if header else (), BadRecords(path, "skip"))
-    return wanted <= set(first if header else map(str, range(len(first))))
-
-
-def _first_fields(path: str, columns: Iterable[str] | None, bad: BadRecords) -> Sequence[str]:
-    """Fields of the first line with any; `columns` are names that are expected there, empty without a header."""
-    return next((row for _, row in _flat_rows(path, columns, bad)), ())
-
-
 def column_names(path: str, bad: BadRecords, *, within: bool = True, share: float = 0.5) -> tuple[str, ...]:
     """The columns of a table with a header; of JSON the keys that this share of the records has, or more.
 
@@ -121,10 +109,10 @@ def column_names(path: str, bad: BadRecords, *, within: bool = True, share: floa
     """
     name = plain_name(path)
     if name.endswith((".tsv", ".csv")):
-        names = tuple(_first_fields(path, None, bad))
+        _, names = next(_flat_rows(path, None, bad), ("", []))
         if bad.count:
             raise _names_are_broken(bad)
-        return names
+        return tuple(names)
     if name.endswith(".parquet"):
         schema = _open_parquet(path).schema_arrow
         return tuple(_field_names(schema) if within else schema.names)
@@ -322,10 +310,12 @@ def _parquet_rows(path: str, columns: tuple[str, ...]) -> Iterator[TableRow]:
     whole = [column if column in file.schema_arrow.names else column.partition(".")[0] for column in columns]
     try:
         table = file.read(columns=list(dict.fromkeys(whole)))
-        read = [table.column(column) for column in whole]
-        values = [(c.cast(pyarrow.string()) if pyarrow.types.is_binary(c.type) else c).to_pylist() for c in read]
+        texts = [
+            field.with_type(pyarrow.string()) if pyarrow.types.is_binary(field.type) else field
+            for field in table.schema
+        ]
+        records = table.cast(pyarrow.schema(texts)).to_pylist()
     except (pyarrow.ArrowException, OSError) as error:
         raise TaskDataError(f"{path} is not a whole Parquet file: {error}; write it again") from error
-    for number, row in enumerate(zip(*values, strict=True), start=1):
-        record = dict(zip(whole, row, strict=True))
+    for number, record in enumerate(records, start=1):
         yield f"row {number}", tuple(_value_of(record, column, None) for column in columns)

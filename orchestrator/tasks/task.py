@@ -5,7 +5,6 @@ import json
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from itertools import compress, islice
 from typing import Any, Literal, NamedTuple, Self
@@ -17,20 +16,19 @@ from orchestrator.progress import counted
 from orchestrator.results import Split
 from orchestrator.storage import digest_file, exists
 from orchestrator.storage.uris import absolute
-from orchestrator.tasks.readers import Reader
-from orchestrator.tasks.text_files import BadRecords
+from orchestrator.tasks.text_files import BadRecords, Reader
 from orchestrator.tasks.types.base import AnyTaskType, TaskDefinition
 
 logger = logging.getLogger(__name__)
 SPLITS: tuple[Split, ...] = ("train", "validation", "test")
 _WHOLE = "whole"
-"""Key of the training file's examples, of which folds are parts."""
+"""Key of all examples of a training file that is divided."""
 _READING_VERSION = 3
 """Raised when the same file would be read into other examples."""
 
 
 class ReadSplit(NamedTuple):
-    """A split's examples in the file's order, and what was found on the way."""
+    """A split's examples in the file's order, and the records that were left out or repaired."""
 
     examples: Sequence[Any]
     """Objects of the task type's own class."""
@@ -38,7 +36,7 @@ class ReadSplit(NamedTuple):
 
 
 class SplitDigests(NamedTuple):
-    """Digests (SHA-256) of a split: of the examples that count, and of what they are taken from."""
+    """SHA-256 digests of a split, of the split without its limit, and of its file."""
 
     taken: str
     """The split's fingerprint."""
@@ -71,7 +69,7 @@ class Task(TaskDefinition):
 
     @property
     def is_divided(self) -> bool:
-        """Whether the training file's examples are those of the validation split as well."""
+        """Whether the validation split is a part of the training file."""
         return self.held_out is not None or self.folds is not None
 
     @property
@@ -89,20 +87,26 @@ class Task(TaskDefinition):
             is_part = self.is_divided and split != "test"
             read = self._read_part(split) if is_part else self._read_file(split)
             if split == "train" and self.train_fraction < 1.0:
-                read = read._replace(examples=take_share(self.type, read.examples, self.train_fraction))
+                is_taken = _take_of_each_label(
+                    self.type, read.examples, lambda count: max(1, round(self.train_fraction * count))
+                )
+                read = read._replace(examples=tuple(compress(read.examples, is_taken)))
             self._read[split] = read
         return self._read[split]
 
     def _read_part(self, split: Split) -> ReadSplit:
-        """The examples of the training file that are a split; of folds without a choice both splits are the whole."""
+        """A split's part of the training file; the whole file where no fold is chosen."""
         if _WHOLE not in self._read:
             self._read[_WHOLE] = self._read_file("train")
         whole = self._read[_WHOLE]
         if self.held_out is not None:
-            is_kept = hold_out(self.type, whole.examples, self.held_out)
+            share = self.held_out
+            is_kept = _take_of_each_label(
+                self.type, whole.examples, lambda count: min(count - 1, max(1, round(share * count)))
+            )
             problem = "each label stands beside one text only; add rows, or give a validation file"
         elif self.fold is not None:
-            folds = deal_folds(self.type, whole.examples, self.folds or 1)
+            folds = _deal_folds(self.type, whole.examples, self.folds or 1)
             num_texts = len(set(folds))  # at most as many as folds
             is_kept = [own == self.fold and num_texts == self.folds for own in folds]
             problem = f"{self.folds} folds, and it has {counted(num_texts, 'text')}"
@@ -115,14 +119,8 @@ class Task(TaskDefinition):
 
     def _read_file(self, split: Split) -> ReadSplit:
         bad = BadRecords(self.file(split), self.on_bad_record)
-        try:
-            examples = tuple(islice(self.reader.read(bad.path, bad), self.max_examples.get(split)))
-        except TaskDataError:
-            self._refuse_other_labels(bad.path)
-            raise
+        examples = tuple(islice(self.reader.read(bad.path, bad), self.max_examples.get(split)))
         if not examples:
-            if not bad.num_unlabeled:
-                self._refuse_other_labels(bad.path)
             one = bad.count == 1
             left_out = f"{bad.count:,} record{' was' if one else 's were'} left out"
             found = f"{left_out}, the first at {bad.first_problem}" if bad.count else "it has no record"
@@ -132,14 +130,6 @@ class Task(TaskDefinition):
         for remark, number in bad.remarks.items():
             logger.info(f"{bad.path}: {remark}: {number:,}")
         return ReadSplit(examples, bad)
-
-    def _refuse_other_labels(self, path: str) -> None:
-        """Raise TaskDataError where a file that could not be read has other labels throughout."""
-        mismatch = None
-        with suppress(TaskDataError):  # the file is broken otherwise, which the first error tells
-            mismatch = self.reader.label_mismatch(path)
-        if mismatch is not None:
-            raise TaskDataError(mismatch) from None
 
     def file(self, split: Split) -> str:
         """The split's file. Raises: TaskDataError when the task has no such split."""
@@ -208,7 +198,7 @@ class Task(TaskDefinition):
         return self.digests(split).taken
 
     def digests(self, split: Split) -> SplitDigests:
-        """The split's fingerprint, and the digests by which other examples of the same file are known.
+        """The split's fingerprint, and digests that other examples of the same file share.
 
         Reads each file once, and no example.
         """
@@ -241,43 +231,27 @@ class Task(TaskDefinition):
         return {**self.__dict__, "_read": {}}
 
 
-def hold_out(task_type: AnyTaskType, examples: Sequence[Any], share: float) -> list[bool]:
-    """Whether each example is kept for validation: a share of each label's texts, one at least and never all of them.
+def _take_of_each_label(task_type: AnyTaskType, examples: Sequence[Any], num_taken: Callable[[int], int]) -> list[bool]:
+    """Whether each example is taken, of each label so many of its number of texts.
 
-    Digests of the texts decide, neither their order nor a seed; copies of a text stay together.
+    Digests of the texts decide, neither their order nor a seed, so that a smaller share lies within a larger one;
+    copies of a text stay together.
     """
-    return _of_each_label(task_type, examples, lambda count: min(count - 1, max(1, round(share * count))))
+    digests, by_label = _texts_by_label(task_type, examples)
+    chosen = {digest for texts in by_label.values() for digest in sorted(texts)[: num_taken(len(texts))]}
+    return [digest in chosen for digest in digests]
 
 
-def deal_folds(task_type: AnyTaskType, examples: Sequence[Any], num_folds: int) -> list[int]:
-    """The fold of each example: each label's texts go to all folds in turn, copies of a text to the same one.
-
-    Digests of the texts decide, neither their order nor a seed.
-    """
+def _deal_folds(task_type: AnyTaskType, examples: Sequence[Any], num_folds: int) -> list[int]:
+    """The fold of each example: each label's texts go to all folds in turn, by digest, copies of a text to one."""
     digests, by_label = _texts_by_label(task_type, examples)
     texts = [digest for _, own in sorted(by_label.items()) for digest in sorted(own)]
     folds = {digest: place % num_folds for place, digest in enumerate(texts)}
     return [folds[digest] for digest in digests]
 
 
-def take_share(task_type: AnyTaskType, examples: Sequence[Any], fraction: float) -> tuple[Any, ...]:
-    """A share of each label's texts, one at least, in the file's order; a smaller share lies within a larger one.
-
-    Digests of the texts choose, neither their order nor a seed; copies of a text stay together.
-    """
-    is_taken = _of_each_label(task_type, examples, lambda count: max(1, round(fraction * count)))
-    return tuple(compress(examples, is_taken))
-
-
-def _of_each_label(task_type: AnyTaskType, examples: Sequence[Any], wanted: Callable[[int], int]) -> list[bool]:
-    """Whether each example is among the first texts of its label by digest, as many as are wanted of so many."""
-    digests, by_label = _texts_by_label(task_type, examples)
-    chosen = {digest for texts in by_label.values() for digest in sorted(texts)[: wanted(len(texts))]}
-    return [digest in chosen for digest in digests]
-
-
 def _texts_by_label(task_type: AnyTaskType, examples: Sequence[Any]) -> tuple[list[bytes], dict[str, set[bytes]]]:
-    """Digest of each example's text, and those of each label, the first one of several; copies have the first's."""
+    """Digest of each example's text, and the digests of each label; a text has the first label of its first copy."""
     texts = (plain_text(task_type.split_text(one)) for one in examples)
     digests = [hashlib.sha256(text.encode(errors="replace")).digest() for text in texts]
     by_label: dict[str, set[bytes]] = defaultdict(set)

@@ -26,9 +26,8 @@ from orchestrator.tasks.cell_values import (
     read_number,
     unpack_cell,
 )
-from orchestrator.tasks.readers import LabeledReader
 from orchestrator.tasks.table_files import class_names, read_plain_rows, read_rows
-from orchestrator.tasks.text_files import BadRecords, plain_name
+from orchestrator.tasks.text_files import BadRecords, LabeledReader, plain_name
 
 _MAX_CATEGORIES = 1000
 """More than these are text, and belong there."""
@@ -53,7 +52,7 @@ T = TypeVar("T", bound=TextExample)
 
 @dataclass(frozen=True)
 class LabelColumn:
-    """The labels of a file that is being read, for the values that say too little alone."""
+    """All labels of a file, which decide how an ambiguous one is read (-1, decimal commas, numbers of classes)."""
 
     path: str
     name: str
@@ -184,7 +183,7 @@ def read_texts(record: Mapping[str, object], names: tuple[str, ...], remarks: Co
 
 @dataclass(frozen=True)
 class NumericalColumn:
-    """A column of numbers, and what they are like where they are not missing."""
+    """A column of numbers, and their mean and standard deviation."""
 
     name: str
     mean: float
@@ -194,7 +193,7 @@ class NumericalColumn:
 
 @dataclass(frozen=True)
 class CategoricalColumn:
-    """A column of categories, and those that are known, sorted."""
+    """A column of categories, and the known ones, sorted."""
 
     name: str
     categories: tuple[str, ...]
@@ -228,7 +227,7 @@ class TabularColumns:
     def learn(
         cls, numerical_columns: Sequence[str], categorical_columns: Sequence[str], examples: Sequence[TextExample]
     ) -> Self:
-        """Columns as a split's examples show them. Raises: TaskDataError for a category column of something else."""
+        """Columns fitted to a split's examples. Raises: TaskDataError for a column with too many categories."""
         numbers = []
         for place, name in enumerate(numerical_columns):
             values = np.array([value for e in examples if (value := e.numbers[place]) is not None] or [0.0])

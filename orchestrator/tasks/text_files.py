@@ -1,22 +1,21 @@
-"""Files of labeled data: found with or without a compression's ending, read whole, decoded line by line.
+"""Files of labeled data: found with or without a compression's ending, read whole, decoded line by line, by readers.
 
 Lines end at LF or CRLF only, or at CR in a file that has no LF, as Excel saves "CSV (Macintosh)"; other characters that
 Unicode calls line breaks are text.
 """
 
 import codecs
-import gzip
 import io
 import lzma
 import re
-import zlib
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from pathlib import PurePosixPath
-from typing import Literal
+from typing import Generic, Literal, Protocol, Self, TypeVar
 
-import zstandard
+import pyarrow
 
 from orchestrator.errors import TaskDataError
 from orchestrator.nearest import no_file
@@ -54,11 +53,11 @@ class BadRecords:
     num_unlabeled: int = 0
     """Records without a label, which are left out."""
     num_repaired: int = 0
-    """Records that were mended from what the file itself holds."""
+    """Records that were repaired from what the file itself holds."""
     first_problem: str = ""
     """The first broken record's place, and what is wrong with it; empty without one."""
-    most_doubtful: tuple[float, str] = (0, "")
-    """The mended record that is least sure: its doubt, and what was done."""
+    first_repair: str = ""
+    """The first repaired record's place, and what was done; empty without one."""
     remarks: Counter[str] = field(default_factory=Counter)
     """Number of times, by description, that something was read otherwise than it is written: a person is told."""
 
@@ -72,20 +71,65 @@ class BadRecords:
         self.count += num_lines
 
     def unlabeled(self, value: object) -> None:
-        """Count a record that is left out for its label, which stands for none."""
+        """Count a record that is left out because it has no label."""
         self.num_unlabeled += 1
         shown = "" if value is None else str(value).strip()
         self.remarks[f"rows without a label ({shown or 'empty'}), left out"] += 1
 
-    def mended(self, place: str, what: str, doubt: float) -> None:
+    def repaired(self, place: str, what: str) -> None:
+        self.first_repair = self.first_repair or f"{place}: {what}"
         self.num_repaired += 1
-        self.most_doubtful = max(self.most_doubtful, (doubt, f"{place}: {what}"), key=lambda repair: repair[0])
 
     @property
     def repair_note(self) -> str:
         if not self.num_repaired:
             return ""
-        return f"{self.path}: {counted(self.num_repaired, 'record')} mended, least surely {self.most_doubtful[1]}"
+        return f"{self.path}: {counted(self.num_repaired, 'record')} mended, the first at {self.first_repair}"
+
+
+class Example(Protocol):
+    """One example of a task: frozen, readable, in the words of the data set. Its label may be left out."""
+
+    @property
+    def id(self) -> str:
+        """Its name within its split."""
+
+
+E_co = TypeVar("E_co", bound=Example, covariant=True)
+
+
+@dataclass(frozen=True)
+class Reader(ABC, Generic[E_co]):
+    """Reads a file as examples. A subclass is a frozen dataclass of everything that decides how."""
+
+    @property
+    def shared_files(self) -> tuple[str, ...]:
+        """Files that every split is read with beside its own."""
+        return ()
+
+    def at_absolute_paths(self) -> Self:
+        """The same reader for a process with another working folder."""
+        return self
+
+    @abstractmethod
+    def read(self, path: str, bad: BadRecords) -> Iterator[E_co]:
+        """The file's examples in order. Raises: TaskDataError, or counts broken records in `bad`."""
+
+    def without_labels(self) -> "Reader[E_co]":
+        """A reader of the same layout for files without labels."""
+        return self
+
+
+@dataclass(frozen=True)
+class LabeledReader(Reader[E_co]):
+    """A reader that can leave labels out."""
+
+    _: KW_ONLY
+    labeled: bool = True
+    """Whether labels are read; if not, they need not be there."""
+
+    def without_labels(self) -> Self:
+        return replace(self, labeled=False)
 
 
 def find_file(folder: str, names: Iterable[str]) -> str | None:
@@ -148,25 +192,15 @@ def read_decompressed(path: str) -> bytes:
     if problem := _content_problem(path, data[:_HEAD_BYTES]):
         raise TaskDataError(f"{path} {problem}")
     try:
-        if path.endswith(".gz"):
-            return gzip.decompress(data)
         if path.endswith(".xz"):
             return lzma.decompress(data)
-        if path.endswith(".zst"):
-            return b"".join(_zstandard_frames(data))
-    except (OSError, EOFError, zlib.error, lzma.LZMAError, zstandard.ZstdError) as error:
+        if path.endswith((".gz", ".zst")):
+            codec = "gzip" if path.endswith(".gz") else "zstd"
+            with pyarrow.CompressedInputStream(pyarrow.BufferReader(data), codec) as stream:
+                return bytes(stream.read())
+    except (OSError, EOFError, lzma.LZMAError) as error:
         raise TaskDataError(f"{path} cannot be decompressed: {error}; fetch the file again") from error
     return data
-
-
-def _zstandard_frames(data: bytes) -> Iterator[bytes]:
-    """Each frame's bytes. The library's stream readers end a frame that is cut short without a word."""
-    while data:
-        frame = zstandard.ZstdDecompressor().decompressobj()
-        yield frame.decompress(data)
-        if not frame.eof:
-            raise EOFError("its last frame is cut short")
-        data = frame.unused_data
 
 
 def read_encoded(path: str) -> bytes:

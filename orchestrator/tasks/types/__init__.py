@@ -13,12 +13,11 @@ from orchestrator.tasks.types.classification import Classification
 from orchestrator.tasks.types.embedding import Embedding
 from orchestrator.tasks.types.multi_label import MultiLabel
 from orchestrator.tasks.types.multiple_choice import MultipleChoice
-from orchestrator.tasks.types.ner import Ner
+from orchestrator.tasks.types.ner import Ner, TokenClassification
 from orchestrator.tasks.types.qa import QuestionAnswering
 from orchestrator.tasks.types.regression import Regression
 from orchestrator.tasks.types.retrieval import Retrieval
 from orchestrator.tasks.types.sentence_selection import SentenceSelection
-from orchestrator.tasks.types.token_classification import TokenClassification
 
 _TYPES: tuple[AnyTaskType, ...] = (
     Classification(),

@@ -12,9 +12,9 @@ Shapes: N examples, W windows, T tokens, C classes, K ranks.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from statistics import fmean
-from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,21 +23,55 @@ from bert_core.errors import DataError
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.errors import InputError, SpecError
 from orchestrator.results import Split
+from orchestrator.specs.recipe import RecipeSpec
 from orchestrator.specs.task import EmbeddingObjectiveName, Head, TaskSpec
 from orchestrator.storage.text_lines import check_has
 from orchestrator.tasks.catalogue import KnownTask
 from orchestrator.tasks.cell_values import shown_name
 from orchestrator.tasks.features import Array, Features, HeadArrays, Windows
-from orchestrator.tasks.options import TaskOptions
-from orchestrator.tasks.readers import Example, Reader
 from orchestrator.tasks.text_examples import NO_COLUMNS, TabularColumns
+from orchestrator.tasks.text_files import Example, Reader
 
 Outputs: TypeAlias = NDArray[Any]
 """A model's outputs for a split, in a shape that each type's file names."""
 Scores: TypeAlias = dict[str, float]
 """Fractions by their names, 1 being the best."""
-Tables: TypeAlias = Mapping[str, Sequence[Mapping[str, Any]]]
-"""Rows of tables by their names."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskOptions:
+    """The options that every type has; a subclass adds those of its type.
+
+    Fields that recipes have as well are the recipe's. Any other has a default, and `TaskType.calibrate` sets it.
+    """
+
+    decoding_fields: ClassVar[frozenset[str]] = frozenset()
+    """Names of the fields that only predictions depend on; the others decide the windows."""
+
+    max_seq_length: int
+    """Tokens of a window, special tokens included."""
+
+    @classmethod
+    def of_recipe(cls, recipe: RecipeSpec) -> Self:
+        """The options that a recipe asks for, not calibrated."""
+        return cls(**cls._given_by(recipe))
+
+    def with_recipe(self, recipe: RecipeSpec) -> Self:
+        """The options that a recipe asks for, calibrated as these are."""
+        return replace(self, **self._given_by(recipe))
+
+    @classmethod
+    def _given_by(cls, recipe: RecipeSpec) -> dict[str, Any]:
+        return {part.name: getattr(recipe, part.name) for part in fields(cls) if part.name in RecipeSpec.model_fields}
+
+    @classmethod
+    def window_fields(cls) -> tuple[str, ...]:
+        """Names of the fields that decide the windows."""
+        return tuple(part.name for part in fields(cls) if part.name not in cls.decoding_fields)
+
+    def window_values(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.window_fields()}
+
 
 E = TypeVar("E", bound=Example)
 P = TypeVar("P")
@@ -121,49 +155,43 @@ class TaskType(ABC, Generic[E, P, A, Opt]):
     head: ClassVar[Head]
     """Name of the type, in specs and in the records of models."""
     metrics: ClassVar[tuple[str, ...]]
-    """Names of the scores that a task of one's own can be ranked by; the first one ranks unless the spec says more."""
+    """Names of the scores that a person's own task can be ranked by; the first one is the default."""
     arrays_type: type[A]
     """Class of the arrays that `windows` gives."""
     options_type: type[Opt]
     """Class of the options that `windows` and `decode` take."""
     spec_fields: ClassVar[frozenset[str]]
-    """Fields of a task's spec that describe its data and that this type reads; others of them are refused."""
+    """Fields of a task's spec that the type reads to find its data; the spec must leave out those of other types."""
     recipe_fields: ClassVar[frozenset[str]] = frozenset()
     """Fields of a recipe that are made for this type; types that do not list them refuse them."""
     purpose: ClassVar[str]
-    """Purpose of the type's recipe fields, in words: "it is for {purpose} ({head})" is the reason of a refusal."""
+    """Purpose of the type's recipe fields, for the message to a task of another type: "it is for {purpose}"."""
     label_field: ClassVar[str]
-    """Field of an example that says what is right."""
+    """Field of an example with its label."""
     prediction_field: ClassVar[str]
-    """Field of a prediction that says what is predicted; others say how sure the model is."""
+    """Field of a prediction with the predicted label."""
     request_keys: ClassVar[tuple[str, ...]] = ()
     """Keys of a request that `example_of` reads, beside the names of own columns."""
-    optional_keys: ClassVar[frozenset[str]] = frozenset()
-    """Those of the keys that a request may leave out."""
-    list_keys: ClassVar[frozenset[str]] = frozenset()
-    """Those of the keys whose values are lists of texts, which CSV and TSV cannot hold."""
     example_request: ClassVar[Mapping[str, Any]] = {}
-    """A request, to try a model with."""
+    """A request, to try a model with: it has the keys that every request must have."""
     own_layout: ClassVar[str] = ""
-    """Layout of files that this type alone reads, as a person calls it; empty for a type without one."""
+    """Name of a file layout that only this type reads; empty where it has none."""
     labeled_layouts: ClassVar[str] = "columns of text and a column of labels"
     """Layouts of labeled files, for messages."""
     usual_text_columns: ClassVar[tuple[str, ...]] = ()
     """Columns that hold the request's keys in tables whose task names none."""
-    reason_not_learned: ClassVar[str] = ""
-    """Reason why no model is fine-tuned for the type, with what to do instead; empty for a type that is learned."""
     is_searched: ClassVar[bool] = False
-    """Whether an example is a query whose documents are found in a collection, instead of a text that a head reads."""
+    """Whether an example is a query for documents of a collection, for which no head is fine-tuned."""
     needs_case: ClassVar[bool] = False
-    """Whether capitals tell what is to be learned, as of names."""
+    """Whether a vocabulary should keep capitals, as for names."""
     splits_long_examples: ClassVar[bool] = False
     """Whether an example that is longer than a window becomes several windows."""
     short_lengths: ClassVar[Mapping[str, int]] = {}
-    """The least `max_seq_length` that is of use, and lengths of the recipe that suit it; empty where any is of use."""
+    """Shortest useful `max_seq_length`, and the other lengths of a recipe that suit it; empty where any is useful."""
     usual_max_seq_length: ClassVar[int | None] = None
-    """Length for a model folder made elsewhere, which names none; the recipe's default when left out."""
+    """Length for a model folder without a record of its options; None for the recipe's default."""
     usual_objective: ClassVar[EmbeddingObjectiveName | None] = None
-    """Objective for a model folder made elsewhere, which names none."""
+    """Objective for a model folder without a record of its objective."""
 
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other)
@@ -171,7 +199,7 @@ class TaskType(ABC, Generic[E, P, A, Opt]):
     def __hash__(self) -> int:
         return hash(type(self))
 
-    # Loading a task from its spec
+    # Reading
 
     def find_files(self, spec: TaskSpec) -> Mapping[Split, str]:
         """The file of each split of a person's own task; empty when the spec names none. Raises: TaskDataError."""
@@ -198,7 +226,7 @@ class TaskType(ABC, Generic[E, P, A, Opt]):
 
     def find_labels(self, examples: Iterable[E]) -> tuple[str, ...]:
         """The labels of a training split, in the order that outputs will have."""
-        return ()
+        return tuple(sorted({name for example in examples for name in self.label_names(example)}))
 
     def check_labels(self, labels: tuple[str, ...]) -> None:
         """Check that labels can be told apart. Raises: SpecError."""
@@ -206,11 +234,11 @@ class TaskType(ABC, Generic[E, P, A, Opt]):
             raise SpecError(f"task.labels {', '.join(labels)}: at least two labels, each once, can be told apart")
 
     def labels_note(self, examples: Sequence[E]) -> str | None:
-        """Say why the labels of a split tell no prediction from another; None: they do."""
+        """Reason why the labels of a split cannot tell a good model from a bad one; None where they can."""
         return None
 
     def label_names(self, example: E) -> tuple[str, ...]:
-        """The labels of an example as a person counts them: of tagged words the types of names."""
+        """The labels of an example; of tagged words the entity types."""
         return ()
 
     def has_unanswerable(self, examples: Iterable[E]) -> bool:
@@ -224,10 +252,10 @@ class TaskType(ABC, Generic[E, P, A, Opt]):
         return f"{labels} from {' and '.join(map(shown_name, spec.text_columns))}{apart}"
 
     def refused_recipe_fields(self, objective: EmbeddingObjectiveName | None) -> Mapping[str, str]:
-        """Recipe fields of every type that this one, or an objective of it, has no use for, each with the reason."""
+        """Recipe fields of every type that do not apply to this one or to the objective, with the reason."""
         return {}
 
-    # Examples as tokens
+    # Windows
 
     @abstractmethod
     def windows(self, task: TaskDefinition, examples: Sequence[E], tokenizer: Tokenizer, options: Opt) -> Windows[A]:
@@ -236,7 +264,7 @@ class TaskType(ABC, Generic[E, P, A, Opt]):
         A label that is not known is -100 or NaN in the arrays. Raises: SpecError when lengths leave no room for text.
         """
 
-    # Predictions and scores
+    # Decoding and scoring
 
     @abstractmethod
     def decode(
@@ -256,7 +284,7 @@ class TaskType(ABC, Generic[E, P, A, Opt]):
         return self.metrics
 
     def positive_label(self, task: TaskDefinition) -> str | None:
-        """The class that `f1` is the score of, where it is the score of one class; None where there is no such."""
+        """The class whose F1 the score `f1` is; None where `f1` is not the score of one class."""
         return None
 
     @abstractmethod
@@ -271,14 +299,24 @@ class TaskType(ABC, Generic[E, P, A, Opt]):
         """A prediction beside its labeled example, in JSON values: `prediction`, `gold`, and how well they agree."""
         predicted = _json_value(getattr(prediction, self.prediction_field))
         gold = _json_value(getattr(example, self.label_field))
-        return {"prediction": predicted, "gold": gold, "correct": predicted == gold, **self.doubt(task, prediction)}
+        return {
+            "prediction": predicted,
+            "gold": gold,
+            "correct": predicted == gold,
+            **self.confidence(task, prediction),
+        }
 
-    def doubt(self, task: TaskDefinition, prediction: P) -> dict[str, Any]:
-        """Values that tell how sure the model is of a prediction, in JSON: probabilities by label, scores."""
-        return {}
+    def confidence(self, task: TaskDefinition, prediction: P) -> dict[str, Any]:
+        """Confidence of a prediction in JSON values: probabilities by label or choice, scores."""
+        found = {name: getattr(prediction, name, None) for name in ("probabilities", "scores")}
+        return {
+            name: dict(zip(task.labels, values, strict=False)) if self.has_labels(task.objective) else list(values)
+            for name, values in found.items()
+            if values is not None
+        }
 
     def decisions(self, prediction: P) -> Sequence[object]:
-        """List the parts of a prediction that are the same in another one or not, without probabilities: each tag."""
+        """Parts of a prediction that two models agree on or not, such as each tag; no probabilities."""
         return [getattr(prediction, self.prediction_field)]
 
     def agreement(self, first: Sequence[P], second: Sequence[P]) -> float:
@@ -295,7 +333,7 @@ class TaskType(ABC, Generic[E, P, A, Opt]):
         options: Opt,
         predictions: Sequence[P],
     ) -> tuple[Opt, list[P]]:
-        """The options with what scores best on labeled examples, and the examples' predictions decoded anew with them.
+        """The options fitted to labeled examples, and the examples' predictions decoded with them.
 
         Args:
             options: those that `predictions` were decoded with, from the outputs.
@@ -303,32 +341,19 @@ class TaskType(ABC, Generic[E, P, A, Opt]):
         return options, list(predictions)
 
     def split_text(self, example: E) -> str:
-        """Text of an example that must not be in two splits: all that it says, unless the type knows better."""
-        said = self.said(example).values()
+        """Text of an example that no other split may have."""
+        said = self.inputs(example).values()
         return "\t".join(value if isinstance(value, str) else " ".join(map(str, value)) for value in said)
 
-    # Errors
+    def inputs(self, example: E) -> dict[str, Any]:
+        """Values of an example by the keys of a request."""
+        values = {key: _json_value(getattr(example, key, None)) for key in self.request_keys}
+        return {key: value for key, value in values.items() if value is not None}
 
-    def said(self, example: E) -> dict[str, Any]:
-        """Values of an example by the keys of a request: its text, its words, its question and passage."""
-        values = {key: getattr(example, key, None) for key in self.request_keys}
-        return {key: list(v) if isinstance(v, tuple) else v for key, v in values.items() if v is not None}
-
-    def wrongness(self, task: TaskDefinition, example: E, prediction: P) -> float:
-        """Measure of how wrong a prediction for a labeled example is, from 0 for a right one; only the order matters.
-
-        Without a method of its own a type tells right from wrong alone.
-        """
-        return 0.0 if self.row(task, example, prediction).get("correct", True) else 1.0
-
-    def breakdown(self, task: TaskDefinition, examples: Sequence[E], predictions: Sequence[P]) -> Tables:
-        """Tables that take the scores of predictions for labeled examples apart, rows by the table's name."""
-        return {}
-
-    # Requests and answers
+    # Answers
 
     def unlabeled_reader(self, path: str) -> Reader[E] | None:
-        """The reader, without labels, of a file in a layout of the type's own; None of one whose lines are requests.
+        """The reader, without labels, of a file in the type's own layout; None where each line is a request.
 
         Raises: InputError for a file that cannot be read.
         """
@@ -340,28 +365,36 @@ class TaskType(ABC, Generic[E, P, A, Opt]):
 
     @property
     def reads_plain_text(self) -> bool:
-        """Whether a line of plain text is a request."""
         return self.parse_text("a") is not None
+
+    @property
+    def optional_keys(self) -> frozenset[str]:
+        """Keys that a request may leave out."""
+        return frozenset(self.request_keys) - self.example_request.keys()
+
+    @property
+    def list_keys(self) -> frozenset[str]:
+        """Keys whose values are lists of texts, which CSV and TSV cannot hold."""
+        return frozenset(key for key, value in self.example_request.items() if isinstance(value, list))
 
     @abstractmethod
     def example_of(self, task: TaskDefinition, request: Request) -> E:
-        """An example without a label. Raises: InputError, naming line and key."""
+        """Parse a request into an example without a label. Raises: InputError, naming line and key."""
 
     def answer(self, task: TaskDefinition, prediction: P) -> dict[str, Any]:
         """A prediction in JSON values, and how sure the model is."""
         predicted = _json_value(getattr(prediction, self.prediction_field))
-        return {self.prediction_field: predicted, **self.doubt(task, prediction)}
+        return {self.prediction_field: predicted, **self.confidence(task, prediction)}
 
     def brief_answer(self, task: TaskDefinition, prediction: P) -> tuple[object, float | None]:
-        """The prediction as one value for a column of a table, and how sure the model is where a number says so.
-
-        Without a method of its own a type gives the first value of its answer, and no number.
-        """
+        """The prediction as a cell of a table, and its probability where it has one."""
         first = next(iter(self.answer(task, prediction).values()))
-        return (", ".join(map(str, first)) if isinstance(first, list) else first), None
+        if isinstance(first, list):
+            return ", ".join(map(str, first)), None
+        return first, max(getattr(prediction, "probabilities", ()), default=None)
 
     def relevance(self, task: TaskDefinition, label: str | None, folder: str) -> Callable[[P], float]:
-        """The function from the prediction for a query and a document, as a pair of texts, to the document's relevance.
+        """Function from the prediction for a pair of query and document to the document's relevance.
 
         Args:
             label: the class that marks a document as relevant.

@@ -5,10 +5,10 @@ The model's outputs are class logits (N, C).
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -16,22 +16,18 @@ from bert_core.calibration import fit_temperature
 from bert_core.constants import IGNORE_INDEX
 from bert_core.metrics import (
     binary_metrics,
-    class_scores,
     classification_metrics,
-    confusion_matrix,
     glue_metric_names,
     glue_metrics,
 )
 from orchestrator.errors import InputError
-from orchestrator.progress import first_names
 from orchestrator.specs.recipe import LABEL_LOSS_FIELDS
 from orchestrator.specs.task import TaskSpec
 from orchestrator.tasks.catalogue import KnownTask
 from orchestrator.tasks.cell_values import NO_LABEL_MARKS, label_text, other_spelling, read_label, stands_for_no_label
 from orchestrator.tasks.features import Array
 from orchestrator.tasks.text_examples import LabelColumn, TextExample, TextTable
-from orchestrator.tasks.text_files import BadRecords
-from orchestrator.tasks.types.base import Outputs, Scores, Tables, TaskDefinition, softmax
+from orchestrator.tasks.types.base import Outputs, Scores, TaskDefinition, softmax
 from orchestrator.tasks.types.text import LabelOptions, TextType, check_classes, table_columns
 
 
@@ -100,20 +96,6 @@ class ClassificationTable(TextTable[ClassificationExample]):
             column.remarks["labels -1, a class here; where it means no label, list the others as task.labels"] += 1
         return False
 
-    def label_mismatch(self, path: str) -> str | None:
-        """Name the labels of both sides, where no row has one of the classes."""
-        if self.classes is None or not self.labeled:
-            return None
-        as_it_stands = replace(self, classes=None)
-        found = {str(example.label) for example in as_it_stands.read(path, BadRecords(path, "skip"))}
-        if not found or not found.isdisjoint(self._by_spelling):
-            return None
-        own, known = (first_names([repr(name[:40]) for name in names]) for names in (sorted(found), self.classes))
-        return (
-            f"{path}: none of its labels is one of the task's. {self.label_column!r} has {own}; the task's labels are "
-            f"{known}. Write these in the file, or name the column that has them as task.label_column"
-        )
-
 
 class Classification(TextType[ClassificationExample, ClassPrediction, LabelOptions]):
     """One class for each text."""
@@ -124,7 +106,7 @@ class Classification(TextType[ClassificationExample, ClassPrediction, LabelOptio
     spec_fields = TextType.spec_fields | {"labels"}
     options_type = LabelOptions
     recipe_fields = TextType.recipe_fields | LABEL_LOSS_FIELDS | {"calibrate"}
-    example_type = ClassificationExample
+    table_type = ClassificationTable
     label_field = prediction_field = "label"
 
     def reader(
@@ -135,9 +117,6 @@ class Classification(TextType[ClassificationExample, ClassPrediction, LabelOptio
             return ClassificationTable(**table_columns(spec), classes=known.classes, header=known.header)
         classes = None if labels is None else {label: label for label in labels}
         return ClassificationTable(**table_columns(spec), classes=classes)
-
-    def find_labels(self, examples: Iterable[ClassificationExample]) -> tuple[str, ...]:
-        return tuple(sorted({example.label for example in examples if example.label is not None}))
 
     def label_array(self, task: TaskDefinition, examples: Examples) -> Array:
         """Numbers of classes, (N,) int32."""
@@ -179,33 +158,6 @@ class Classification(TextType[ClassificationExample, ClassPrediction, LabelOptio
         """Predict the class that is most frequent in training, for every example."""
         counts = Counter(str(example.label) for example in learned)
         return [ClassPrediction(max(task.labels, key=lambda label: counts[label]))] * len(examples)
-
-    def doubt(self, task: TaskDefinition, prediction: ClassPrediction) -> dict[str, Any]:
-        """The probabilities by class; a baseline has none."""
-        return {"probabilities": dict(zip(task.labels, prediction.probabilities, strict=False))}
-
-    def wrongness(self, task: TaskDefinition, example: ClassificationExample, prediction: ClassPrediction) -> float:
-        """Probability that the model gave to the wrong class; 0 for a right one."""
-        return 0.0 if prediction.label == example.label else max(prediction.probabilities, default=1.0)
-
-    def breakdown(self, task: TaskDefinition, examples: Examples, predictions: Sequence[ClassPrediction]) -> Tables:
-        """`classes`: the scores of each; `confusions`: how many of each class (rows) were given each class."""
-        number = {label: i for i, label in enumerate(task.labels)}
-        counts = confusion_matrix(
-            [number[prediction.label] for prediction in predictions],
-            [number[str(example.label)] for example in examples],
-            len(task.labels),
-        )
-        heading = "gold" if "gold" not in task.labels else "gold class"
-        classes = zip(number, class_scores(counts), counts.tolist(), strict=True)
-        rows = [(label, asdict(scores), dict(zip(number, row, strict=True))) for label, scores, row in classes]
-        return {
-            "classes": [{"label": label, **scores} for label, scores, _ in rows],
-            "confusions": [{heading: label, **row} for label, _, row in rows],
-        }
-
-    def brief_answer(self, task: TaskDefinition, prediction: ClassPrediction) -> tuple[object, float | None]:
-        return prediction.label, max(prediction.probabilities)
 
     def relevance(self, task: TaskDefinition, label: str | None, folder: str) -> Callable[[ClassPrediction], float]:
         if label is None or label not in task.labels:

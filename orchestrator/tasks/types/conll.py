@@ -16,19 +16,20 @@ from typing import ClassVar, Self
 from orchestrator.errors import TaskDataError
 from orchestrator.tasks.bio_tags import (
     BIO,
+    SPAN_EXAMPLE,
     TagScheme,
     find_bad_tag,
     find_scheme,
     have_ignored_tags,
     is_tag,
     other_tags_problem,
+    read_spans,
+    tag_words,
 )
 from orchestrator.tasks.cell_values import unpack_cell
-from orchestrator.tasks.readers import LabeledReader
 from orchestrator.tasks.table_files import TableRow, class_names, read_rows, table_name
 from orchestrator.tasks.text_examples import are_texts
-from orchestrator.tasks.text_files import BadRecords, plain_name, read_lines
-from orchestrator.tasks.types.character_spans import SPAN_EXAMPLE, read_spans, tag_words
+from orchestrator.tasks.text_files import BadRecords, LabeledReader, plain_name, read_lines
 
 TAG_LAYOUTS = (
     "CoNLL columns (.conll: a word and its tag a line, an empty line between sentences), lists of words and of tags, "

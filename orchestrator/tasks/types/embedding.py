@@ -20,14 +20,19 @@ from orchestrator.errors import InputError, SpecError
 from orchestrator.specs.task import EmbeddingObjectiveName, TaskSpec
 from orchestrator.tasks.catalogue import KnownTask
 from orchestrator.tasks.cell_values import unpack_cell
-from orchestrator.tasks.features import PER_EXAMPLE, PER_WINDOW, Array, Features, HeadArrays, Windows
-from orchestrator.tasks.options import TaskOptions
-from orchestrator.tasks.readers import Reader
+from orchestrator.tasks.features import (
+    PER_EXAMPLE,
+    PER_WINDOW,
+    Array,
+    Features,
+    HeadArrays,
+    Windows,
+    build_text_windows,
+)
 from orchestrator.tasks.table_files import read_rows
 from orchestrator.tasks.text_examples import TextExample, are_texts
-from orchestrator.tasks.text_files import BadRecords
-from orchestrator.tasks.token_windows import build_text_windows
-from orchestrator.tasks.types.base import AnyTaskType, Outputs, Request, TaskDefinition, TaskType
+from orchestrator.tasks.text_files import BadRecords, Reader
+from orchestrator.tasks.types.base import AnyTaskType, Outputs, Request, TaskDefinition, TaskOptions, TaskType
 from orchestrator.tasks.types.classification import Classification
 from orchestrator.tasks.types.regression import Regression, RegressionTable
 from orchestrator.tasks.types.retrieval import Retrieval
@@ -247,8 +252,6 @@ class Embedding(TaskType[TextExample, Any, PairArrays, EmbeddingOptions]):
     score = _judged("score")
     baseline = _judged("baseline")
     row = _judged("row")
-    wrongness = _judged("wrongness")
-    breakdown = _judged("breakdown")
     answer = _judged("answer")
     brief_answer = _judged("brief_answer")
 

@@ -3,8 +3,8 @@
 The model's outputs are label logits (N, C), each a choice of its own.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any, Self, TypeAlias
 
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bert_core.calibration import fit_temperature, tune_threshold
-from bert_core.metrics import class_scores, confusion_matrix, multi_label_metrics
+from bert_core.metrics import multi_label_metrics
 from orchestrator.errors import SpecError
 from orchestrator.specs.recipe import LABEL_LOSS_FIELDS
 from orchestrator.specs.task import TaskSpec
@@ -28,7 +28,7 @@ from orchestrator.tasks.cell_values import (
 )
 from orchestrator.tasks.features import Array
 from orchestrator.tasks.text_examples import LabelColumn, TextExample, TextTable
-from orchestrator.tasks.types.base import Outputs, Scores, Tables, TaskDefinition
+from orchestrator.tasks.types.base import Outputs, Scores, TaskDefinition
 from orchestrator.tasks.types.text import LabelOptions, TextType, check_classes, table_columns
 
 
@@ -140,7 +140,7 @@ class MultiLabel(TextType[MultiLabelExample, LabelsPrediction, MultiLabelOptions
     labeled_layouts = """lists of names as JSON has them, ["rock", "pop"], or a column of 0 and 1 for each label"""
     options_type = MultiLabelOptions
     recipe_fields = TextType.recipe_fields | LABEL_LOSS_FIELDS | {"calibrate", "tune_thresholds"}
-    example_type = MultiLabelExample
+    table_type = MultiLabelTable
     label_field = prediction_field = "labels"
 
     def check_spec(self, spec: TaskSpec) -> None:
@@ -157,9 +157,6 @@ class MultiLabel(TextType[MultiLabelExample, LabelsPrediction, MultiLabelOptions
         return MultiLabelTable(
             **table_columns(spec), labels=labels, separator=spec.label_separator, label_columns=spec.label_columns
         )
-
-    def find_labels(self, examples: Iterable[MultiLabelExample]) -> tuple[str, ...]:
-        return tuple(sorted({label for example in examples for label in example.labels or ()}))
 
     def label_array(self, task: TaskDefinition, examples: Examples) -> Array:
         """Whether each label is there, (N, C) int32; none is where labels are not known."""
@@ -202,18 +199,6 @@ class MultiLabel(TextType[MultiLabelExample, LabelsPrediction, MultiLabelOptions
         """The order of labels does not count."""
         is_correct = set(prediction.labels) == set(example.labels or ())
         return super().row(task, example, prediction) | {"correct": is_correct}
-
-    def doubt(self, task: TaskDefinition, prediction: LabelsPrediction) -> dict[str, Any]:
-        return {"probabilities": dict(zip(task.labels, prediction.probabilities, strict=True))}
-
-    def breakdown(self, task: TaskDefinition, examples: Examples, predictions: Sequence[LabelsPrediction]) -> Tables:
-        """`classes`: the scores of each label, each a choice of its own."""
-        rows = []
-        for label in task.labels:
-            predicted = [label in prediction.labels for prediction in predictions]
-            gold = [label in (example.labels or ()) for example in examples]
-            rows.append({"label": label, **asdict(class_scores(confusion_matrix(predicted, gold, 2))[1])})
-        return {"classes": rows}
 
 
 def _logistic(logits: Outputs) -> NDArray[np.float64]:

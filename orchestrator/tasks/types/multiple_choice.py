@@ -18,14 +18,20 @@ from orchestrator.errors import SpecError
 from orchestrator.specs.task import TaskSpec
 from orchestrator.tasks.catalogue import KnownTask
 from orchestrator.tasks.cell_values import read_label
-from orchestrator.tasks.features import PER_EXAMPLE, Array, Features, HeadArrays, Windows
-from orchestrator.tasks.options import TaskOptions
-from orchestrator.tasks.readers import LabeledReader
+from orchestrator.tasks.features import PER_EXAMPLE, Array, Features, HeadArrays, Windows, build_text_windows
 from orchestrator.tasks.table_files import read_rows
 from orchestrator.tasks.text_examples import read_texts
-from orchestrator.tasks.text_files import BadRecords
-from orchestrator.tasks.token_windows import build_text_windows
-from orchestrator.tasks.types.base import Outputs, Request, Scores, TaskDefinition, TaskType, check_length, softmax
+from orchestrator.tasks.text_files import BadRecords, LabeledReader
+from orchestrator.tasks.types.base import (
+    Outputs,
+    Request,
+    Scores,
+    TaskDefinition,
+    TaskOptions,
+    TaskType,
+    check_length,
+    softmax,
+)
 from orchestrator.tasks.types.text import check_text_columns
 
 
@@ -106,7 +112,6 @@ class MultipleChoice(TaskType[MultipleChoiceExample, ChoicePrediction, ChoiceArr
     options_type = TaskOptions
     spec_fields = frozenset({"text_columns", "choice_columns", "label_column"})
     request_keys = ("text", "choices")
-    list_keys = frozenset({"choices"})
     example_request: ClassVar[Mapping[str, Any]] = {
         "text": "She opened the umbrella because",
         "choices": ["it rained.", "it was noon."],
@@ -154,11 +159,5 @@ class MultipleChoice(TaskType[MultipleChoiceExample, ChoicePrediction, ChoiceArr
         places = Counter(example.label or 0 for example in learned)
         return [ChoicePrediction(max(sorted(places), key=lambda place: places[place]))] * len(examples)
 
-    def doubt(self, task: TaskDefinition, prediction: ChoicePrediction) -> dict[str, Any]:
-        return {"probabilities": list(prediction.probabilities)}
-
     def example_of(self, task: TaskDefinition, request: Request) -> MultipleChoiceExample:
         return MultipleChoiceExample(request.id, request.text("text"), request.texts("choices", least=2))
-
-    def brief_answer(self, task: TaskDefinition, prediction: ChoicePrediction) -> tuple[object, float | None]:
-        return prediction.choice, max(prediction.probabilities)

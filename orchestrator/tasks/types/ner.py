@@ -1,4 +1,4 @@
-"""Named entity recognition: each word of a sentence has a BIO tag.
+"""Named entity recognition, where each word of a sentence has a BIO tag, and token classification with any tags.
 
 A tag belongs to its word's first sub-token (Devlin et al. 2019, section 5.3): the model's outputs are tag logits
 (T, C), or tag numbers (T,), of which those on words' first sub-tokens count.
@@ -20,29 +20,35 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bert_core.constants import IGNORE_INDEX
-from bert_core.metrics import ner_f1, ner_f1_by_type
-from bert_core.metrics.spans import entity_spans
+from bert_core.metrics import classification_metrics, ner_f1, ner_f1_by_type
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.errors import SpecError
 from orchestrator.specs.recipe import LABEL_LOSS_FIELDS, Context
 from orchestrator.specs.task import Head, TaskSpec
 from orchestrator.storage.text_lines import stream_lines
-from orchestrator.tasks.bio_tags import BIO, complete_tag_set
-from orchestrator.tasks.catalogue import KnownTask
-from orchestrator.tasks.features import PER_EXAMPLE, PER_TOKEN, TOKEN_PLACES, Features, HeadArrays, Windows
-from orchestrator.tasks.options import TaskOptions
-from orchestrator.tasks.readers import Reader
+from orchestrator.tasks.bio_tags import BIO, words_of
+from orchestrator.tasks.catalogue import KnownTask, tag_set
+from orchestrator.tasks.features import (
+    PER_EXAMPLE,
+    PER_TOKEN,
+    TOKEN_PLACES,
+    Features,
+    HeadArrays,
+    Windows,
+    cumulative,
+    fill_windows,
+)
 from orchestrator.tasks.table_files import JSON_ENDINGS
-from orchestrator.tasks.text_files import plain_name
-from orchestrator.tasks.token_windows import cumulative, fill_windows
-from orchestrator.tasks.types.base import Outputs, Request, Scores, Tables, TaskDefinition, TaskType, check_length
-from orchestrator.tasks.types.character_spans import words_of
+from orchestrator.tasks.text_files import Reader, plain_name
+from orchestrator.tasks.types.base import Outputs, Request, Scores, TaskDefinition, TaskOptions, TaskType, check_length
 from orchestrator.tasks.types.conll import (
     SPAN_LAYOUT,
     TAG_LAYOUTS,
     ConllReader,
     NerExample,
     NerTable,
+    PlainConllReader,
+    PlainTagTable,
     has_tag_columns,
     is_named_conll,
     split_words,
@@ -92,7 +98,6 @@ class Ner(TaskType[NerExample, TagsPrediction, NerArrays, NerOptions]):
     spec_fields = frozenset({"text_columns", "label_column", "labels"})
     recipe_fields = LABEL_LOSS_FIELDS | {"token_decoder", "num_lstm_layers", "lstm_hidden_size", "context"}
     request_keys = ("words",)
-    list_keys = frozenset({"words"})
     own_layout = "CoNLL columns (.conll; tags may be missing)"
     labeled_layouts: ClassVar[str] = f"{TAG_LAYOUTS}, or {SPAN_LAYOUT}"
     example_request: ClassVar[Mapping[str, Any]] = {"words": ["Ada", "Lovelace", "lived", "in", "London", "."]}
@@ -141,7 +146,7 @@ class Ner(TaskType[NerExample, TagsPrediction, NerArrays, NerOptions]):
 
     def find_labels(self, examples: Iterable[NerExample]) -> tuple[str, ...]:
         """`O`, then `B-` and `I-` of every type that occurs."""
-        return complete_tag_set({tag for example in examples for tag in example.tags})
+        return tag_set(*sorted({tag[2:] for example in examples for tag in example.tags if tag != "O"}))
 
     def check_labels(self, labels: tuple[str, ...]) -> None:
         super().check_labels(labels)
@@ -227,16 +232,6 @@ class Ner(TaskType[NerExample, TagsPrediction, NerArrays, NerOptions]):
     def row(self, task: TaskDefinition, example: NerExample, prediction: TagsPrediction) -> dict[str, Any]:
         return {"words": list(example.words), **super().row(task, example, prediction)}
 
-    def wrongness(self, task: TaskDefinition, example: NerExample, prediction: TagsPrediction) -> float:
-        return float(sum(tag != gold for tag, gold in zip(prediction.tags, example.tags, strict=True)))
-
-    def breakdown(self, task: TaskDefinition, examples: Examples, predictions: Sequence[TagsPrediction]) -> Tables:
-        """`entities`: the scores of each type, with the number of gold entities."""
-        gold = [example.tags for example in examples]
-        support = Counter(kind for tags in gold for _, _, kind in entity_spans(tags))
-        by_type = ner_f1_by_type([prediction.tags for prediction in predictions], gold)
-        return {"entities": [{"entity": kind, **by_type[kind], "support": support[kind]} for kind in by_type]}
-
     def decisions(self, prediction: TagsPrediction) -> Sequence[object]:
         return prediction.tags
 
@@ -249,6 +244,33 @@ class Ner(TaskType[NerExample, TagsPrediction, NerArrays, NerOptions]):
         if isinstance(words, str):
             return NerExample(request.id, tuple(words_of(words)))
         return NerExample(request.id, request.texts("words", least=0))
+
+
+class TokenClassification(Ner):
+    """Any tag for each word, as parts of speech; tags mark no entities and are taken as they are."""
+
+    head = "token_classification"
+    metrics = ("word_accuracy", "macro_f1")
+    labeled_layouts = TAG_LAYOUTS
+    conll_type, table_type = PlainConllReader, PlainTagTable
+    find_labels, check_labels, labels_note = TaskType.find_labels, TaskType.check_labels, TaskType.labels_note
+
+    def label_names(self, example: NerExample) -> tuple[str, ...]:
+        return example.tags
+
+    def score(self, task: TaskDefinition, examples: Examples, predictions: Sequence[TagsPrediction]) -> Scores:
+        """Share of words with the right tag, and the mean of F1 over the tags that occur."""
+        number = {label: i for i, label in enumerate(task.labels)}
+        predicted = [number[tag] for prediction in predictions for tag in prediction.tags]
+        gold = [number[tag] for example in examples for tag in example.tags]
+        scores = classification_metrics(predicted, gold)
+        return {"word_accuracy": scores["accuracy"], "macro_f1": scores["macro_f1"]}
+
+    def baseline(self, task: TaskDefinition, learned: Examples, examples: Examples) -> list[TagsPrediction]:
+        """Predict the tag that is most frequent in training, for every word."""
+        counts = Counter(tag for example in learned for tag in example.tags)
+        most = max(task.labels, key=lambda label: counts[label])
+        return [TagsPrediction((most,) * len(example.words)) for example in examples]
 
 
 def _documents(examples: Examples) -> Iterator[list[int]]:

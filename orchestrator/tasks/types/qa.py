@@ -10,7 +10,7 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import groupby
-from statistics import fmean, median
+from statistics import median
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
@@ -23,11 +23,18 @@ from bert_core.text.tokenization import Tokenizer
 from orchestrator.errors import SpecError
 from orchestrator.specs.task import TaskSpec
 from orchestrator.tasks.catalogue import KnownTask
-from orchestrator.tasks.features import PER_TOKEN, PER_WINDOW, Features, HeadArrays, Windows
-from orchestrator.tasks.options import TaskOptions
+from orchestrator.tasks.features import (
+    PER_TOKEN,
+    PER_WINDOW,
+    Features,
+    HeadArrays,
+    Windows,
+    cumulative,
+    passage_windows,
+    segment_types,
+)
 from orchestrator.tasks.text_files import plain_name
-from orchestrator.tasks.token_windows import cumulative, passage_windows, segment_types
-from orchestrator.tasks.types.base import Outputs, Request, Scores, Tables, TaskDefinition, TaskType
+from orchestrator.tasks.types.base import Outputs, Request, Scores, TaskDefinition, TaskOptions, TaskType
 from orchestrator.tasks.types.squad import Answer, QaExample, SquadReader
 
 _NUM_ANSWERED = 3
@@ -55,7 +62,7 @@ class AnswerCandidate:
 
 @dataclass(frozen=True, slots=True)
 class AnswerPrediction:
-    """The answer, empty for none, and what it was chosen from."""
+    """The answer, empty for none, and the candidates."""
 
     text: str
     candidates: tuple[AnswerCandidate, ...] = ()
@@ -230,7 +237,7 @@ class QuestionAnswering(TaskType[QaExample, AnswerPrediction, QaArrays, QaOption
         return [AnswerPrediction(" ".join(question.context.split()[:num_words])) for question in examples]
 
     def row(self, task: TaskDefinition, example: QaExample, prediction: AnswerPrediction) -> dict[str, Any]:
-        """The question with what stands around its answer, the answer beside all right ones, its scores, its rivals."""
+        """The question and the passage around its answer, predicted and gold answers, scores, candidates."""
         gold = example.answer_texts
         exact, f1 = answer_scores(prediction.text, gold, unanswerable=task.unanswerable)
         return {
@@ -243,22 +250,6 @@ class QuestionAnswering(TaskType[QaExample, AnswerPrediction, QaArrays, QaOption
             "candidates": [{"text": c.text, "start": c.start, "score": c.score} for c in prediction.candidates],
             "null_margin": prediction.null_margin,
         }
-
-    def wrongness(self, task: TaskDefinition, example: QaExample, prediction: AnswerPrediction) -> float:
-        return 1.0 - answer_scores(prediction.text, example.answer_texts, unanswerable=task.unanswerable)[1]
-
-    def breakdown(self, task: TaskDefinition, examples: Examples, predictions: Sequence[AnswerPrediction]) -> Tables:
-        """`questions`: those with and those without an answer, and how many of them were answered, rightly or not."""
-        rows = []
-        for kind, is_answerable in (("with an answer", True), ("without an answer", False)):
-            chosen = [(e, p) for e, p in zip(examples, predictions, strict=True) if bool(e.answers) == is_answerable]
-            scores = [answer_scores(p.text, e.answer_texts, unanswerable=task.unanswerable) for e, p in chosen]
-            if chosen:
-                exact_match, f1 = map(fmean, zip(*scores, strict=True))
-                num_answered = sum(bool(prediction.text) for _, prediction in chosen)
-                row = {"questions": kind, "number": len(chosen), "answered": num_answered}
-                rows.append({**row, "exact_match": exact_match, "f1": f1})
-        return {"questions": rows}
 
     def calibrate(
         self,

@@ -13,13 +13,11 @@ import numpy as np
 
 from bert_core.metrics import glue_metric_names, regression_metrics
 from orchestrator.errors import InputError
-from orchestrator.specs.task import TaskSpec
-from orchestrator.tasks.catalogue import KnownTask
 from orchestrator.tasks.cell_values import read_number
 from orchestrator.tasks.features import Array
 from orchestrator.tasks.text_examples import LabelColumn, TextExample, TextTable
 from orchestrator.tasks.types.base import Outputs, Scores, TaskDefinition
-from orchestrator.tasks.types.text import TextOptions, TextType, table_columns
+from orchestrator.tasks.types.text import TextOptions, TextType
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +70,8 @@ class Regression(TextType[RegressionExample, ValuePrediction, TextOptions]):
     metrics = ("pearson", "spearman")
     purpose = "numbers"
     options_type = TextOptions
-    example_type = RegressionExample
+    table_type = RegressionTable
     label_field = prediction_field = "value"
-
-    def reader(self, spec: TaskSpec, labels: tuple[str, ...] | None, known: KnownTask | None = None) -> RegressionTable:
-        return RegressionTable(**table_columns(spec))
 
     def labels_note(self, examples: Examples) -> str | None:
         """Equal values correlate with nothing."""
@@ -106,9 +101,6 @@ class Regression(TextType[RegressionExample, ValuePrediction, TextOptions]):
     def row(self, task: TaskDefinition, example: RegressionExample, prediction: ValuePrediction) -> dict[str, Any]:
         error = prediction.value - (example.value or 0.0)
         return {"prediction": prediction.value, "gold": example.value, "error": error}
-
-    def wrongness(self, task: TaskDefinition, example: RegressionExample, prediction: ValuePrediction) -> float:
-        return abs(prediction.value - (example.value or 0.0))
 
     def agreement(self, first: Sequence[ValuePrediction], second: Sequence[ValuePrediction]) -> float:
         """Pearson's correlation of the values."""

@@ -25,11 +25,9 @@ from orchestrator.specs.task import TaskSpec
 from orchestrator.storage.uris import absolute
 from orchestrator.tasks.catalogue import KnownTask
 from orchestrator.tasks.features import Features, HeadArrays, Windows
-from orchestrator.tasks.options import TaskOptions
-from orchestrator.tasks.readers import Example, Reader
 from orchestrator.tasks.table_files import read_rows
-from orchestrator.tasks.text_files import BadRecords, find_file
-from orchestrator.tasks.types.base import Outputs, Request, Scores, TaskDefinition, TaskType
+from orchestrator.tasks.text_files import BadRecords, Example, Reader, find_file
+from orchestrator.tasks.types.base import Outputs, Request, Scores, TaskDefinition, TaskOptions, TaskType
 
 RANK_CUTOFFS = (10, 100)
 """Ranks down to which a ranking is looked at."""
@@ -136,7 +134,6 @@ class Retrieval(TaskType[JudgedQuery, RankingPrediction, HeadArrays, TaskOptions
     prediction_field = "documents"
     options_type = TaskOptions
     spec_fields = frozenset()
-    reason_not_learned = "a retrieval task is evaluated, not learned; learn pairs with head: embedding"
     is_searched = True
 
     def find_files(self, spec: TaskSpec) -> Mapping[Split, str]:
@@ -201,9 +198,6 @@ class Retrieval(TaskType[JudgedQuery, RankingPrediction, HeadArrays, TaskOptions
     def example_of(self, task: TaskDefinition, request: Request) -> JudgedQuery:
         """Refuse a request: a query is not classified but searched for. Raises: InputError."""
         raise InputError("this model finds a text's partner among others; ask it with `embed` or `search`")
-
-    def doubt(self, task: TaskDefinition, prediction: RankingPrediction) -> dict[str, Any]:
-        return {"scores": list(prediction.scores)}
 
 
 def _find_first(folder: str, names: Mapping[Name, tuple[str, ...]]) -> dict[Name, str]:

@@ -22,14 +22,11 @@ from bert_core.text.tokenization import Tokenizer
 from orchestrator.errors import SpecError
 from orchestrator.specs.task import TaskSpec
 from orchestrator.tasks.catalogue import KnownTask
-from orchestrator.tasks.features import PER_TOKEN, Features, HeadArrays, Windows
-from orchestrator.tasks.options import TaskOptions
-from orchestrator.tasks.readers import LabeledReader
+from orchestrator.tasks.features import PER_TOKEN, Features, HeadArrays, Windows, cumulative, fill_windows
 from orchestrator.tasks.table_files import read_rows
 from orchestrator.tasks.text_examples import are_texts
-from orchestrator.tasks.text_files import BadRecords
-from orchestrator.tasks.token_windows import cumulative, fill_windows
-from orchestrator.tasks.types.base import Outputs, Request, Scores, TaskDefinition, TaskType, check_length
+from orchestrator.tasks.text_files import BadRecords, LabeledReader
+from orchestrator.tasks.types.base import Outputs, Request, Scores, TaskDefinition, TaskOptions, TaskType, check_length
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,8 +132,6 @@ class SentenceSelection(TaskType[SentencesExample, SentencesPrediction, Sentence
     recipe_fields = frozenset({"max_query_length"})
     options_type = SentenceOptions
     request_keys = ("sentences", "query")
-    optional_keys = frozenset({"query"})
-    list_keys = frozenset({"sentences"})
     example_request: ClassVar[Mapping[str, Any]] = {"sentences": ["It rained.", "The bridge fell at noon."]}
     splits_long_examples = True
     usual_max_seq_length = 512
@@ -230,10 +225,6 @@ class SentenceSelection(TaskType[SentencesExample, SentencesPrediction, Sentence
         num_selected = int(median(len(example.selected or ()) for example in learned))
         scores = [tuple(np.linspace(1.0, 0.0, len(example.sentences)).tolist()) for example in examples]
         return [SentencesPrediction(tuple(range(num_selected))[: len(some)], some) for some in scores]
-
-    def doubt(self, task: TaskDefinition, prediction: SentencesPrediction) -> dict[str, Any]:
-        """Every sentence's score, which ranks them for any number."""
-        return {"scores": list(prediction.scores)}
 
     def decisions(self, prediction: SentencesPrediction) -> Sequence[object]:
         return [place in prediction.selected for place in range(len(prediction.scores))]

@@ -5,7 +5,6 @@ start      a column of its own beside a text; without one the answer is searched
 """
 
 import json
-import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -13,9 +12,8 @@ from typing import Any
 from orchestrator.errors import TaskDataError
 from orchestrator.storage.text_lines import HALF_A_PAIR, has_half_a_pair, json_problem
 from orchestrator.tasks.cell_values import read_flag, read_number, unpack_cell
-from orchestrator.tasks.readers import LabeledReader
 from orchestrator.tasks.table_files import read_records, table_name
-from orchestrator.tasks.text_files import BadRecords, read_decompressed
+from orchestrator.tasks.text_files import BadRecords, LabeledReader, read_decompressed
 
 _CONTEXT = ("context", "passage", "paragraph", "document", "text")
 _QUESTION = ("question", "query")
@@ -64,8 +62,7 @@ class SquadReader(LabeledReader[QaExample]):
                 continue
             seen.add(example.id)
             if repairs:
-                doubt, what = max(repairs)
-                bad.mended(place, what, doubt)
+                bad.repaired(place, repairs[0])
             yield example
 
 
@@ -78,8 +75,8 @@ def are_question_columns(names: Iterable[str]) -> bool:
     return has_context and ("qas" in found or (has_question and (has_answer or (has_start and has_end))))
 
 
-def read_question(record: object, name: str, labeled: bool = True) -> tuple[QaExample, list[tuple[float, str]]]:
-    """The example of a record in any layout, and how its answers were mended: doubt and words.
+def read_question(record: object, name: str, labeled: bool = True) -> tuple[QaExample, list[str]]:
+    """The example of a record in any layout, and how its answers were repaired.
 
     Args:
         name: the question's id where the record has none.
@@ -103,8 +100,7 @@ def read_question(record: object, name: str, labeled: bool = True) -> tuple[QaEx
             raise ValueError(f"the answer {text!r} of question {question_id!r} is not in its passage")
         if answer.start != start:
             instead = "it has no answer_start" if start is None else f"not from answer_start {start}"
-            what = f"{text!r} is taken from character {answer.start}, {instead}"
-            repairs.append((_doubt(context, answer, start), what))
+            repairs.append(f"{text!r} is taken from character {answer.start}, {instead}")
         answers.append(answer)
     return QaExample(question_id, question, context, tuple(answers)), repairs
 
@@ -121,15 +117,6 @@ def find_answer(context: str, text: str, start: int | None) -> Answer | None:
     wanted = max(start or 0, 0)
     places = [p for p in (context.rfind(text, 0, wanted + len(text)), context.find(text, wanted)) if p >= 0]
     return Answer(text, min(places, key=lambda place: abs(place - (start or 0)))) if places else None
-
-
-def _doubt(context: str, answer: Answer, start: int | None) -> float:
-    """Characters that an answer was moved; infinity where another occurrence is as good."""
-    if start is None:
-        return math.inf if context.find(answer.text, answer.start + 1) >= 0 else 0.0
-    other = 2 * start - answer.start
-    is_tie = other >= 0 and context.startswith(answer.text, other)
-    return math.inf if is_tie else abs(answer.start - start)
 
 
 def _answers(record: Mapping[str, Any], context: str) -> list[tuple[str, int | None]]:

@@ -16,12 +16,10 @@ from bert_core.text.tokenization import Tokenizer
 from orchestrator.errors import InputError, SpecError, TaskDataError
 from orchestrator.specs.recipe import LongDocuments
 from orchestrator.specs.task import TaskSpec
-from orchestrator.tasks.catalogue import KNOWN_TASKS
-from orchestrator.tasks.features import PER_EXAMPLE, Array, Features, HeadArrays, Windows
-from orchestrator.tasks.options import TaskOptions
-from orchestrator.tasks.text_examples import TextExample
-from orchestrator.tasks.token_windows import build_text_windows
-from orchestrator.tasks.types.base import Outputs, P, Request, TaskDefinition, TaskType, check_length
+from orchestrator.tasks.catalogue import KNOWN_TASKS, KnownTask
+from orchestrator.tasks.features import PER_EXAMPLE, Array, Features, HeadArrays, Windows, build_text_windows
+from orchestrator.tasks.text_examples import TextExample, TextTable
+from orchestrator.tasks.types.base import Outputs, P, Request, TaskDefinition, TaskOptions, TaskType, check_length
 from orchestrator.tasks.types.conll import is_named_conll
 
 T = TypeVar("T", bound=TextExample)
@@ -78,13 +76,15 @@ class TextType(TaskType[T, P, TextArrays, Opt], Generic[T, P, Opt]):
     recipe_fields = frozenset({"long_documents", "window_stride"})
     spec_fields = frozenset({"text_columns", "label_column", "numerical_columns", "categorical_columns"})
     request_keys = ("text", "text_pair")
-    optional_keys = frozenset({"text_pair"})
     example_request: ClassVar[Mapping[str, Any]] = {"text": "A charming film."}
-    example_type: ClassVar[type[Any]]
-    """Class of the examples."""
+    table_type: ClassVar[type[TextTable[Any]]]
+    """Reader of the files, which names the class of the examples."""
 
     def check_spec(self, spec: TaskSpec) -> None:
         check_text_columns(spec)
+
+    def reader(self, spec: TaskSpec, labels: tuple[str, ...] | None, known: KnownTask | None = None) -> TextTable[T]:
+        return self.table_type(**table_columns(spec))
 
     def label_names(self, example: T) -> tuple[str, ...]:
         """The class, or all labels."""
@@ -157,7 +157,7 @@ class TextType(TaskType[T, P, TextArrays, Opt], Generic[T, P, Opt]):
             numbers, categories = task.columns.read(request.columns(task.columns.names))
         except ValueError as error:
             raise InputError(f"line {request.line}: {error}; null stands for a value that is missing") from None
-        example: T = self.example_type(request.id, text, pair, numbers=numbers, categories=categories)
+        example: T = self.table_type.kind(request.id, text, pair, numbers=numbers, categories=categories)
         return example
 
 

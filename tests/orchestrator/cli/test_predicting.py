@@ -20,7 +20,7 @@ from bert_core.text_embedding import TextEmbedder
 from orchestrator.finetuning.model_record import RECORD_FILE, FineTuningRecord
 from orchestrator.inference.answering import Abilities
 from orchestrator.serving import app
-from orchestrator.tasks.options import TaskOptions
+from orchestrator.tasks.types.base import TaskOptions
 from orchestrator.web import listening
 from tests.orchestrator.cli.fresh_process import loaded_by_each
 from tests.orchestrator.cli.laboratory import Command

@@ -1,4 +1,4 @@
-"""Scores of a model on a split: what is counted, tables of each task type, and the worst mistakes first.
+"""Scores of a model on a split: what is counted, and the worst mistakes first.
 
 Alone: pytest tests/orchestrator/inference/test_task_scores.py
 """
@@ -14,15 +14,8 @@ from orchestrator.finetuning.model_folder import load_task_definition
 from orchestrator.inference.task_scores import Scoring, analyze_errors, evaluate, own_task_values
 from orchestrator.results import EvaluationResult
 from orchestrator.tasks import Task, load_task
-from orchestrator.tasks.types.classification import ClassificationExample, ClassPrediction
-from orchestrator.tasks.types.conll import NerExample
-from orchestrator.tasks.types.multi_label import LabelsPrediction, MultiLabelExample
-from orchestrator.tasks.types.ner import TagsPrediction
-from orchestrator.tasks.types.qa import AnswerPrediction
-from orchestrator.tasks.types.regression import RegressionExample, ValuePrediction
-from orchestrator.tasks.types.squad import Answer, QaExample
+from orchestrator.tasks.types.classification import ClassPrediction
 from tests.orchestrator.finetuning import tiny_tasks
-from tests.orchestrator.tasks.definitions import define
 
 
 @pytest.fixture
@@ -42,49 +35,6 @@ def test_the_surest_mistakes_come_first_with_their_text(task: Task) -> None:
     assert found.mistakes[0]["gold"] == examples[3].label
     few = analyze_errors(found.result, task, "validation", predictions, 1)
     assert (len(few.mistakes), few.num_mistakes, found.num_mistakes) == (1, 2, 2)
-
-
-def test_classes_have_scores_and_confusions() -> None:
-    task = define("classification", ("a", "b"))
-    examples = [ClassificationExample(str(n), "x", label=label) for n, label in enumerate("aab")]
-    tables = task.type.breakdown(task, examples, [ClassPrediction(label) for label in "abb"])
-    assert tables["classes"][0] == {"label": "a", "precision": 1.0, "recall": 0.5, "f1": 2 / 3, "support": 2}
-    assert tables["confusions"] == [{"gold": "a", "a": 1, "b": 1}, {"gold": "b", "a": 0, "b": 1}]
-
-
-def test_labels_of_which_several_hold_have_scores_of_their_own() -> None:
-    task = define("multi_label", ("a", "b"))
-    examples = [MultiLabelExample("0", "x", labels=("a", "b")), MultiLabelExample("1", "x", labels=())]
-    predictions = [LabelsPrediction(("a",), (0.9, 0.1)), LabelsPrediction(("a",), (0.9, 0.1))]
-    rows = task.type.breakdown(task, examples, predictions)["classes"]
-    assert [(row["label"], row["precision"], row["recall"], row["support"]) for row in rows] == [
-        ("a", 0.5, 1.0, 1),
-        ("b", 0.0, 0.0, 1),
-    ]
-
-
-def test_entities_have_scores_and_sentences_are_ranked_by_wrong_words() -> None:
-    task = define("ner", ("O", "B-PER", "I-PER"))
-    example = NerExample("0", ("Ann", "Lee", "runs"), ("B-PER", "I-PER", "O"))
-    right, wrong = TagsPrediction(example.tags), TagsPrediction(("B-PER", "O", "B-PER"))
-    (row,) = task.type.breakdown(task, [example], [right])["entities"]
-    assert row == {"entity": "PER", "precision": 1.0, "recall": 1.0, "f1": 1.0, "support": 1}
-    assert (task.type.wrongness(task, example, right), task.type.wrongness(task, example, wrong)) == (0, 2)
-
-
-def test_questions_without_an_answer_are_counted_apart() -> None:
-    task = define("qa", ())
-    examples = [QaExample("0", "Who?", "Ann runs.", (Answer("Ann", 0),)), QaExample("1", "When?", "Ann runs.")]
-    rows = task.type.breakdown(task, examples, [AnswerPrediction("Ann"), AnswerPrediction("runs")])["questions"]
-    assert [(row["questions"], row["number"], row["answered"], row["f1"]) for row in rows] == [
-        ("with an answer", 1, 1, 1.0),
-        ("without an answer", 1, 1, 0.0),
-    ]
-
-
-def test_a_value_is_as_wrong_as_it_is_far_off() -> None:
-    task = define("regression", ())
-    assert task.type.wrongness(task, RegressionExample("0", "x", value=2.0), ValuePrediction(0.5)) == 1.5
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from orchestrator.results import MetricEvent, TrialResult
 from orchestrator.run_states import RunState
 from orchestrator.significance.ranking import SeedNoise
 from orchestrator.significance.summary import summarize
-from orchestrator.tasks.options import TaskOptions
+from orchestrator.tasks.types.base import TaskOptions
 from tests.orchestrator.small_specs import SWEEP
 
 

@@ -13,8 +13,8 @@ from bert_core.text.tokenization import Tokenizer
 from orchestrator.specs import RecipeSpec
 from orchestrator.specs.task import Head
 from orchestrator.tasks import TASK_TYPES, Features, TaskDefinition, build_features
-from orchestrator.tasks.options import TaskOptions
 from orchestrator.tasks.text_files import BadRecords
+from orchestrator.tasks.types.base import TaskOptions
 
 SENTENCES = [
     "The old house stands by the river near Oslo.",

@@ -121,13 +121,6 @@ def test_decimal_commas_are_read_where_the_whole_column_says_so(tmp_path: Path) 
         read(SCORES, path)
 
 
-@pytest.mark.parametrize("text", ["['x', 'y']", '["x", "y"]', "x|y"])
-def test_lists_in_a_cell_are_those_of_json_of_python_or_apart_by_a_mark(tmp_path: Path, text: str) -> None:
-    table = MultiLabelTable(("text",), "label")
-    (example,) = read(table, write_records(tmp_path / "a.jsonl", {"text": "x", "label": text}))[0]
-    assert example.labels == ("x", "y")
-
-
 def test_a_list_as_numpy_prints_it_is_named(tmp_path: Path) -> None:
     path = write_records(tmp_path / "a.jsonl", {"text": "x", "label": "['x' 'y']"})
     with pytest.raises(TaskDataError, match="line 1: label begins as a list"):
@@ -158,16 +151,6 @@ def test_numbers_among_texts_are_texts(tmp_path: Path) -> None:
 
 
 LISTS = MultiLabelTable(("text",), "label")
-CELLS = [("('x', 'y')", ("x", "y")), ("{'y', 'x'}", ("x", "y")), ("set()", ()), ("()", ()), ('["x", "y"]', ("x", "y"))]
-
-
-@pytest.mark.parametrize(("cell", "labels"), CELLS)
-def test_a_cell_that_holds_printed_python_is_a_list(tmp_path: Path, cell: str, labels: tuple[str, ...]) -> None:
-    path = tmp_path / "a.csv"
-    path.write_text(f"text|label\nx|{cell}\n")
-    assert [example.labels for example in read(LISTS, path)[0]] == [labels]
-    with pytest.raises(TaskDataError, match=r"label .*list.*multi_label"):
-        read(CLASSES, path)
 
 
 @pytest.mark.parametrize("cell", ["{'name': 'x'}", '{"POS": 1}'])

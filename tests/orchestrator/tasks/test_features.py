@@ -19,7 +19,7 @@ from bert_core.text.tokenizer_training import TRAINERS
 from orchestrator.errors import SpecError, TaskDataError
 from orchestrator.specs import TaskSpec
 from orchestrator.tasks import decode, load_task
-from orchestrator.tasks.token_windows import truncate_longest_first
+from orchestrator.tasks.features import truncate_longest_first
 from orchestrator.tasks.types.classification import ClassificationExample
 from orchestrator.tasks.types.conll import NerExample
 from orchestrator.tasks.types.regression import RegressionExample

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from orchestrator.specs import TaskSpec
 from orchestrator.tasks import load_task
-from orchestrator.tasks.remarks import count_leaks
+from orchestrator.tasks.loading import count_leaks
 
 
 def leaks(head: str, columns: tuple[str, ...] = (), **files: Path) -> dict[str, int]:

@@ -15,7 +15,6 @@ from orchestrator.tasks import (
     load_task,
     majority_baseline,
     prediction_rows,
-    rows_with_texts,
     score,
     write_prediction_rows,
 )
@@ -164,7 +163,7 @@ def test_a_kept_row_says_both_texts_of_a_pair_the_long_one_cut_and_an_own_file_a
     assert (first["text"], first["prediction"], first["gold"]) == ("It rains.", "yes", "no")
     assert len(first["text_pair"]) == KEPT_CHARACTERS
     assert first["text_pair"] == LONG[: KEPT_CHARACTERS - 1] + "…"
-    assert rows_with_texts(pairs, "validation", GIVEN)[0]["text_pair"] == LONG
+    assert prediction_rows(pairs, "validation", GIVEN)[0]["text_pair"] == LONG
 
 
 def test_choices_are_kept_up_to_a_length_that_they_have_together(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import zstandard
 from sklearn.preprocessing import StandardScaler
 
 from orchestrator.errors import TaskDataError
-from orchestrator.tasks.table_files import column_names, has_columns, is_json_table, read_rows
+from orchestrator.tasks.table_files import column_names, is_json_table, read_rows
 from orchestrator.tasks.text_examples import NO_COLUMNS, TabularColumns
 from orchestrator.tasks.text_files import BadRecords, find_file, plain_name, read_decompressed, read_lines
 from orchestrator.tasks.types.classification import ClassificationExample, ClassificationTable
@@ -283,7 +283,6 @@ def test_a_spreadsheets_line_that_says_the_delimiter_is_no_row(tmp_path: Path) -
     path.write_bytes(b'\xef\xbb\xbfsep=;\r\ntext;label\r\na,b;x\r\n"c\nd";y\r\nonly one\r\n')
     bad = BadRecords(str(path), "skip")
     assert column_names(str(path), bad) == ("text", "label")
-    assert has_columns(str(path), ("text", "label"), header=True)
     rows = list(read_rows(str(path), ("label", "text"), bad))
     assert rows == [("line 3", ("x", "a,b")), ("line 4", ("y", "c\nd"))]
     assert bad.first_problem == "line 6: 1 fields where the first line has 2"
@@ -294,7 +293,6 @@ def test_blank_lines_above_the_names_of_the_columns_are_passed_over(tmp_path: Pa
     path = write(tmp_path / name, f"\n\ntext{mark}label\ngood{mark}yes\n")
     bad = BadRecords(str(path), "error")
     assert column_names(str(path), bad) == ("text", "label")
-    assert has_columns(str(path), ("text", "label"), header=True)
     assert list(read_rows(str(path), ("text", "label"), bad)) == [("line 4", ("good", "yes"))]
 
 

@@ -31,8 +31,7 @@ from orchestrator.tasks import (
     score,
 )
 from orchestrator.tasks.loading import DATA_FIELDS
-from orchestrator.tasks.options import TaskOptions
-from orchestrator.tasks.types.base import Request
+from orchestrator.tasks.types.base import Request, TaskOptions
 from orchestrator.tasks.types.regression import ValuePrediction
 from orchestrator.tasks.types.retrieval import QueryExample, RankingPrediction
 from tests.orchestrator.finetuning import tiny_tasks
@@ -114,7 +113,7 @@ ALL: dict[str, Case] = {
 
 def test_every_type_has_a_case_and_every_learned_type_a_head_in_training() -> None:
     heads = {"embedding" if name not in TASK_TYPES else name for name in ALL}
-    learned = {head for head, task_type in TASK_TYPES.items() if not task_type.reason_not_learned}
+    learned = {head for head, task_type in TASK_TYPES.items() if not task_type.is_searched}
     assert heads == learned == set(HEADS)
     assert all(task_type.head == head for head, task_type in TASK_TYPES.items())
 

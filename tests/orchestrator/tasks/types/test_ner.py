@@ -17,10 +17,16 @@ from orchestrator.errors import TaskDataError
 from orchestrator.specs.recipe import Context
 from orchestrator.specs.task import TaskSpec
 from orchestrator.tasks import TASK_TYPES, Features, decode
-from orchestrator.tasks.bio_tags import BIO, SCHEMES, TagScheme, complete_tag_set, find_scheme
+from orchestrator.tasks.bio_tags import (
+    BIO,
+    SCHEMES,
+    Span,
+    TagScheme,
+    find_scheme,
+    read_spans,
+    tag_words,
+)
 from orchestrator.tasks.text_files import BadRecords
-from orchestrator.tasks.types.character_spans import Span, read_spans, tag_words
-from orchestrator.tasks.types.character_spans import words_of as words_of_text
 from orchestrator.tasks.types.conll import ConllReader, NerExample, NerTable, has_tag_columns
 from orchestrator.tasks.types.ner import TagsPrediction
 from tests.orchestrator.tasks.definitions import define, examples_of, features_of, read, write, write_records
@@ -64,12 +70,11 @@ def test_tags_of_every_scheme_are_found_and_become_bio(tags: list[str], scheme: 
     assert found.to_bio(written) == bio
 
 
-def test_entities_without_a_begin_are_told_apart_by_their_ends_and_a_tag_set_is_completed() -> None:
+def test_entities_without_a_begin_are_told_apart_by_their_ends() -> None:
     tags = ["I-PER", "E-PER", "E-PER", "I-LOC"]
     found = find_scheme(Counter(tags))
     assert found is not None
     assert found.to_bio(tags) == ("B-PER", "I-PER", "B-PER", "B-LOC")
-    assert complete_tag_set({"I-PER", "B-LOC", "O"}) == ("O", "B-LOC", "I-LOC", "B-PER", "I-PER")
 
 
 def test_columns_document_starts_and_line_ends_are_understood(tmp_path: Path) -> None:
@@ -283,7 +288,6 @@ def test_spans_of_whole_words_are_those_entities(words: list[str], data: st.Data
     misfits: Counter[str] = Counter()
     found, tags = tag_words(text, reversed(spans), misfits)
     assert (found, entity_spans(tags), misfits.total()) == (words, wanted, 0)
-    assert words_of_text(text) == words
 
 
 @pytest.mark.parametrize(

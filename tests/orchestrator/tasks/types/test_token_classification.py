@@ -67,8 +67,6 @@ def test_scores_are_scikit_learns_over_words(tmp_path: Path) -> None:
     assert found["word_accuracy"] == pytest.approx(accuracy_score(gold, flat))
     assert found["macro_f1"] == pytest.approx(f1_score(gold, flat, average="macro"))
     assert majority_baseline(task, "validation")["word_accuracy"] == pytest.approx(2 / 8)
-    breakdown = task.type.breakdown(task, task.examples("validation"), [TagsPrediction(tags) for tags in predicted])
-    assert {row["tag"]: row["support"] for row in breakdown["tags"]}["NNP"] == 2
 
 
 def test_a_file_without_tags_is_refused(tmp_path: Path) -> None:
