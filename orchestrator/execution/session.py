@@ -28,7 +28,7 @@ from orchestrator.kinds.base import RunContext
 from orchestrator.kinds.resolved import Resolved
 from orchestrator.progress import UNDER_WAY, show_progress
 from orchestrator.progress.run_views import StageView
-from orchestrator.provenance.machine import capture
+from orchestrator.provenance.capture import capture
 from orchestrator.registry.database import retry_while_unavailable
 from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.registry.records import RunRecord
