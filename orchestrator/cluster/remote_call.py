@@ -16,8 +16,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-import ray
-
 from orchestrator.cluster.nodes import Processes
 from orchestrator.cluster.shortage import telling_silence
 from orchestrator.errors import OWN_ERRORS, OwnError, RunFailedError, last_line
@@ -88,6 +86,8 @@ def call_on_device(function: Callable[[str], T], num_cpus: float, num_gpus: floa
     """
     if not num_gpus:
         return function("cpu")
+    import ray
+
     task = (
         ray.remote(_begin_and_call)
         .options(num_cpus=num_cpus, num_gpus=num_gpus, num_returns="streaming")
@@ -108,6 +108,8 @@ def call_on_device(function: Callable[[str], T], num_cpus: float, num_gpus: floa
 @contextmanager
 def waiting_for(task: Any, problem: str, remedy: str = "") -> Iterator[None]:
     """Cancel a remote task when its caller stops waiting. Raises: RunFailedError for what Ray says went wrong."""
+    import ray
+
     try:
         yield
     except ray.exceptions.RayError as error:

@@ -18,7 +18,7 @@ import pytest
 from bert_core.config import BertConfig
 from bert_core.text_embedding import TextEmbedder
 from orchestrator.finetuning.model_record import RECORD_FILE, FineTuningRecord
-from orchestrator.inference.answering import Abilities
+from orchestrator.inference.blocks import Abilities
 from orchestrator.serving import app
 from orchestrator.tasks.options import TaskOptions
 from orchestrator.web.server import listening
