@@ -287,8 +287,7 @@ def _write_pairs(
 ) -> None:
     folder = find_model(model)
     from orchestrator.inference.blocks import json_lines
-    from orchestrator.retrieval.mining import mine_pairs
-    from orchestrator.retrieval.searching import INDEXES
+    from orchestrator.retrieval.searching import INDEXES, mine_pairs
     from orchestrator.storage import join
 
     loaded, kept = _load_task(task[0], task[1:]), join(current_settings().storage, INDEXES)
