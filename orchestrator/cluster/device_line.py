@@ -10,8 +10,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Literal
 
-from orchestrator.cluster.capacity import cluster_resources, decide_gpus, gpu_types
-from orchestrator.cluster.nodes import NODE_ID, free_nodes, nodes_with
+from orchestrator.cluster.capacity import NODE_ID, cluster_resources, free_nodes, gpu_types, has_gpus, nodes_with
 from orchestrator.errors import ClusterError
 from orchestrator.progress import UNDER_WAY
 
@@ -126,7 +125,7 @@ def take_gpus(work: str, asked: float | Literal["auto"]) -> float:
 
     `auto` takes the CPU where torch can use none of the GPUs, and says why; a number of GPUs stays as it is asked.
     """
-    gpus = decide_gpus(asked)
+    gpus = float(has_gpus({"GPU": 1.0}, cluster_resources())) if asked == "auto" else asked
     if asked == "auto" and gpus and refuses_gpus(work):
         return 0.0
     tell_device(work, gpus, asked)

@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from orchestrator.cluster.nodes import Processes
+from orchestrator.cluster.capacity import Processes
 from orchestrator.cluster.shortage import telling_silence
 from orchestrator.errors import OWN_ERRORS, OwnError, RunFailedError, last_line
 from orchestrator.progress import attached

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from orchestrator.cluster.nodes import Node, Processes, room_for, selected_text
+from orchestrator.cluster.capacity import Node, Processes, room_for, selected_text
 from orchestrator.errors import ClusterError
 from orchestrator.progress import duration
 from orchestrator.reminders import Reminders, Shortage

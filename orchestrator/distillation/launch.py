@@ -7,8 +7,8 @@ from typing import Any
 
 import ray
 
+from orchestrator.cluster.capacity import Processes
 from orchestrator.cluster.device_line import take_gpus
-from orchestrator.cluster.nodes import Processes
 from orchestrator.cluster.remote_call import CollectedWarnings, waiting_for
 from orchestrator.cluster.shortage import find_shortage, watch_head
 from orchestrator.distillation.job import DistillJob, distill

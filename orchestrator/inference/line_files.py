@@ -12,9 +12,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from orchestrator.cluster.capacity import cluster_room
+from orchestrator.cluster.capacity import Processes, cluster_room
 from orchestrator.cluster.connection import connect, names_no_cluster
-from orchestrator.cluster.nodes import Processes
 from orchestrator.cluster.remote_call import CollectedWarnings, WarningRelay, WithWarnings
 from orchestrator.cluster.shortage import telling_silence
 from orchestrator.errors import OWN_ERRORS, ClusterError, InputError, OwnError, last_line

@@ -15,7 +15,7 @@ import pytest
 
 from orchestrator import reminders
 from orchestrator.cluster import remote_call, shortage
-from orchestrator.cluster.nodes import Processes
+from orchestrator.cluster.capacity import Processes
 from orchestrator.cluster.remote_call import CollectedWarnings, WarningRelay, WithWarnings, call_on_device
 from orchestrator.errors import RunFailedError, SpecError
 from orchestrator.finetuning.evaluation import EvaluatedSplit, evaluate_model

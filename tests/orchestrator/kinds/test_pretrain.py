@@ -13,7 +13,7 @@ import torch
 from bert_core.errors import CheckpointError, TokenizerError
 from bert_core.text.tokenizer_training import train_wordpiece
 from orchestrator.cluster import device_line
-from orchestrator.cluster.nodes import Processes
+from orchestrator.cluster.capacity import Processes
 from orchestrator.errors import CorpusError, RunStoppedError
 from orchestrator.kinds import passes
 from orchestrator.kinds import pretrain as module
