@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from orchestrator.cluster.capacity import Processes, cluster_room
 from orchestrator.cluster.connection import connect, names_no_cluster
-from orchestrator.cluster.remote_call import CollectedWarnings, WarningRelay, WithWarnings
+from orchestrator.cluster.gpus import CollectedWarnings, WarningRelay, WithWarnings
 from orchestrator.cluster.shortage import telling_silence
 from orchestrator.errors import OWN_ERRORS, ClusterError, InputError, OwnError, last_line
 from orchestrator.inference.blocks import LineBlock, LinePredictor, PredictedBlock, line_blocks, predict_blocks

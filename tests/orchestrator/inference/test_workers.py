@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from orchestrator.cluster.remote_call import WithWarnings
+from orchestrator.cluster.gpus import WithWarnings
 from orchestrator.errors import InputError, SpecError
 from orchestrator.inference.blocks import LineBlock, LinePredictor, PredictedBlock
 from orchestrator.inference.embedder import LineEmbedder

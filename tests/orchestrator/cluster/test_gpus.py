@@ -1,6 +1,6 @@
 """Devices that work takes, a look at them before, and doctor's words on those of this machine.
 
-Alone: pytest tests/orchestrator/cluster/test_device_line.py
+Alone: pytest tests/orchestrator/cluster/test_gpus.py
 """
 
 import json
@@ -13,10 +13,10 @@ from typing import Literal
 import pytest
 import torch
 
-from orchestrator.cluster import device_line as module
 from orchestrator.cluster import doctor
-from orchestrator.cluster.device_line import common_refusal, device_line, look_at_card, take_gpus
+from orchestrator.cluster import gpus as module
 from orchestrator.cluster.doctor import Finding, examine
+from orchestrator.cluster.gpus import common_refusal, device_line, look_at_card, take_gpus
 from orchestrator.settings import Settings
 from orchestrator.training import cards
 from tests.orchestrator.training.cards_in_place import GIB, put_in_place
