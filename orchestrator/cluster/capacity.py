@@ -37,7 +37,6 @@ MAX_LOGICAL_PER_CORE = 4
 _ROUNDING = 1e-9
 """Tolerance for sums of fractions of a CPU."""
 _HEAD_TIMEOUT_S = 5
-_NODE_TIMEOUT_S = 1.0
 _FILE_TIMEOUT_S = 60.0
 
 
@@ -186,10 +185,10 @@ def free_nodes() -> list[Node]:
     ]
 
 
-def answers(address: str, port: int) -> bool:
+def answers(address: str, port: int, timeout_s: float = 1.0) -> bool:
     """Whether a node's Ray takes connections. The cluster's tables have a lost node for some more seconds."""
     try:
-        with socket.create_connection((address, port), timeout=_NODE_TIMEOUT_S):
+        with socket.create_connection((address, port), timeout=timeout_s):
             return True
     except OSError:
         return False
