@@ -56,11 +56,7 @@ def take_gpus(work: str, asked: float | Literal["auto"]) -> float:
 
 
 def refuses_gpus(work: str, labels: Mapping[str, str] = MappingProxyType({})) -> bool:
-    """Look at the GPUs of the connected Ray; where torch can use none, log that work is done on the CPU, and why.
-
-    Args:
-        labels: selector of the nodes that the work may be on.
-    """
+    """Whether torch can use no GPU of the nodes with these labels; then a warning says so, and why."""
     refusal = find_refusal(labels)
     if refusal is not None:
         logger.warning(f"{work} on the CPU: {refusal}")
@@ -75,18 +71,10 @@ def tell_device(work: str, num_gpus: float, asked: object) -> None:
 
 
 def device_line(work: str, num_gpus: float, num_there: float, types: Sequence[str] = ()) -> str:
-    """Return the line for work on a cluster.
+    """Return the line for work on a cluster that has `num_there` GPUs of these types.
 
     >>> device_line("training", 2.0, 8.0, ["H200"])
     'training on 2 GPUs (H200)'
-    >>> device_line("training", 0.0, 0.0)
-    'training on the CPU: the cluster has no GPU'
-
-    Args:
-        work: what is done: `training`, `each trial trains`.
-        num_gpus: GPUs that it takes; a fraction is a share of one.
-        num_there: GPUs of the cluster.
-        types: types of the cluster's GPUs, by Ray's names.
     """
     if not num_gpus:
         reason = f"the cluster has {num_there:g} GPUs, which are too few" if num_there else "the cluster has no GPU"
@@ -138,12 +126,7 @@ def find_refusal(labels: Mapping[str, str] = MappingProxyType({})) -> str | None
 
 
 def common_refusal(refusals: Sequence[str | None]) -> str | None:
-    """Return the first of the nodes' refusals where all nodes refuse, with their number where that is several.
-
-    >>> common_refusal(["the driver is too old", None])
-    >>> common_refusal(["the driver is too old", "the driver is too old"])
-    'the driver is too old (and so on all 2 nodes with GPUs)'
-    """
+    """Return the first of the nodes' refusals where all nodes refuse, with their number where that is several."""
     if not refusals or None in refusals:
         return None
     everywhere = f" (and so on all {len(refusals)} nodes with GPUs)" if len(refusals) > 1 else ""

@@ -13,8 +13,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 
+from orchestrator.cluster.administration import RunGauges
 from orchestrator.cluster.connection import connect, most_cpus, names_no_cluster
-from orchestrator.cluster.metrics_servers import RunGauges
 from orchestrator.cluster.shortage import LAST_PATIENCE_S, watch_head
 from orchestrator.errors import InputError, NotFoundError, RegistryError
 from orchestrator.execution.jobs import own_job_id
