@@ -158,7 +158,7 @@ def _cluster(settings: Settings) -> Iterator[Finding]:
 
 
 NODE_TIMEOUT_S = 30.0
-"""Time within which a node must answer: a process starts there first, which takes seconds on a busy host."""
+"""Time for a node to answer: a process starts there first, which takes seconds on a busy host."""
 _MARKER = "driver"
 
 

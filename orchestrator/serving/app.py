@@ -52,7 +52,6 @@ _PAGE_HEADERS = {
     "X-Content-Type-Options": "nosniff",
 }
 _LINE = re.compile(r"line (\d+)(?: is |: )")
-_KNOWN_PATHS = "there are /v1/answers (POST), /v1/model and /health"
 
 Answered = list[dict[str, Any]] | InputError
 
@@ -163,7 +162,7 @@ def build_app(name: str, answering: Answering, token: str | None, hosts: Sequenc
         Route("/v1/model", describe_model),
         Route("/v1/answers", answer_inputs, methods=["POST"]),
     ]
-    refusals: dict[Any, Any] = {HTTPException: _refuse_http, RefusedError: _refuse}
+    refusals: dict[Any, Any] = {HTTPException: _refuse, RefusedError: _refuse}
     return Guard(Starlette(routes=routes, exception_handlers=refusals), token, hosts)
 
 
@@ -190,13 +189,11 @@ async def _read_inputs(request: Request) -> list[Read]:
     return inputs
 
 
-async def _refuse(request: Request, error: RefusedError) -> JSONResponse:
+async def _refuse(request: Request, error: RefusedError | HTTPException) -> JSONResponse:
+    if isinstance(error, HTTPException):
+        message = f"{error.detail}; there are /v1/answers (POST), /v1/model and /health"
+        error = RefusedError(error.status_code, request.url.path, message)
     return JSONResponse({"error": {"field": error.field, "message": error.message}}, error.status)
-
-
-async def _refuse_http(request: Request, error: HTTPException) -> JSONResponse:
-    message = f"{error.detail}; {_KNOWN_PATHS}"
-    return await _refuse(request, RefusedError(error.status_code, request.url.path, message))
 
 
 def load_answering(folder: str, device: str = "cpu", precision: Precision = "fp32") -> Answering:
