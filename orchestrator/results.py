@@ -43,7 +43,7 @@ class WorkersEvent:
     hosts: Sequence[str]
     """Host of each worker, by rank."""
     machine: Mapping[str, object] | None = None
-    """Machine of rank 0 (the fields of `provenance.machine.Machine`)."""
+    """Machine of rank 0 (the fields of `provenance.capture.Machine`)."""
 
     def __str__(self) -> str:
         return f"{len(self.hosts)} worker{'s' * (len(self.hosts) > 1)} on {', '.join(dict.fromkeys(self.hosts))}"

@@ -237,10 +237,9 @@ def search(
     reranker = _find_reranking(rerank, relevant_label, num_candidates)
     asked = queries
     if not asked:
-        from orchestrator.inference.embedder import read_text_lines
+        from orchestrator.inference.embedder import read_texts
 
-        lines = read_text_lines(read_stdin("reading queries from the terminal, one a line"))
-        asked = tuple(values["text"].strip() for _, values in lines)
+        asked = tuple(map(str.strip, read_texts(read_stdin("reading queries from the terminal, one a line"))))
     if not asked:
         raise InputError("there is no query; give some as arguments, or as lines of stdin")
     if empty := [number for number, query in enumerate(asked, start=1) if not query.strip()]:
@@ -288,8 +287,7 @@ def _write_pairs(
 ) -> None:
     folder = find_model(model)
     from orchestrator.inference.blocks import json_lines
-    from orchestrator.retrieval.mining import mine_pairs
-    from orchestrator.retrieval.searching import INDEXES
+    from orchestrator.retrieval.searching import INDEXES, mine_pairs
     from orchestrator.storage import join
 
     loaded, kept = _load_task(task[0], task[1:]), join(current_settings().storage, INDEXES)

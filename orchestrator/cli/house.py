@@ -189,7 +189,7 @@ def down(file: str) -> None:
     For on-premise clusters (provider: type: local), where `ray down` stops the head only. Runs end, and
     `orchestrator resume` continues them later. Files stay.
     """
-    from orchestrator.cluster.shutdown import read_hosts, stop_hosts
+    from orchestrator.cluster.administration import read_hosts, stop_hosts
 
     logins = read_hosts(file)
     notify(f"stopping Ray on {len(logins)} hosts")
@@ -222,7 +222,7 @@ def metrics(ray_dir: Path) -> None:
     and that of the runs. Run it on the head node. Prometheus must be installed, Grafana is optional. They listen on the
     head's localhost; from elsewhere: ssh -L 3000:127.0.0.1:3000 -L 9090:127.0.0.1:9090 HEAD
     """
-    from orchestrator.cluster.metrics_servers import metrics_servers
+    from orchestrator.cluster.administration import metrics_servers
 
     folder = current_settings().home / "metrics"
     with metrics_servers(ray_dir, folder) as servers:

@@ -21,8 +21,7 @@ from orchestrator.errors import InputError
 from orchestrator.progress import Progress, clear_screen, counted, is_terminal, show_progress
 
 if TYPE_CHECKING:
-    from orchestrator.inference.answering import Abilities
-    from orchestrator.inference.blocks import LinePredictor, PredictedBlock
+    from orchestrator.inference.blocks import Abilities, LinePredictor, PredictedBlock
     from orchestrator.specs.network import Precision
 
 T = TypeVar("T")

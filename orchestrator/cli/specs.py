@@ -54,7 +54,7 @@ def init(
     notify(f"looking at {', '.join(files)}")
     from orchestrator.cluster.capacity import logical_cpus
     from orchestrator.drafting.draft import draft_spec
-    from orchestrator.provenance.machine import read_machine
+    from orchestrator.provenance.capture import read_machine
 
     if len(texts) > 2:
         raise InputError(f"--text {' --text '.join(texts)}: a task reads one column of text or two")

@@ -1,4 +1,8 @@
-"""Resources that Ray's nodes have, or an autoscaler may start, compared with what a spec asks; Ray would wait forever.
+"""Nodes of the connected Ray: what they have, what is free there, and which of them hold processes. No torch.
+
+Ray places processes on nodes whose labels a selector takes: by name a value, `!value`, `in(a, b)` or `!in(a, b)`. Each
+node has `ray.io/accelerator-type` and `ray.io/node-id`, and what else `ray start --labels` gave it. Where only the sum
+over the nodes has room, Ray would wait forever, so that is compared before.
 
 Ray's tables have the nodes that are up, and what is asked of them; what could be started is known to the autoscaler's
 process on the head alone, as the file says that the head was started with. So a function goes there and looks.
@@ -7,27 +11,210 @@ process on the head alone, as the file says that the head was started with. So a
 import logging
 import math
 import os
+import re
+import socket
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
-from orchestrator.cluster.nodes import (
-    MARK_OF_THE_HEAD,
-    ROUNDING,
-    Node,
-    Processes,
-    connected_nodes,
-    room_for,
-    select_nodes,
-)
 from orchestrator.errors import ClusterError, last_line
 
-ACCELERATOR = "ray.io/accelerator-type"
 logger = logging.getLogger(__name__)
-_ANSWER_TIMEOUT_S = 60.0
+ACCELERATOR = "ray.io/accelerator-type"
+NODE_ID = "ray.io/node-id"
+MARK_OF_THE_HEAD = "node:__internal_head__"
+"""Resource that the node of the cluster's own services has, and no other."""
 _ACCELERATOR_RESOURCE = "accelerator_type:"
 """Beginning of the resource by which Ray's providers tell what GPU a type has."""
+CORES = "cores_of_this_machine"
+"""Resource of a local Ray, as many as the machine has. It may count more CPUs (`logical_cpus`), for processes that wait
+for one another; those that compute from beginning to end ask for cores, too."""
+MAX_LOGICAL_PER_CORE = 4
+"""Processes that may share a core of a local Ray; with more of them each only waits longer for the others."""
+_ROUNDING = 1e-9
+"""Tolerance for sums of fractions of a CPU."""
+_HEAD_TIMEOUT_S = 5
+_FILE_TIMEOUT_S = 60.0
+
+
+@dataclass(frozen=True)
+class Processes:
+    """Processes that run at the same time."""
+
+    count: int
+    resources: Mapping[str, float]
+    """Resources that each process needs on the one node that it runs on, by Ray's names."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """Selector of the labels of the nodes that they may be on."""
+
+
+@dataclass(frozen=True)
+class Node:
+    """Node of a cluster, alive."""
+
+    resources: Mapping[str, float]
+    """Resources by Ray's names: `CPU`, `GPU`, `memory` in bytes, …"""
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def is_head(self) -> bool:
+        """Whether the cluster's own services run on this node."""
+        return MARK_OF_THE_HEAD in self.resources
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Choice of the nodes for processes that begin together."""
+
+    selector: dict[str, str]
+    """Selector of the labels of the nodes that they may be on."""
+    note: str = ""
+    """Text that tells a person of the choice, where it needs a word."""
+
+
+class ClusterRoom(NamedTuple):
+    """Numbers of processes that a cluster holds, whatever runs there."""
+
+    now: int
+    grown: int
+    """The same once its autoscaler has started all nodes that it may."""
+
+
+def connected_nodes() -> list[Node]:
+    """Nodes of the connected Ray that take work: they are alive, and nobody drains them."""
+    import ray
+
+    draining = draining_nodes()
+    return [
+        Node(dict(node["Resources"]), dict(node["Labels"]))
+        for node in ray.nodes()
+        if node["Alive"] and node["NodeID"] not in draining
+    ]
+
+
+def draining_nodes() -> dict[str, int]:
+    """Nodes of the connected Ray that are about to be taken away, by id: Unix time of that in ms, 0 where unknown."""
+    from ray._private.state import state  # as Ray Train's own watcher; nothing public tells the time
+
+    return dict(state.get_draining_nodes())
+
+
+def nodes_with(selector: Mapping[str, str], nodes: Sequence[Node]) -> list[Node]:
+    """The nodes that a selector of labels takes."""
+    return [node for node in nodes if all(_takes(value, node.labels.get(name)) for name, value in selector.items())]
+
+
+def select_nodes(selector: Mapping[str, str], nodes: Sequence[Node]) -> list[Node]:
+    """The nodes that a selector of labels takes. Raises: ClusterError, naming the labels, where it takes none."""
+    selected = nodes_with(selector, nodes)
+    if not selected:
+        known = sorted({f"{name}: {node.labels[name]}" for node in nodes for name in selector if name in node.labels})
+        raise ClusterError(
+            f"no node has the labels {_text(selector)} of execution.node_labels; "
+            f"{'there are ' + ', '.join(known) if known else 'none has a label of these names'}"
+        )
+    return selected
+
+
+def room_for(needed: Processes, nodes: Sequence[Node]) -> int:
+    """Number of such processes that these nodes hold; nodes without their labels hold none."""
+    asked = [(name, count) for name, count in needed.resources.items() if count]
+    return sum(
+        min(int(node.resources.get(name, 0.0) / count + _ROUNDING) for name, count in asked)
+        for node in nodes_with(needed.labels, nodes)
+    )
+
+
+def choose_nodes(needed: Processes, allows_head: bool, nodes: Sequence[Node]) -> Placement:
+    """Choose nodes for processes: by their own labels, and without the head where the others have room.
+
+    The head keeps the cluster together, and beside a training worker it does that late.
+
+    Args:
+        nodes: nodes that take work now; what others use of them is not looked at.
+    """
+    selected = nodes_with(needed.labels, nodes)
+    heads, others = ([node for node in selected if node.is_head is is_head] for is_head in (True, False))
+    if allows_head or NODE_ID in needed.labels or not heads or not others:
+        return Placement(dict(needed.labels))
+    room = room_for(needed, others)
+    if room < needed.count:
+        note = f"workers are placed on the head too: the other nodes have room for {room} of {needed.count}"
+        return Placement(dict(needed.labels), note)
+    return Placement({**needed.labels, NODE_ID: f"!{heads[0].labels[NODE_ID]}"})
+
+
+def selected_text(selector: Mapping[str, str], nodes: Sequence[Node]) -> str:
+    """Words on which nodes a selector takes, to follow `any node`: ` with market: spot but the head`; none for all."""
+    heads = {f"!{node.labels.get(NODE_ID)}" for node in nodes if node.is_head}
+    labels = {name: value for name, value in selector.items() if name != NODE_ID or value not in heads}
+    with_labels = f" with {_text(labels)}" if labels else ""
+    return with_labels + (" but the head" if len(labels) < len(selector) else "")
+
+
+def _takes(asked: str, value: str | None) -> bool:
+    """Whether a selector's value takes that of a node; a node without the label has none of the values."""
+    listed = re.fullmatch(r"!?in\((.*)\)", asked)
+    values = re.split(r",\s*", listed[1]) if listed else [asked.removeprefix("!")]
+    return (value in values) is not asked.startswith("!")
+
+
+def _text(selector: Mapping[str, str]) -> str:
+    return ", ".join(f"{name}: {value}" for name, value in selector.items())
+
+
+def free_nodes() -> list[Node]:
+    """Nodes of the connected Ray that take work, each with the resources that this driver may have there.
+
+    Those are what nobody holds, and what its own placement groups hold, which it gives back before it takes others.
+    """
+    import ray
+    from ray.autoscaler.v2.sdk import get_cluster_status
+
+    context = ray.get_runtime_context()
+    status = get_cluster_status(context.gcs_address, timeout=_HEAD_TIMEOUT_S)
+    ports = {node["NodeID"]: node["NodeManagerPort"] for node in ray.nodes()}
+    own = held_by(context.get_job_id(), ray.util.placement_group_table())
+    return [
+        Node(dict(Counter(node.available_resources()) + own.get(node.node_id, Counter())), node.labels)
+        for node in (*status.active_nodes, *status.idle_nodes)
+        if node.node_status != "DRAINING" and answers(node.ip_address, ports.get(node.node_id, 0))
+    ]
+
+
+def answers(address: str, port: int, timeout_s: float = 1.0) -> bool:
+    """Whether a node's Ray takes connections. The cluster's tables have a lost node for some more seconds."""
+    try:
+        with socket.create_connection((address, port), timeout=timeout_s):
+            return True
+    except OSError:
+        return False
+
+
+def holds_a_place() -> bool:
+    """Whether a process of this driver has a place on the connected Ray, be it only starting there."""
+    import ray
+
+    return bool(held_by(ray.get_runtime_context().get_job_id(), ray.util.placement_group_table()))
+
+
+def held_by(job_id: str, groups: Mapping[str, Any]) -> dict[str, Counter[str]]:
+    """Resources that the placement groups of one driver hold, by node.
+
+    Args:
+        job_id: Ray's id of the driver.
+        groups: Ray's table of all placement groups.
+    """
+    held: dict[str, Counter[str]] = {}
+    for group_id, group in groups.items():
+        # The last part of a placement group's id is the id of the job that made it.
+        if group_id.endswith(job_id) and group["state"] in ("CREATED", "RESCHEDULING"):
+            for number, node_id in group["bundles_to_node_id"].items():
+                held.setdefault(node_id, Counter()).update(group["bundles"][number])
+    return held
 
 
 def cluster_resources() -> dict[str, float]:
@@ -76,15 +263,11 @@ def nodes_of(cluster_file: Mapping[str, Any]) -> list[Node]:
     which is not looked at."""
     limit = cluster_file.get("max_workers", 0)
     return [
-        Node(_resources(node_type), _labels(node_type))
+        Node({name: float(count) for name, count in node_type.get("resources", {}).items()}, _labels(node_type))
         for name, node_type in cluster_file.get("available_node_types", {}).items()
         if name != cluster_file.get("head_node_type")
         for _ in range(min(limit, node_type.get("max_workers", limit)))
     ]
-
-
-def _resources(node_type: Mapping[str, Any]) -> dict[str, float]:
-    return {name: float(count) for name, count in node_type.get("resources", {}).items()}
 
 
 def _labels(node_type: Mapping[str, Any]) -> dict[str, str]:
@@ -106,7 +289,7 @@ def _cluster_file(gcs_address: str) -> dict[str, Any]:
         return read_cluster_file(gcs_address)
     # Pinned by the head's own resource, which takes no CPU: clusters give their heads none.
     task = ray.remote(num_cpus=0, resources={MARK_OF_THE_HEAD: 0.001})(read_cluster_file).remote(gcs_address)
-    found: dict[str, Any] = ray.get(task, timeout=_ANSWER_TIMEOUT_S)
+    found: dict[str, Any] = ray.get(task, timeout=_FILE_TIMEOUT_S)
     return found
 
 
@@ -125,21 +308,6 @@ def read_cluster_file(gcs_address: str) -> dict[str, Any]:
         if path and options.get("--gcs-address", "").endswith(f":{port}"):
             return dict(yaml.safe_load(Path(path).expanduser().read_text(encoding="utf-8")))
     return {}
-
-
-MAX_LOGICAL_PER_CORE = 4
-"""Processes that may share a core of a local Ray; with more of them each only waits longer for the others."""
-CORES = "cores_of_this_machine"
-"""Resource of a local Ray, as many as the machine has. It may count more CPUs (`logical_cpus`), for processes that wait
-for one another; those that compute from beginning to end ask for cores, too."""
-
-
-class ClusterRoom(NamedTuple):
-    """Numbers of processes that a cluster holds, whatever runs there."""
-
-    now: int
-    grown: int
-    """The same once its autoscaler has started all nodes that it may."""
 
 
 def cluster_room(processes: Processes) -> ClusterRoom:
@@ -166,11 +334,6 @@ def has_gpus(needed: Mapping[str, float], have: Mapping[str, float]) -> bool:
     return have.get("GPU", 0.0) >= needed.get("GPU", 0.0)
 
 
-def decide_gpus(asked: float | Literal["auto"]) -> float:
-    """Number of GPUs that a process takes: as many as asked; of `auto` 1 where the connected Ray has one, else 0."""
-    return float(has_gpus({"GPU": 1.0}, cluster_resources())) if asked == "auto" else asked
-
-
 def check_resources(
     needed: Mapping[str, float], have: Mapping[str, float] | None = None, place: str = "the cluster"
 ) -> None:
@@ -185,7 +348,7 @@ def check_resources(
     short = [
         f"{_amount(name, count)} asked, {_amount(name, have.get(name, 0.0))} there"
         for name, count in needed.items()
-        if count > have.get(name, 0.0) + ROUNDING
+        if count > have.get(name, 0.0) + _ROUNDING
     ]
     if short:
         raise ClusterError(

@@ -25,6 +25,7 @@ from orchestrator.errors import ClusterError
 from orchestrator.progress import UNDER_WAY
 from orchestrator.settings import API_ADDRESS_VARIABLE, Settings, lies_here
 
+logger = logging.getLogger(__name__)
 _CONNECT_TIMEOUT_S = 5.0
 
 
@@ -52,7 +53,8 @@ def head_dashboard(settings: Settings, environ: Mapping[str, str] = os.environ) 
     have one, is no dashboard's.
     """
     address = settings.address or environ.get(API_ADDRESS_VARIABLE, "")
-    if not is_dashboard(address) or ("registry" in settings.sent and not is_file_elsewhere(settings.registry)):
+    is_elsewhere = settings.registry.startswith("file:") and not lies_here(settings.registry)
+    if not is_dashboard(address) or ("registry" in settings.sent and not is_elsewhere):
         return None
     return address.rstrip("/")
 
@@ -67,11 +69,6 @@ def dashboard_address(settings: Settings, environ: Mapping[str, str] = os.enviro
             f"or {API_ADDRESS_VARIABLE}; `ray dashboard cluster.yaml` opens a way to it"
         )
     return address.rstrip("/")
-
-
-def is_file_elsewhere(registry: str) -> bool:
-    """Whether a registry is `file:PATH` of a file that is not on this machine."""
-    return registry.startswith("file:") and not lies_here(registry)
 
 
 def check_reachable(address: str) -> None:
@@ -133,18 +130,13 @@ DRIVER = {
 }
 """Variables of a driver; Train hands its own on to controller and workers."""
 
-CLUSTER_DRIVER = {
-    # What the dashboard answers about Ray Train's runs; a local Ray has no dashboard.
-    "RAY_TRAIN_ENABLE_STATE_TRACKING": "1",
-}
+# What the dashboard answers about Ray Train's runs; a local Ray has no dashboard.
+CLUSTER_DRIVER = {"RAY_TRAIN_ENABLE_STATE_TRACKING": "1"}
 """Variables that a driver has besides where it joins a cluster."""
 
-
 _NICENESS = "RAY_worker_niceness"
-LOCAL_DRIVER = {
-    # Ray's default of 15 lets every other program go first, and a training beside one takes several times as long.
-    _NICENESS: "0",
-}
+# Ray's default of 15 lets every other program go first, and a training beside one takes several times as long.
+LOCAL_DRIVER = {_NICENESS: "0"}
 """Variables that a driver has besides where it starts a Ray of its own."""
 
 
@@ -159,12 +151,10 @@ def prepare_driver(*, local: bool) -> None:
         os.environ.setdefault(name, value)
 
 
-logger = logging.getLogger(__name__)
 _TOKEN_REMEDY = (
     "set RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN_PATH to a file with the cluster's token "
     "(`ray get-auth-token` on its head)"
 )
-_TOKEN_TIMEOUT_S = 5.0
 LOCAL_TRIES = 3
 """Number of times that a local Ray is started before that counts as trouble."""
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -211,7 +201,8 @@ def connect(settings: Settings, *, num_cpus: float = 0.0) -> Iterator[None]:
                 "short path, such as /tmp"
             ) from error
         where = "a local Ray could not be started" if local else f"Ray at {settings.address} cannot be used"
-        raise ClusterError(f"{where}: {_first_line(error)}; {_remedy(local, error)}") from error
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
+        raise ClusterError(f"{where}: {reason}; {_remedy(local, error)}") from error
     try:
         yield
     finally:
@@ -254,7 +245,7 @@ def _check_token(address: str) -> None:
 
     stub = gcs_service_pb2_grpc.NodeInfoGcsServiceStub(init_grpc_channel(address))
     try:
-        stub.GetClusterId(gcs_service_pb2.GetClusterIdRequest(), timeout=_TOKEN_TIMEOUT_S)
+        stub.GetClusterId(gcs_service_pb2.GetClusterIdRequest(), timeout=_CONNECT_TIMEOUT_S)
     except grpc.RpcError as error:
         if error.code() == grpc.StatusCode.UNAUTHENTICATED:
             raise ClusterError(f"Ray at {address} refuses the token, or there is none; {_TOKEN_REMEDY}") from error
@@ -307,11 +298,6 @@ def _own_signal_handlers() -> Iterator[None]:
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)
-
-
-def _first_line(error: Exception) -> str:
-    text = str(error).strip()
-    return text.splitlines()[0].rstrip(".") if text else type(error).__name__
 
 
 def _remedy(local: bool, error: Exception) -> str:

@@ -7,7 +7,6 @@ import platform
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib.metadata import distributions, version
 from pathlib import Path
@@ -16,6 +15,7 @@ from uuid import uuid4
 
 from orchestrator.cluster.connection import check_reachable, connect, names_no_cluster
 from orchestrator.errors import ClusterError, OrchestratorError, last_line
+from orchestrator.provenance.capture import count_cores, read_memory
 from orchestrator.settings import Settings
 from orchestrator.storage import delete, join, read_bytes, write_bytes
 
@@ -108,24 +108,27 @@ def _attention(settings: Settings) -> Iterator[Finding]:
 
 
 def _hardware(settings: Settings) -> Iterator[Finding]:
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    yield _amount("cores", cores, str(cores), 2, "data and training take turns: use a machine with two or more")
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    with suppress(OSError, ValueError):  # of a container
-        memory = min(memory, int(Path("/sys/fs/cgroup/memory.max").read_text()))
-    text = f"{memory / GIB:.1f} GiB"
-    yield _amount("memory", memory, text, 4 * GIB, "4 GiB are needed for the demo; expect failures")
+    cores, memory = count_cores(), read_memory()
     shared = shutil.disk_usage("/dev/shm").free if Path("/dev/shm").is_dir() else 0
-    text = f"{shared / GIB:.1f} GiB free in /dev/shm, where Ray keeps objects"
-    yield _amount("shared memory", shared, text, GIB, "docker run --shm-size=4g")
     place = next(folder for folder in (settings.home, *settings.home.parents) if folder.exists())
     free = shutil.disk_usage(place).free
-    text = f"{free / GIB:.1f} GiB free at {place}"
-    yield _amount("disk", free, text, MIN_DISK_BYTES, "free some space, or give another --home")
+    for part, found, text, needed, remedy in (
+        ("cores", cores, str(cores), 2, "data and training take turns: use a machine with two or more"),
+        ("memory", memory, _gib(memory), 4 * GIB, "4 GiB are needed for the demo; expect failures"),
+        (
+            "shared memory",
+            shared,
+            f"{_gib(shared)} free in /dev/shm, for Ray",
+            GIB,
+            "docker run --shm-size=4g",
+        ),
+        ("disk", free, f"{_gib(free)} free at {place}", MIN_DISK_BYTES, "free some space, or give another --home"),
+    ):
+        yield Finding(part, "ok", text) if found >= needed else Finding(part, "note", text, remedy)
 
 
-def _amount(part: str, found: int, text: str, needed: int, remedy: str) -> Finding:
-    return Finding(part, "ok", text) if found >= needed else Finding(part, "note", text, remedy)
+def _gib(num_bytes: int) -> str:
+    return f"{num_bytes / GIB:.1f} GiB"
 
 
 def _storage(settings: Settings) -> Iterator[Finding]:
@@ -155,7 +158,7 @@ def _cluster(settings: Settings) -> Iterator[Finding]:
 
 
 NODE_TIMEOUT_S = 30.0
-"""Time within which a node must answer: a process starts there first, which takes seconds on a busy host."""
+"""Time for a node to answer: a process starts there first, which takes seconds on a busy host."""
 _MARKER = "driver"
 
 
@@ -232,7 +235,7 @@ def judge(part: str, report: Mapping[str, Any], here: Mapping[str, str], storage
         text = "it takes connections without a token: who reaches its ports runs code"
         yield Finding(part, "note", text, "set RAY_AUTH_MODE=token before ray start, as in cluster.local.yaml")
     if report["free_disk_bytes"] < MIN_DISK_BYTES:
-        text = f"{report['free_disk_bytes'] / GIB:.1f} GiB free where Ray spills objects"
+        text = f"{_gib(report['free_disk_bytes'])} free where Ray spills objects"
         yield Finding(part, "note", text, "free some space there, or give ray start another --temp-dir")
 
 

@@ -9,14 +9,13 @@ nothing after that is recorded. So a run whose head has gone ends with a word be
 
 import json
 import logging
-import socket
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from orchestrator.cluster.nodes import Node, Processes, room_for, selected_text
+from orchestrator.cluster.capacity import Node, Processes, answers, room_for, selected_text
 from orchestrator.errors import ClusterError
 from orchestrator.periodic import Reminders, Shortage, repeating
 from orchestrator.progress import duration
@@ -64,7 +63,8 @@ def shortage_of(
     """
     starting = _starting(status, first_autoscaler or {})
     autoscaler = f"autoscaler: starting {starting}" if starting else "no node is starting"
-    free = [Node(node.available_resources(), node.labels or {}) for node in _alive(status) if _takes_work(node)]
+    alive = (*status.active_nodes, *status.idle_nodes)
+    free = [Node(node.available_resources(), node.labels or {}) for node in alive if node.node_status != "DRAINING"]
     where = selected_text(needed.labels, free)
     room = room_for(needed, free)
     asked = f"{needed.count} × ({', '.join(f'{amount:g} {name}' for name, amount in needed.resources.items())}) asked"
@@ -102,7 +102,7 @@ def _starting(status: Any, first_autoscaler: Mapping[str, Any]) -> str:
 
 def shortage_text(status: Any) -> str:
     """Free resources by node, demands that wait for a place, and lost nodes, from Ray's `ClusterStatus`."""
-    alive = _alive(status)
+    alive = (*status.active_nodes, *status.idle_nodes)
     parts = [f"free now: {', '.join(_free(node) for node in alive) or 'no node is alive'}"]
     demands = status.resource_demands
     waiting = [
@@ -110,33 +110,20 @@ def shortage_text(status: Any) -> str:
         for demand in (*demands.placement_group_demand, *demands.ray_task_actor_demand)
         for one in demand.bundles_by_count
     ]
-    if waiting:
-        parts.append(f"waiting for a place: {', '.join(waiting)}")
-    else:
-        parts.append("nothing waits for a place: what has one is starting, or is stuck")
+    nothing = "nothing waits for a place: what has one is starting, or is stuck"
+    parts.append(f"waiting for a place: {', '.join(waiting)}" if waiting else nothing)
     parts.append(f"nodes: {len(alive)} alive")
     if status.failed_nodes:
-        parts[-1] += f", {len(status.failed_nodes)} lost ({_addresses(status.failed_nodes)})"
+        lost = ", ".join(sorted({str(node.ip_address) for node in status.failed_nodes}))
+        parts[-1] += f", {len(status.failed_nodes)} lost ({lost})"
     return "; ".join(parts)
-
-
-def _alive(status: Any) -> list[Any]:
-    return [*status.active_nodes, *status.idle_nodes]
-
-
-def _takes_work(node: Any) -> bool:
-    return bool(node.node_status != "DRAINING")
 
 
 def _free(node: Any) -> str:
     free, total = node.available_resources(), node.total_resources()
     amounts = [f"{free[name]:g} of {total[name]:g} {name}" for name in _SHOWN if name in total]
-    drained = "" if _takes_work(node) else ", which is being drained"
+    drained = ", which is being drained" if node.node_status == "DRAINING" else ""
     return f"{' and '.join(amounts) or 'nothing'} on {node.ip_address}{drained}"
-
-
-def _addresses(nodes: Iterable[Any]) -> str:
-    return ", ".join(sorted({str(node.ip_address) for node in nodes}))
 
 
 def _bundles(count: int, resources: Mapping[str, float]) -> str:
@@ -192,6 +179,11 @@ LAST_PATIENCE_S = 42.0
 _ANSWER_TIMEOUT_S = 2.0
 
 
+def _head_answers(address: str) -> bool:
+    host, _, port = address.rpartition(":")
+    return bool(host) and answers(host, int(port), _ANSWER_TIMEOUT_S)
+
+
 class HeadWatch:
     """Watch over the head at an address, `HOST:PORT`; one that this process cannot reach from the start is not watched.
 
@@ -207,13 +199,12 @@ class HeadWatch:
         self,
         address: str,
         how_to_go_on: str,
-        answers: Callable[[str], bool] | None = None,
+        answers: Callable[[str], bool] = _head_answers,
         clock: Callable[[], float] = time.monotonic,
         patience_s: float = PATIENCE_S,
     ) -> None:
-        self._address, self._how_to_go_on, self._clock = address, how_to_go_on, clock
-        self._patience_s = patience_s
-        self._answers = answers or _answers
+        self._address, self._how_to_go_on, self._answers = address, how_to_go_on, answers
+        self._clock, self._patience_s = clock, patience_s
         self._answered_at = self._asked_at = clock()
         self._is_watched = self._answers(address)
 
@@ -243,12 +234,3 @@ def watch_head(how_to_go_on: str, patience_s: float = PATIENCE_S) -> HeadWatch:
 
     address = ray.get_runtime_context().gcs_address if ray.is_initialized() else ""
     return HeadWatch(address, how_to_go_on, patience_s=patience_s)
-
-
-def _answers(address: str) -> bool:
-    host, _, port = address.rpartition(":")
-    try:
-        socket.create_connection((host, int(port)), timeout=_ANSWER_TIMEOUT_S).close()
-    except (OSError, ValueError):
-        return False
-    return True

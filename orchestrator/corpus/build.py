@@ -26,9 +26,8 @@ from ray.data import TaskPoolStrategy
 from ray.exceptions import RayError
 
 from bert_core.text.tokenization import Tokenizer
-from orchestrator.cluster.capacity import cluster_resources
+from orchestrator.cluster.capacity import Processes, cluster_resources
 from orchestrator.cluster.data_context import MAX_RETRIES, data_context
-from orchestrator.cluster.nodes import Processes
 from orchestrator.cluster.shortage import telling_silence
 from orchestrator.corpus.document_batches import (
     Bundle,

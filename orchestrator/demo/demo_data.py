@@ -7,26 +7,29 @@ small on purpose: what they leave out is what pretraining has to bring.
 import csv
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
-from orchestrator.demo.documents import (
+from orchestrator.demo.world import (
     SAY,
+    Firm,
+    Person,
     Sentence,
+    World,
     compose,
     distracting_passage,
     generate_documents,
-    is_for_training,
+    generate_world,
     join_sentences,
     passage_about,
+    question_subjects,
     subject_slots,
     tell,
     things_by_kind,
 )
-from orchestrator.demo.world import Firm, Person, World, generate_world
 
 NUM_DOCUMENTS = 5000
 # Examples for training, and each for validation and test.
@@ -34,29 +37,12 @@ NUM_KIND_EXAMPLES = (160, 400)
 NUM_NAMES_EXAMPLES = (160, 400)
 NUM_QUESTIONS = (2000, 400)
 
-ExampleT = TypeVar("ExampleT")
-
-
-class Splits(NamedTuple, Generic[ExampleT]):
-    """Examples of one task; no text is in two splits."""
-
-    train: Sequence[ExampleT]
-    validation: Sequence[ExampleT]
-    test: Sequence[ExampleT]
-
-
-class KindExample(NamedTuple):
-    """A sentence and the kind of thing that it speaks of."""
-
-    text: str
-    label: str
-
-
-class NamesExample(NamedTuple):
-    """Words and their tags: O, or B- and I- of PER, LOC, ORG."""
-
-    words: tuple[str, ...]
-    tags: tuple[str, ...]
+KindExample = tuple[str, str]
+"""A sentence, and the kind of thing that it speaks of."""
+NamesExample = tuple[tuple[str, ...], tuple[str, ...]]
+"""Words and their tags: O, or B- and I- of PER, LOC, ORG."""
+Splits = tuple[Sequence[Any], Sequence[Any], Sequence[Any]]
+"""Examples for training, validation and test; no text is in two of them."""
 
 
 class QuestionExample(NamedTuple):
@@ -69,13 +55,12 @@ class QuestionExample(NamedTuple):
 
 @dataclass(frozen=True)
 class DemoData:
-    """The world and where its text lies; each task has a file per split (train, validation, test)."""
+    """The world and where its text lies."""
 
     world: World
     corpus: Path
-    kinds: dict[str, Path]  # CSV with the columns text, label
-    names: dict[str, Path]  # CoNLL columns: word, tag
-    questions: dict[str, Path]  # SQuAD v1.1 JSON
+    tasks: Mapping[str, Mapping[str, Path]]
+    """Files of each task, by split: `kinds` in CSV, `names` in CoNLL columns, `questions` as SQuAD v1.1."""
 
 
 def write_demo_data(folder: str | Path, seed: int = 0) -> DemoData:
@@ -85,29 +70,34 @@ def write_demo_data(folder: str | Path, seed: int = 0) -> DemoData:
     world = generate_world(seed)
     corpus = folder / "corpus.txt"
     corpus.write_text(corpus_text(world, NUM_DOCUMENTS), encoding="utf-8")
-    return DemoData(
-        world=world,
-        corpus=corpus,
-        kinds=_write_splits(folder / "kinds", ".csv", kind_examples(world, *NUM_KIND_EXAMPLES), write_csv),
-        names=_write_splits(folder / "names", ".conll", names_examples(world, *NUM_NAMES_EXAMPLES), write_conll),
-        questions=_write_splits(folder / "questions", ".json", question_examples(world, *NUM_QUESTIONS), write_squad),
+    written: tuple[tuple[str, str, Splits, Callable[[Path, Sequence[Any]], None]], ...] = (
+        ("kinds", ".csv", kind_examples(world, *NUM_KIND_EXAMPLES), write_csv),
+        ("names", ".conll", names_examples(world, *NUM_NAMES_EXAMPLES), write_conll),
+        ("questions", ".json", question_examples(world, *NUM_QUESTIONS), write_squad),
     )
+    tasks: dict[str, dict[str, Path]] = {}
+    for task, suffix, splits, write in written:
+        (folder / task).mkdir(exist_ok=True)
+        tasks[task] = {split: folder / task / f"{split}{suffix}" for split in ("train", "validation", "test")}
+        for path, examples in zip(tasks[task].values(), splits, strict=True):
+            write(path, examples)
+    return DemoData(world, corpus, tasks)
 
 
 def corpus_text(world: World, num_documents: int) -> str:
     """The corpus as plain text: a document is one line, a blank line stands between documents."""
     documents = generate_documents(world, num_documents)
-    return "\n\n".join(" ".join(sentence.text for sentence in document) for document in documents) + "\n"
+    return "\n\n".join(join_sentences(document).text for document in documents) + "\n"
 
 
-def kind_examples(world: World, num_train: int, num_scored: int) -> Splits[KindExample]:
+def kind_examples(world: World, num_train: int, num_scored: int) -> Splits:
     """Sentences that could be about anything, with the kind of what they are about, all kinds in equal shares.
 
     No split has a thing of another one: what kind it is has to be known from elsewhere.
     """
     rng = Random(f"kinds {world.seed}")
     first, second = (things_by_kind(world, group) for group in (0, 1))
-    splits: tuple[list[KindExample], ...] = ([], [], [])
+    splits: tuple[list[KindExample], list[KindExample], list[KindExample]] = ([], [], [])
     for kind in first:
         things = list(dict.fromkeys(first[kind] + second[kind]))
         rng.shuffle(things)
@@ -115,13 +105,13 @@ def kind_examples(world: World, num_train: int, num_scored: int) -> Splits[KindE
         parts = (things[:third], things[third : 2 * third], things[2 * third :])
         for examples, part, count in zip(splits, parts, (num_train, num_scored, num_scored), strict=True):
             sentences = [compose(template, {"thing": thing}, rng).text for template in SAY["talk"] for thing in part]
-            examples += [KindExample(text, kind) for text in rng.sample(sentences, count // len(first))]
+            examples += [(text, kind) for text in rng.sample(sentences, count // len(first))]
     for examples in splits:
         rng.shuffle(examples)
-    return Splits(*splits)
+    return splits
 
 
-def names_examples(world: World, num_train: int, num_scored: int) -> Splits[NamesExample]:
+def names_examples(world: World, num_train: int, num_scored: int) -> Splits:
     """Sentences with names; those for training are from one half of the world, so that the others' names are new."""
     rng = Random(f"names {world.seed}")
     halves: tuple[dict[str, NamesExample], dict[str, NamesExample]] = ({}, {})
@@ -135,15 +125,13 @@ def names_examples(world: World, num_train: int, num_scored: int) -> Splits[Name
                     halves[group].setdefault(sentence.text, tag_words(sentence))
     train, scored = (list(half.values()) for half in halves)
     assert (len(train), len(scored)) == wanted, "too few documents for so many sentences"
-    return Splits(train, scored[:num_scored], scored[num_scored:])
+    return train, scored[:num_scored], scored[num_scored:]
 
 
 def _names_of_half(world: World, group: int) -> set[str]:
     """Every way in which a name of one half of the world is written."""
     names = {firm.name for firm in world.firms if firm.group == group}
-    for town in world.towns:
-        if town.group == group:
-            names |= {town.name, town.country, town.river}
+    names |= {name for town in world.towns if town.group == group for name in (town.name, town.country, town.river)}
     for person in world.people:
         if person.group == group:
             names |= {person.name, person.first_name, person.surname}
@@ -157,22 +145,17 @@ def tag_words(sentence: Sentence) -> NamesExample:
         inside = [span for span in sentence.spans if span.kind and span.start <= match.start() < span.end]
         words.append(match.group())
         tags.append(f"{'B' if match.start() == inside[0].start else 'I'}-{inside[0].kind}" if inside else "O")
-    return NamesExample(tuple(words), tuple(tags))
+    return tuple(words), tuple(tags)
 
 
-def question_examples(world: World, num_train: int, num_scored: int) -> Splits[QuestionExample]:
+def question_examples(world: World, num_train: int, num_scored: int) -> Splits:
     """Questions on passages; in half of the passages a second subject of the same kind offers wrong answers."""
     rng = Random(f"questions {world.seed}")
-    subjects: list[Person | Firm] = [*world.people, *world.firms]
-    asked = [subject for index, subject in enumerate(subjects) if is_for_training(index)]
-    others = [subject for index, subject in enumerate(subjects) if not is_for_training(index)]
+    asked, others = (question_subjects(world, for_training=for_training) for for_training in (True, False))
     halfway = len(others) // 2
     rng.shuffle(others)
-    return Splits(
-        _questions(asked, num_train, rng),
-        _questions(others[:halfway], num_scored, rng),
-        _questions(others[halfway:], num_scored, rng),
-    )
+    validation, test = others[:halfway], others[halfway:]
+    return _questions(asked, num_train, rng), _questions(validation, num_scored, rng), _questions(test, num_scored, rng)
 
 
 def _questions(subjects: list[Person | Firm], count: int, rng: Random) -> list[QuestionExample]:
@@ -182,9 +165,9 @@ def _questions(subjects: list[Person | Firm], count: int, rng: Random) -> list[Q
         document, relations = passage_about(subject, rng.randrange(2, 4), rng)
         passage = join_sentences(document)
         distraction = join_sentences(distracting_passage(subject, subjects, rng)).text
-        before, after = (f"{distraction} ", "") if rng.random() < 0.5 else ("", f" {distraction}")
-        if not distraction:
-            before, after = "", ""
+        comes_first = rng.random() < 0.5
+        before = f"{distraction} " if distraction and comes_first else ""
+        after = f" {distraction}" if distraction and not comes_first else ""
         text = before + passage.text + after
         slots, trade = subject_slots(subject)
         for relation in rng.sample(relations, min(2, len(relations))):
@@ -198,31 +181,16 @@ def _questions(subjects: list[Person | Firm], count: int, rng: Random) -> list[Q
     return list(examples.values())[:count]
 
 
-def _write_splits(
-    folder: Path, suffix: str, splits: Splits[ExampleT], write: Callable[[Path, Sequence[ExampleT]], None]
-) -> dict[str, Path]:
-    folder.mkdir(exist_ok=True)
-    paths = {}
-    for name, examples in splits._asdict().items():
-        paths[name] = folder / f"{name}{suffix}"
-        write(paths[name], examples)
-    return paths
-
-
 def write_csv(path: Path, examples: Sequence[KindExample]) -> None:
     """Write a table of texts and labels."""
     with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(("text", "label"))
-        writer.writerows(examples)
+        csv.writer(file, lineterminator="\n").writerows([("text", "label"), *examples])
 
 
 def write_conll(path: Path, examples: Sequence[NamesExample]) -> None:
     """A word and its tag on each line, a blank line after each sentence."""
-    with path.open("w", encoding="utf-8") as file:
-        for example in examples:
-            file.writelines(f"{word} {tag}\n" for word, tag in zip(example.words, example.tags, strict=True))
-            file.write("\n")
+    sentences = ["".join(f"{word} {tag}\n" for word, tag in zip(*example, strict=True)) for example in examples]
+    path.write_text("".join(f"{sentence}\n" for sentence in sentences), encoding="utf-8")
 
 
 def write_squad(path: Path, examples: Sequence[QuestionExample]) -> None:

@@ -11,7 +11,9 @@ import shutil
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pandas
@@ -20,7 +22,7 @@ from rich.console import Console
 from rich.table import Table
 
 from orchestrator.demo.demo_data import DemoData, write_demo_data
-from orchestrator.demo.documents import FILL_MASK_ANSWER, fill_mask_example, next_sentence_example
+from orchestrator.demo.world import World, firm_history, join_sentences, life
 from orchestrator.inference.pretraining_heads import fill_mask, next_sentence
 from orchestrator.progress import duration, show_progress
 from orchestrator.registry import Registry, RunRecord
@@ -29,7 +31,6 @@ from orchestrator.specs import Spec
 from orchestrator.specs.loading import load_spec
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 
@@ -94,7 +95,7 @@ def show_results(settings: Settings, run_id: str, data: DemoData, options: str) 
     console = Console(highlight=False)
     console.print(comparison_table(table))
     show_picture(console, table, history, settings.home / "demo" / PICTURE)
-    _show_language(console, model, data)
+    _show_language(console, model, data.world)
     console.print("\nGo on with:")
     for command in (*activation(), *next_commands(runs, data, options)):
         console.print(f"  {command}", markup=False, soft_wrap=True)
@@ -105,7 +106,7 @@ def demo_spec(data: DemoData) -> Spec:
     overrides: dict[str, Any] = {
         f"stages.{stage}.corpus.files": [str(data.corpus)] for stage in ("tokenizer", "pretraining")
     }
-    for task, files in (("kinds", data.kinds), ("names", data.names), ("questions", data.questions)):
+    for task, files in data.tasks.items():
         overrides |= {f"stages.{task}.task.files.{split}": str(path) for split, path in files.items()}
     return load_spec(SPEC, overrides)
 
@@ -151,18 +152,35 @@ def show_picture(console: Console, table: pandas.DataFrame, history: pandas.Data
     console.print(f"  {path}", markup=False, soft_wrap=True)
 
 
-def _show_language(console: Console, model: str, data: DemoData) -> None:
-    text = fill_mask_example(data.world)
-    console.print(f"\n{text}", markup=False, soft_wrap=True)
+FILL_MASK_ANSWER = "founded"
+
+
+def fill_mask_example(world: World) -> str:
+    """A sentence whose [MASK] follows from how the world is: firms are founded, where people are born."""
+    firm = world.firms[world.seed % len(world.firms)]
+    return f"{firm.name} was [MASK] by {firm.founder} in {firm.founding_year}."
+
+
+def next_sentence_example(world: World) -> tuple[str, str, str]:
+    """The beginning of a life, what follows it, and sentences from the history of a firm elsewhere in the world."""
+    rng = Random(f"example {world.seed}")
+    person = world.people[world.seed % len(world.people)]
+    firm = next(firm for firm in world.firms if firm.group != person.group and firm.trade is not person.employer.trade)
+    story, history = life(person, rng), firm_history(firm, rng)
+    return join_sentences(story[:2]).text, join_sentences(story[2:5]).text, join_sentences(history[3:6]).text
+
+
+def _show_language(console: Console, model: str, world: World) -> None:
+    show = partial(console.print, markup=False, soft_wrap=True)
+    text = fill_mask_example(world)
+    show(f"\n{text}")
     for guess in fill_mask(model, text, top_k=3):
         mark = "  <- true in this world" if guess.token == FILL_MASK_ANSWER else ""
-        console.print(f"  {guess.probability:6.1%}  {guess.token}{mark}", markup=False)
-    first, follows, elsewhere = next_sentence_example(data.world)
-    console.print(f"\nDoes it follow {first!r}?", markup=False, soft_wrap=True)
-    for second in (follows, elsewhere):
-        console.print(
-            f"  {next_sentence(model, first, second).probability:6.1%}  {second}", markup=False, soft_wrap=True
-        )
+        show(f"  {guess.probability:6.1%}  {guess.token}{mark}")
+    first, *others = next_sentence_example(world)
+    show(f"\nDoes it follow {first!r}?")
+    for second in others:
+        show(f"  {next_sentence(model, first, second).probability:6.1%}  {second}")
 
 
 def next_commands(runs: dict[str, str], data: DemoData, options: str) -> list[str]:
@@ -172,7 +190,7 @@ def next_commands(runs: dict[str, str], data: DemoData, options: str) -> list[st
         runs: ids of the demo's stages, by name.
         options: global options that each command needs.
     """
-    with data.kinds["test"].open(encoding="utf-8") as file:
+    with data.tasks["kinds"]["test"].open(encoding="utf-8") as file:
         sentence = next(csv.DictReader(file))["text"]
     orchestrator = f"orchestrator{options}"
     return [
@@ -220,48 +238,28 @@ def draw_findings(comparison: pandas.DataFrame, history: pandas.DataFrame) -> "F
     figure = Figure(figsize=(12.0, 5.6), layout="constrained")
     figure.suptitle("What pretraining brought a tiny BERT in a generated world", fontsize=15)
     grid = figure.add_gridspec(2, 2, width_ratios=(3, 2))
-    _draw_scores(figure.add_subplot(grid[:, 0]), comparison)
-    held_out = history[history["split"] == "validation"]
-    loss = figure.add_subplot(grid[0, 1])
-    _draw_curve(loss, held_out, "mlm_loss", "Pretraining: loss of masked tokens, held-out text")
-    loss.set_ylim(bottom=0.0)
-    accuracy = figure.add_subplot(grid[1, 1], sharex=loss)
+    scores = figure.add_subplot(grid[:, 0], title="After fine-tuning: validation scores, best recipe from each start")
+    places = range(len(comparison))
+    for shift, (column, (label, color)) in zip((-_BAR_WIDTH, 0.0, _BAR_WIDTH), STARTS.items(), strict=True):
+        bars = scores.bar([x + shift for x in places], comparison[column], _BAR_WIDTH, label=label, color=color)
+        scores.bar_label(bars, fmt="%.2f", padding=2)
+    scores.set_xticks(list(places), [f"{row.task}\n{row.head}, {row.metric}" for row in comparison.itertuples()])
+    scores.set_ylim(0.0, 1.15)
+    scores.legend(loc="upper center", ncols=len(STARTS), frameon=False)
+    loss = figure.add_subplot(grid[0, 1], title="Pretraining: loss of masked tokens, held-out text")
+    accuracy = figure.add_subplot(grid[1, 1], sharex=loss, title="Pretraining: next sentence or not, share right")
     accuracy.axhline(CHANCE, color=STARTS["baseline"][1], linestyle="--")
     accuracy.annotate("guessing", (0.99, CHANCE), xycoords=("axes fraction", "data"), ha="right", va="bottom")
-    _draw_curve(accuracy, held_out, "nsp_accuracy", "Pretraining: next sentence or not, share right")
+    for axes, name in ((loss, "mlm_loss"), (accuracy, "nsp_accuracy")):
+        points = history[(history["split"] == "validation") & (history["name"] == name)]
+        axes.plot(points["step"], points["value"], color=STARTS["pretrained"][1], marker="o", markersize=4)
+        for last in points.tail(1).itertuples():
+            at = (last.step, last.value)
+            axes.annotate(f"{last.value:.2f}", at, xytext=(0, 7), textcoords="offset points", ha="center")
+        axes.grid(alpha=0.3)
+    loss.set_ylim(bottom=0.0)
     accuracy.set_ylim(0.4, 1.05)
-    accuracy.set_xlabel("step", fontsize=11)
+    accuracy.set_xlabel("step")
+    for axes in (scores, loss, accuracy):
+        axes.spines[["top", "right"]].set_visible(False)
     return figure
-
-
-def _draw_scores(axes: "Axes", comparison: pandas.DataFrame) -> None:
-    """Draw three bars a head, each with its value above."""
-    places = range(len(comparison))
-    for number, (column, (label, color)) in enumerate(STARTS.items()):
-        shift = (number - 1) * _BAR_WIDTH
-        bars = axes.bar([x + shift for x in places], comparison[column], _BAR_WIDTH, label=label, color=color)
-        axes.bar_label(bars, fmt="%.2f", padding=2, fontsize=11)
-    names = [f"{row.task}\n{row.head}, {row.metric}" for row in comparison.itertuples()]
-    axes.set_xticks(list(places), names, fontsize=11)
-    axes.set_ylim(0.0, 1.15)
-    axes.set_title("After fine-tuning: validation scores, best recipe from each start", fontsize=12)
-    axes.legend(loc="upper center", ncols=len(STARTS), frameon=False, fontsize=11)
-    axes.spines[["top", "right"]].set_visible(False)
-
-
-def _draw_curve(axes: "Axes", held_out: pandas.DataFrame, name: str, title: str) -> None:
-    """Draw a measurement over the steps of pretraining, with its last value beside the last point."""
-    points = held_out[held_out["name"] == name]
-    axes.plot(points["step"], points["value"], color=STARTS["pretrained"][1], marker="o", markersize=4)
-    for last in points.tail(1).itertuples():
-        axes.annotate(
-            f"{last.value:.2f}",
-            (last.step, last.value),
-            xytext=(0, 7),
-            textcoords="offset points",
-            ha="center",
-            fontsize=11,
-        )
-    axes.set_title(title, fontsize=12)
-    axes.grid(alpha=0.3)
-    axes.spines[["top", "right"]].set_visible(False)

@@ -19,7 +19,7 @@ from bert_core.examples.packing import PackedBatch
 from bert_core.heads import BertForPreTraining
 from bert_core.heads.pretraining import LossSums
 from bert_core.losses import cross_entropy_sums
-from orchestrator.cluster.remote_call import waiting_for
+from orchestrator.cluster.gpus import waiting_for
 from orchestrator.corpus.stream import ExampleStream, SplitShards
 from orchestrator.corpus.token_store import TokenStore
 from orchestrator.distillation.comparison import compare_sizes

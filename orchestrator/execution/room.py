@@ -3,9 +3,8 @@
 import logging
 from collections.abc import Mapping, Sequence
 
-from orchestrator.cluster.capacity import check_processes, check_resources, cluster_resources, logical_cpus
+from orchestrator.cluster.capacity import Node, check_processes, check_resources, cluster_resources, logical_cpus
 from orchestrator.cluster.connection import connect, names_no_cluster
-from orchestrator.cluster.nodes import Node
 from orchestrator.execution.refusals import check_places
 from orchestrator.kinds.resolved import Resolved
 from orchestrator.planning.disk import check_disk

@@ -13,8 +13,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 
+from orchestrator.cluster.administration import RunGauges
 from orchestrator.cluster.connection import connect, most_cpus, names_no_cluster
-from orchestrator.cluster.metrics_servers import RunGauges
 from orchestrator.cluster.shortage import LAST_PATIENCE_S, watch_head
 from orchestrator.errors import InputError, NotFoundError, RegistryError
 from orchestrator.execution.jobs import own_job_id
@@ -28,7 +28,7 @@ from orchestrator.kinds.base import RunContext
 from orchestrator.kinds.resolved import Resolved
 from orchestrator.progress import UNDER_WAY, show_progress
 from orchestrator.progress.run_views import StageView
-from orchestrator.provenance.machine import capture
+from orchestrator.provenance.capture import capture
 from orchestrator.registry.database import retry_while_unavailable
 from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.registry.records import RunRecord

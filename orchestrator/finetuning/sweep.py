@@ -24,8 +24,7 @@ from bert_core.checkpoints.weight_files import WEIGHTS_FILE
 from bert_core.config import BertConfig
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.cluster.capacity import cluster_resources
-from orchestrator.cluster.device_line import take_gpus
-from orchestrator.cluster.remote_call import call_on_device
+from orchestrator.cluster.gpus import call_on_device, take_gpus
 from orchestrator.errors import RunFailedError
 from orchestrator.finetuning.building import check_fit
 from orchestrator.finetuning.card_share import (

@@ -13,8 +13,7 @@ from dataclasses import replace
 
 from ray import tune
 
-from orchestrator.cluster.capacity import cluster_room, share_of_cores
-from orchestrator.cluster.nodes import Processes, choose_nodes, connected_nodes
+from orchestrator.cluster.capacity import Processes, choose_nodes, cluster_room, connected_nodes, share_of_cores
 from orchestrator.specs.sweep import SweepExecutionSpec
 
 _LOOK_EVERY_S = 5.0

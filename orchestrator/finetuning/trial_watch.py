@@ -4,7 +4,7 @@ it ends the sweep when that lasts too long. Tune waits for ever, and says nothin
 
 from dataclasses import replace
 
-from orchestrator.cluster.nodes import holds_a_place
+from orchestrator.cluster.capacity import holds_a_place
 from orchestrator.cluster.shortage import find_shortage
 from orchestrator.finetuning.trial_room import placed_trial
 from orchestrator.periodic import Shortage

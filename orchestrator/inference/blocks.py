@@ -1,28 +1,66 @@
-"""Lines in blocks, and what a model predicts for one.
+"""Inputs of a model and its answers: single ones, and blocks of the lines of a file.
 
-A block is what is answered at a time, its lines in batches by length. Which lines make one depends on the file alone,
-so an answer's bytes are the same whoever computes it.
+A block is answered at a time, its lines in batches by length. Which lines make a block depends on the file alone, so
+the bytes of an answer are the same whoever computes it.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from orchestrator.errors import InputError
-from orchestrator.storage.text_lines import numbered_lines
+from orchestrator.storage.text_lines import numbered_lines, parse_line
 
 BLOCK_LINES = 1024
 BLOCK_CHARACTERS = 1 << 20
 """A block ends with the line that reaches either: enough to sort by length, little enough to hold many."""
 
 
+Read = str | dict[str, Any]
+"""One input: a text, or an object with the keys that the model reads."""
+
+
+@dataclass(frozen=True)
+class Abilities:
+    """Description of what a model answers, for a person and for a program."""
+
+    head: str
+    """Kind of the answers: a task's head, `embedding` or `fill_mask`."""
+    keys: tuple[str, ...]
+    """Keys of an input that is an object."""
+    labels: tuple[str, ...]
+    """Names of the classes, where there are some."""
+    takes_text: bool
+    """Whether an input may be a plain text."""
+    example: dict[str, Any]
+    """An input."""
+
+
+class Answering(Protocol):
+    """A loaded model that answers inputs: `Predictor`, `LineEmbedder`, `MaskFiller`."""
+
+    abilities: Abilities
+
+    def answer(self, inputs: Sequence[Read]) -> list[dict[str, Any]]:
+        """Answer each input: its values, and what the model says. Raises: InputError, naming `line N`."""
+
+
+def number_inputs(inputs: Sequence[Read], numbers: Sequence[int] = ()) -> list[tuple[int, Read]]:
+    """Inputs with their line numbers, from 1 when left out."""
+    return list(zip(numbers or range(1, len(inputs) + 1), inputs, strict=True))
+
+
 @dataclass(frozen=True)
 class LineBlock:
-    """Lines one after the other, without the blank ones."""
+    """Consecutive lines without the blank ones."""
 
     lines: tuple[tuple[int, str], ...]
     """Each with its number in the file, from 1."""
+
+    def parse(self) -> tuple[list[Read], list[int]]:
+        """Return the inputs, and their numbers. Raises: InputError, naming the line."""
+        return [parse_line(line, number) for number, line in self.lines], [number for number, _ in self.lines]
 
 
 @dataclass(frozen=True)

@@ -14,51 +14,57 @@ from numpy.typing import NDArray
 from bert_core.checkpoints.manifest import atomic_write
 from bert_core.text_embedding import TextEmbedder
 from orchestrator.errors import InputError
-from orchestrator.inference.blocks import LineBlock, PredictedBlock, json_lines, line_blocks
+from orchestrator.inference.blocks import (
+    Abilities,
+    LineBlock,
+    PredictedBlock,
+    Read,
+    json_lines,
+    line_blocks,
+    number_inputs,
+)
 from orchestrator.retrieval.text_vectors import embed_texts, load_embedder
 from orchestrator.storage.text_lines import check_has, numbered_lines, parse_line
+from orchestrator.tasks import TASK_TYPES
 
 
 class LineEmbedder:
-    """Predictor of vectors: as JSON lines with an `embedding`, or as rows (H,) of a matrix."""
+    """Predictor of vectors: JSON lines with an `embedding`, or rows (H,) of a matrix."""
 
     def __init__(self, embedder: TextEmbedder, as_matrix: bool = False, role: str = "document") -> None:
-        """Keep the model, whose prompt for a "query" or "document" stands before each text.
+        """Keep an encoder.
 
-        With `as_matrix`, blocks hold the vectors alone, as they lie in memory.
+        Args:
+            as_matrix: whether answers to blocks hold the vectors alone, as they lie in memory.
+            role: prompt that stands before each text, "query" or "document".
         """
-        self.embedder = embedder
-        self.as_matrix = as_matrix
+        self.embedder, self.as_matrix = embedder, as_matrix
         self.prompt: str = getattr(embedder.model.embedding, f"{role}_prompt")
+        self.abilities = Abilities("embedding", ("text",), (), True, dict(TASK_TYPES["classification"].example_request))
 
     @classmethod
     def load(cls, folder: str, as_matrix: bool = False, role: str = "document", **loading: Any) -> Self:
-        """An embedder of any encoder's folder, loaded as `load_embedder` does. Raises: as that."""
+        """Load any encoder's folder as `load_embedder` does. Raises: as that."""
         return cls(load_embedder(folder, **loading), as_matrix, role)
 
-    def embed(self, block: LineBlock) -> tuple[list[dict[str, Any]], NDArray[np.float32]]:
-        """Return the lines' values, and their vectors (N, H). Raises: InputError, naming the line."""
-        return self.embed_values([(number, read_text_line(line, number)) for number, line in block.lines])
-
-    def embed_values(
-        self, numbered: Sequence[tuple[int, dict[str, Any]]]
+    def embed(
+        self, inputs: Sequence[Read], numbers: Sequence[int] = ()
     ) -> tuple[list[dict[str, Any]], NDArray[np.float32]]:
-        """Return the values of numbered lines, and their vectors (N, H). Raises: InputError, naming the line."""
-        numbers, values = [number for number, _ in numbered], [some for _, some in numbered]
+        """Return the values of inputs, and their vectors (N, H). Raises: InputError, naming the line."""
+        numbered = number_inputs(inputs, numbers)
+        values = [text_values(read, number) for number, read in numbered]
         texts = [some["text"] for some in values]
-        return values, embed_texts(self.embedder, texts, numbers, prompt=self.prompt)
+        return values, embed_texts(self.embedder, texts, [number for number, _ in numbered], prompt=self.prompt)
+
+    def answer(self, inputs: Sequence[Read], numbers: Sequence[int] = ()) -> list[dict[str, Any]]:
+        values, vectors = self.embed(inputs, numbers)
+        return [{**some, "embedding": vector.tolist()} for some, vector in zip(values, vectors, strict=True)]
 
     def __call__(self, block: LineBlock) -> PredictedBlock:
-        """The answers, in the lines' order."""
         num_truncated = self.embedder.num_truncated
-        values, vectors = self.embed(block)
-        if self.as_matrix:
-            data = vectors.tobytes()
-        else:
-            data = json_lines(
-                {**some, "embedding": vector.tolist()} for some, vector in zip(values, vectors, strict=True)
-            )
-        return PredictedBlock(data, len(values), self.embedder.num_truncated - num_truncated)
+        read = block.parse()
+        data = self.embed(*read)[1].tobytes() if self.as_matrix else json_lines(self.answer(*read))
+        return PredictedBlock(data, len(block.lines), self.embedder.num_truncated - num_truncated)
 
 
 def embed(folder: str, lines: Iterable[str]) -> Iterator[tuple[dict[str, Any], NDArray[np.float32]]]:
@@ -68,21 +74,16 @@ def embed(folder: str, lines: Iterable[str]) -> Iterator[tuple[dict[str, Any], N
     """
     embedder = LineEmbedder.load(folder)
     for block in line_blocks(lines):
-        yield from zip(*embedder.embed(block), strict=True)
+        yield from zip(*embedder.embed(*block.parse()), strict=True)
 
 
-def read_text_lines(lines: Iterable[str]) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The number of each line that is not blank, and what it says, `text` at least. Raises: InputError."""
-    return ((number, read_text_line(line, number)) for number, line in numbered_lines(lines))
+def read_texts(lines: Iterable[str]) -> Iterator[str]:
+    """Read the text of each line that is not blank. Raises: InputError, naming the line."""
+    return (text_values(parse_line(line, number), number)["text"] for number, line in numbered_lines(lines))
 
 
-def read_text_line(line: str, number: int) -> dict[str, Any]:
-    """Read a line's values, `text` among them. Raises: InputError, naming the line."""
-    return text_values(parse_line(line, number), number)
-
-
-def text_values(read: str | dict[str, Any], number: int) -> dict[str, Any]:
-    """Values of a line that is a text or an object with one. Raises: InputError, naming the line."""
+def text_values(read: Read, number: int) -> dict[str, Any]:
+    """Values of an input that is a text or an object with one. Raises: InputError, naming the line."""
     values = {"text": read} if isinstance(read, str) else read
     check_has("text", values, number)
     if not isinstance(values["text"], str):

@@ -3,18 +3,28 @@
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Self
 
 from orchestrator.errors import InputError
 from orchestrator.finetuning.evaluation import predict_examples
 from orchestrator.finetuning.model_folder import FineTunedModel, load_fine_tuned
 from orchestrator.finetuning.scoring_room import ScoringRoom
-from orchestrator.inference.blocks import LineBlock, PredictedBlock, json_lines, line_blocks, rounded
+from orchestrator.inference.blocks import (
+    Abilities,
+    LineBlock,
+    PredictedBlock,
+    Read,
+    json_lines,
+    line_blocks,
+    number_inputs,
+    rounded,
+)
 from orchestrator.inference.requests import ANSWER_COLUMNS, TableColumns, make_request
 from orchestrator.models.device import choose_device
 from orchestrator.specs.network import Precision
 from orchestrator.storage import local_copy
-from orchestrator.storage.text_lines import csv_lines, parse_line, tsv_lines
+from orchestrator.storage.text_lines import csv_lines, tsv_lines
 from orchestrator.tasks import TaskDefinition
 from orchestrator.tasks.text_files import Example
 from orchestrator.tasks.types.base import Request
@@ -40,18 +50,18 @@ class AnswerForm:
 
 
 class Predictor:
-    """Answers as JSON lines: what the line said, and the prediction; or as rows of a table."""
+    """Predictor of a fine-tuned model: what a line said beside the prediction, as JSON lines or as rows of a table."""
 
     def __init__(
         self, model: FineTunedModel, batch_size: int = 64, form: AnswerForm | None = None, precision: Precision = "fp32"
     ) -> None:
-        """`batch_size` examples are computed at a time."""
-        self.model = model
-        self.task = model.task()
-        self.batch_size = batch_size
-        self.form = form or AnswerForm()
-        self.precision = precision
+        self.model, self.task, self.batch_size = model, model.task(), batch_size
+        self.form, self.precision = form or AnswerForm(), precision
         self._room = ScoringRoom()
+        task_type, columns = self.task.type, dict.fromkeys(self.task.columns.names)
+        takes_text = not columns and task_type.reads_plain_text
+        keys, example = (*task_type.request_keys, *columns), {**task_type.example_request, **columns}
+        self.abilities = Abilities(self.task.head, keys, self.task.labels, takes_text, example)
 
     @classmethod
     def load(
@@ -62,18 +72,13 @@ class Predictor:
         form: AnswerForm | None = None,
         precision: Precision = "fp32",
     ) -> Self:
-        """A predictor of a model folder. Raises: CheckpointError, TokenizerError."""
+        """Load a model's folder. Raises: CheckpointError, TokenizerError."""
         model = load_fine_tuned(local_copy(folder))
         model.model.to(choose_device(device, precision=precision))
         return cls(model, batch_size, form, precision)
 
-    def predict(self, block: LineBlock) -> list[dict[str, Any]]:
-        """One answer for each line. Raises: InputError, naming the line."""
-        return self.answer([(number, parse_line(line, number)) for number, line in block.lines])
-
-    def answer(self, numbered: Sequence[tuple[int, dict[str, Any] | str]]) -> list[dict[str, Any]]:
-        """One answer for each text or object, which have line numbers. Raises: InputError, naming the line."""
-        task, table = self.task, self.form.table
+    def answer(self, inputs: Sequence[Read], numbers: Sequence[int] = ()) -> list[dict[str, Any]]:
+        task, table, numbered = self.task, self.form.table, number_inputs(inputs, numbers)
         text_columns = table.text if table else task.text_columns or task.type.usual_text_columns
         requests = [make_request(read, number, task, text_columns) for number, read in numbered]
         examples = [task.type.example_of(task, request) for request in requests]
@@ -92,8 +97,7 @@ class Predictor:
         ]
 
     def __call__(self, block: LineBlock) -> PredictedBlock:
-        """The answers, in the lines' order."""
-        rows, form = self.predict(block), self.form
+        rows, form = self.answer(*block.parse()), self.form
         if form.delimiter is None:
             return PredictedBlock(json_lines(rows, form.digits), len(rows))
         fields = [list(row.values()) for row in (rows if form.digits is None else rounded(rows, form.digits))]
@@ -124,12 +128,9 @@ def beside(said: Mapping[str, Any], answer: Mapping[str, Any], number: int) -> d
 
 def _delimited(names: Sequence[str], rows: Iterable[Sequence[Any]], delimiter: str) -> bytes:
     """Rows of a table as bytes, lists in them as JSON. Raises: InputError for a field that TSV cannot hold."""
-    rows = [[_json_text(field) if isinstance(field, list | dict) else field for field in row] for row in rows]
+    json_text = partial(json.dumps, ensure_ascii=False)
+    rows = [[json_text(field) if isinstance(field, list | dict) else field for field in row] for row in rows]
     return "".join(tsv_lines(names, rows) if delimiter == "\t" else csv_lines(rows, delimiter)).encode()
-
-
-def _json_text(value: list[Any] | dict[str, Any]) -> str:
-    return json.dumps(value, ensure_ascii=False)
 
 
 def predict(folder: str, lines: Iterable[str], batch_size: int = 64) -> Iterator[dict[str, Any]]:
@@ -143,4 +144,4 @@ def predict(folder: str, lines: Iterable[str], batch_size: int = 64) -> Iterator
     """
     predictor = Predictor.load(folder, batch_size)
     for block in line_blocks(lines):
-        yield from predictor.predict(block)
+        yield from predictor.answer(*block.parse())

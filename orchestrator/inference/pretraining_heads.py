@@ -1,7 +1,8 @@
 """A pretrained model asked directly: the likeliest tokens for each [MASK], and whether a sentence follows another."""
 
-from dataclasses import dataclass
-from typing import Self
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Self
 
 import torch
 
@@ -11,6 +12,8 @@ from bert_core.packed_sequences import PackedSequences
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.errors import InputError
 from orchestrator.finetuning.logits import autocast
+from orchestrator.inference.blocks import Abilities, Read
+from orchestrator.inference.embedder import text_values
 from orchestrator.models.device import choose_device
 from orchestrator.specs.network import Precision
 from orchestrator.storage import local_copy
@@ -41,17 +44,25 @@ class MaskFiller:
     """A pretrained model that guesses the tokens behind [MASK]."""
 
     def __init__(self, model: BertForPreTraining, tokenizer: Tokenizer, precision: Precision = "fp32") -> None:
-        """Keep a model that has the head, and its tokenizer."""
-        self.model = model
-        self.precision = precision
-        self.tokenizer = tokenizer
+        self.model, self.tokenizer, self.precision = model, tokenizer, precision
         self.mask = tokenizer.token(tokenizer.mask_id)
+        self.abilities = Abilities("fill_mask", ("text",), (), True, {"text": f"It was a {self.mask} day."})
 
     @classmethod
     def load(cls, folder: str, device: str = "cpu", precision: Precision = "fp32") -> Self:
         """Load a model's folder. Raises: CheckpointError when it has no head for masked tokens."""
         model, tokenizer = _load_pretraining(folder, "prediction.bias", "masked tokens")
         return cls(model.to(choose_device(device, precision=precision)), tokenizer, precision)
+
+    def answer(self, inputs: Sequence[Read]) -> list[dict[str, Any]]:
+        answers = []
+        for number, read in enumerate(inputs, start=1):
+            values = text_values(read, number)
+            try:
+                answers.append({**values, "guesses": [asdict(guess) for guess in self.fill(values["text"])]})
+            except InputError as error:
+                raise InputError(f"line {number}: {error}") from None
+        return answers
 
     def fill(self, text: str, top_k: int = 5) -> list[FilledMask]:
         """The likeliest tokens for each [MASK] of a text. Raises: InputError."""

@@ -29,7 +29,6 @@ from orchestrator.tasks.types.conll import is_named_conll
 
 ANSWER_COLUMNS = ("prediction", "score")
 """Columns that a table gets."""
-_TABLES = (".csv", ".tsv", ".parquet")
 _FLAT_TABLES = (".csv", ".tsv")
 """Tables whose cells are text alone."""
 
@@ -67,9 +66,12 @@ def look_at_requests(path: str, task: TaskDefinition, text_columns: Sequence[str
 
     Raises: InputError for a file that is not there, a table without these columns, or of another kind of task.
     """
-    check_there(path)
+    if not exists(path):
+        raise InputError(
+            f"{no_file(path)}\na text that looks like a file goes to stdin: echo TEXT | orchestrator predict MODEL"
+        )
     name = plain_name(path)
-    if name.endswith(_TABLES):
+    if name.endswith((*_FLAT_TABLES, ".parquet")):
         return RequestFile(_table_lines, _table_columns(path, task, text_columns))
     if text_columns:
         raise InputError(f"--text-column names a column of a table (.csv, .tsv, .parquet), and {path} is none")
@@ -82,14 +84,6 @@ def look_at_requests(path: str, task: TaskDefinition, text_columns: Sequence[str
             )
         return RequestFile(partial(_plain_lines, text_columns=task.text_columns))
     return RequestFile(partial(_example_lines, reader=reader, task_type=task.type))
-
-
-def check_there(path: str) -> None:
-    """Check that there is a file. Raises: InputError."""
-    if not exists(path):
-        raise InputError(
-            f"{no_file(path)}\na text that looks like a file goes to stdin: echo TEXT | orchestrator predict MODEL"
-        )
 
 
 def refuse_table(lines: Iterable[str], text_columns: Sequence[str], file: str | None = None) -> Iterator[str]:
@@ -111,12 +105,13 @@ def refuse_table(lines: Iterable[str], text_columns: Sequence[str], file: str | 
             )
         if file is not None and plain_name(file).endswith(JSON_ENDINGS) and line.lstrip().startswith('"'):
             raise InputError(f"the first line of {file} is a text in JSON; write objects, or rename it to .txt")
-        sign = _sign_of_table(line.removeprefix("\ufeff"), text_columns)
-        if sign is not None:
+        header = line.removeprefix("\ufeff")
+        names = fields_of(header)
+        if declared_delimiter(header) is not None or (len(names) > 1 and {*(text_columns or ("text",))} <= {*names}):
             remedy = "a table is read from a file: save it as .csv, and give its name in place of stdin"
             if file is not None:
                 remedy = "a table's name ends in .csv, or in .tsv where tabs stand between the columns: rename the file"
-            raise InputError(f"the first line of {file or 'stdin'} {sign}; {remedy}")
+            raise InputError(f"{file or 'stdin'} begins as a table, with {header.strip()!r:.200}; {remedy}")
         yield line
         if line.strip():
             break
@@ -131,16 +126,6 @@ def _is_spread_json(line: str) -> bool:
         return line.startswith("[") and isinstance(json.loads(line), list)
     except ValueError:
         return False
-
-
-def _sign_of_table(line: str, text_columns: Sequence[str]) -> str | None:
-    """Say what makes a line the first one of a table; None for a text."""
-    names = fields_of(line)
-    if declared_delimiter(line) is not None:
-        return "says what stands between the columns of a table, sep=…"
-    if len(names) > 1 and set(text_columns or ("text",)) <= set(names):
-        return f"names the columns {', '.join(map(repr, names))}"
-    return None
 
 
 def _plain_lines(path: str, text_columns: Sequence[str]) -> Iterator[str]:

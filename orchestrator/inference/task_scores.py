@@ -62,7 +62,7 @@ def evaluate(
     Args:
         device: where the models compute, `cpu` or `cuda`.
     """
-    return _evaluate(scoring, device, on_progress)[0]
+    return evaluate_closely(scoring, device, on_progress, num_mistakes=0).result
 
 
 def evaluate_closely(
@@ -73,32 +73,25 @@ def evaluate_closely(
     Args:
         num_mistakes: number of the worst mistakes to keep.
     """
-    result, task, found = _evaluate(scoring, device, on_progress)
-    return analyze_errors(result, task, scoring.split, found, num_mistakes)
-
-
-def _evaluate(
-    scoring: Scoring, device: str, on_progress: Callable[[str], None]
-) -> tuple[EvaluationResult, Task, Sequence[Any]]:
-    """Score a model; returns the task with the model's labels and the predictions beside the result."""
-    folder, task, split = scoring.folder, scoring.task, scoring.split
+    folder, task, split, precision = scoring.folder, scoring.task, scoring.split, scoring.precision
     if scoring.reranking is not None:
         check_reranks(task)
-    found: Sequence[Any]
+    predictions: Sequence[Any]
     counts: dict[str, int] = {}
     if task.type.is_searched:
-        kept = join(scoring.storage, INDEXES)
-        found, counts = rank_queries(
-            folder, task, split, scoring.reranking, on_progress, kept, device, scoring.precision
+        cache = join(scoring.storage, INDEXES)
+        predictions, counts = rank_queries(
+            folder, task, split, scoring.reranking, on_progress, cache, device, precision
         )
-        metrics = score(task, split, found)
+        metrics = score(task, split, predictions)
     else:
-        cache = join(scoring.storage, "tasks")
-        chosen = choose_device(device, precision=scoring.precision)
-        metrics, found, task = evaluate_model(folder, task, split, scoring.batch_size, cache, chosen, scoring.precision)
+        cache, chosen = join(scoring.storage, "tasks"), choose_device(device, precision=precision)
+        # The task comes back with the model's labels.
+        metrics, predictions, task = evaluate_model(folder, task, split, scoring.batch_size, cache, chosen, precision)
     if scoring.predictions is not None:
-        write_prediction_rows(scoring.predictions, prediction_rows(task, split, found))
-    return EvaluationResult(task.id, split, metrics, len(found), scoring.predictions, counts), task, found
+        write_prediction_rows(scoring.predictions, prediction_rows(task, split, predictions))
+    result = EvaluationResult(task.id, split, metrics, len(predictions), scoring.predictions, counts)
+    return analyze_errors(result, task, split, predictions, num_mistakes)
 
 
 def analyze_errors(

@@ -22,8 +22,7 @@ from typing import Any, Generic, Literal, TypeVar
 
 from bert_core.config import BertConfig
 from bert_core.text.tokenization import Tokenizer
-from orchestrator.cluster.capacity import has_gpus
-from orchestrator.cluster.nodes import Processes
+from orchestrator.cluster.capacity import Processes, has_gpus
 from orchestrator.corpus.input_files import find_files
 from orchestrator.errors import superseded
 from orchestrator.kinds.disk import DiskUse

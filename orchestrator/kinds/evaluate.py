@@ -4,7 +4,7 @@ import logging
 from functools import partial
 
 from bert_core.checkpoints.weight_files import WEIGHTS_FILE
-from orchestrator.cluster.device_line import take_gpus
+from orchestrator.cluster.gpus import call_on_device, take_gpus
 from orchestrator.finetuning.measured_steps import measure_examples
 from orchestrator.finetuning.model_folder import read_record
 from orchestrator.inference.task_scores import Scoring, check_reranks, evaluate
@@ -55,8 +55,6 @@ class EvaluateKind(Kind[EvaluateSpec, EvaluationResult]):
 
     def run(self, spec: EvaluateSpec, inputs: Resolved, context: RunContext) -> EvaluationResult:
         """Score the model and write its prediction for each example."""
-        from orchestrator.cluster.remote_call import call_on_device  # Ray is loaded when a run starts
-
         gpus, reranking = take_gpus("scoring", spec.gpus), None
         if spec.rerank is not None:
             folder = absolute(inputs.folder("rerank", spec.rerank))

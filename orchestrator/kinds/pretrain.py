@@ -9,7 +9,7 @@ from bert_core.config import BertConfig
 from bert_core.objectives import OBJECTIVES, TOKEN_OBJECTIVES
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.cluster.capacity import cluster_resources
-from orchestrator.cluster.device_line import refuses_gpus, tell_device
+from orchestrator.cluster.gpus import refuses_gpus, tell_device
 from orchestrator.corpus.input_files import find_files
 from orchestrator.kinds.base import Fact, Kind, MeasuredTime, Resources, RunContext
 from orchestrator.kinds.disk import DiskUse, pretraining_disk

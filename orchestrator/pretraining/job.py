@@ -14,7 +14,7 @@ from bert_core.heads import BertForPreTraining
 from bert_core.objectives import NO_SENTENCE_OBJECTIVE, TOKEN_OBJECTIVES
 from bert_core.text.tokenization import Tokenizer
 from bert_core.text.tokenizer_files import TOKENIZER_FILES
-from orchestrator.cluster.nodes import Processes
+from orchestrator.cluster.capacity import Processes
 from orchestrator.corpus.stream import ExampleStream
 from orchestrator.errors import SpecError
 from orchestrator.models.config import build_config

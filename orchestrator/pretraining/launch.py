@@ -30,7 +30,7 @@ from ray.train.v2._internal.execution.callback import (
     ControllerCallback,  # nothing public chooses nodes for each group anew
 )
 
-from orchestrator.cluster.nodes import Processes, choose_nodes, connected_nodes
+from orchestrator.cluster.capacity import Processes, choose_nodes, connected_nodes
 from orchestrator.cluster.shortage import find_shortage, watch_head
 from orchestrator.corpus.build import build_token_store
 from orchestrator.corpus.stream import SplitShards

@@ -33,7 +33,7 @@ from orchestrator.pretraining.micro_batches import EvaluationSizes
 from orchestrator.pretraining.shared_checkpoint import read_for_all
 from orchestrator.pretraining.step import StepContext, training_step
 from orchestrator.pretraining.step_graphs import StepGraphs
-from orchestrator.provenance.machine import read_machine
+from orchestrator.provenance.capture import read_machine
 from orchestrator.results import Event, MessageEvent, MetricEvent, WorkersEvent
 from orchestrator.specs import PretrainSpec
 from orchestrator.training.checkpoints import (

@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, delete, func, insert, or_, select, update
 
 from orchestrator.errors import InputError, NotFoundError
-from orchestrator.provenance.machine import MadeWith
+from orchestrator.provenance.capture import Provenance
 from orchestrator.registry.connections import WriteTransaction
 from orchestrator.registry.database import RegistryPart
 from orchestrator.registry.dialects import change_row, find_row, replace_unstorable, upsert, upsert_rows, utc_now
@@ -89,7 +89,7 @@ class RunLifecycle(RegistryPart):
         host: str | None = None,
         pid: int | None = None,
         job_id: str | None = None,
-        made_with: MadeWith | None = None,
+        made_with: Provenance | None = None,
     ) -> int:
         """Start an attempt of a run and return its number; older attempts are fenced off from then on.
 

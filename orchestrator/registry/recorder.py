@@ -16,7 +16,7 @@ from typing import Any
 
 from orchestrator.errors import RegistryError, RunStoppedError, superseded
 from orchestrator.periodic import repeating
-from orchestrator.provenance.machine import MadeWith
+from orchestrator.provenance.capture import Provenance
 from orchestrator.registry.database import patient
 from orchestrator.registry.parameters import trial_id
 from orchestrator.registry.records import RunRecord
@@ -40,7 +40,7 @@ class RunOutcome:
 class Recorder:
     """Writer of one driver's runs. It knows which attempt it speaks for, so that a superseded one changes nothing."""
 
-    def __init__(self, registry: Registry, job_id: str | None = None, made_with: MadeWith | None = None) -> None:
+    def __init__(self, registry: Registry, job_id: str | None = None, made_with: Provenance | None = None) -> None:
         self.given_up = threading.Event()
         """Set when the driver must end: what still has to be read or written is then tried once."""
         self.registry = patient(registry, self.given_up)

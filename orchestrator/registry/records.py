@@ -100,7 +100,7 @@ class AttemptRecord:
     """Groups of training workers with steps that were kept, in order: `first_step`, the steps that had ended before,
     `hosts`, by rank, and `machine`, that of rank 0, where it is not the driver's."""
     code: Mapping[str, Any] | None = None
-    """Code of the driver: the fields of `provenance.source_code.SourceCode` but for the changes themselves."""
+    """Code of the driver: the fields of `provenance.capture.SourceCode` but for the changes themselves."""
     diff_digest: str | None = None
     """Digest of the changes that are in no commit, where they are kept: `Registry.code_diff` returns them."""
     command: str | None = None
@@ -108,7 +108,7 @@ class AttemptRecord:
     overrides: Sequence[str] | None = None
     """KEY=VALUE words as they were typed, secrets masked."""
     environment: Mapping[str, Any] | None = None
-    """Versions and machine of the driver: the fields of `provenance.machine.Machine`."""
+    """Versions and machine of the driver: the fields of `provenance.capture.Machine`."""
 
 
 @dataclass(frozen=True)

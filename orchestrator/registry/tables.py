@@ -97,7 +97,7 @@ ALL_RUNS = Table(
     Column("seconds", Double),
     _now("created_at"),
     *(Column(name, UtcTime) for name in ("started_at", "finished_at", "heartbeat_at")),
-    Column("code_version", Text),  # code of the newest attempt in one word (`provenance.source_code`), where known
+    Column("code_version", Text),  # code of the newest attempt in one word (`provenance.capture`), where known
     Column("removed_at", UtcTime),  # when a person removed it
     Column("claimed_at", UtcTime),  # when a garbage collection began to delete its files: it cannot be restored
     Column("num_bytes", BigInteger),  # size of its files when it was removed

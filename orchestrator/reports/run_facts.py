@@ -66,7 +66,7 @@ class RunFacts:
         """Newest attempt of a run; of a trial the newest of its sweep that ran its code, or else the newest one."""
         attempts = self.attempts
         if self.run.parent_id is not None:
-            from orchestrator.provenance.source_code import SourceCode
+            from orchestrator.provenance.capture import SourceCode
 
             attempts, version = self.registry.attempts(self.run.parent_id), self.run.code_version
             of_its_code = [one for one in attempts if one.code and SourceCode(**one.code).code_version == version]

@@ -109,9 +109,8 @@ class DocumentIndex:
         """
         if not folder.is_dir():
             raise InputError(f"{folder} is a file and no index of documents; name another folder")
-        for name in (_INDEX_FILE, MANIFEST_FILE):
-            if not (folder / name).is_file():
-                raise InputError(f"{folder} is no index of documents: it has no {name}; name another folder")
+        if missing := [name for name in (_INDEX_FILE, MANIFEST_FILE) if not (folder / name).is_file()]:
+            raise InputError(f"{folder} is no index of documents: it has no {missing[0]}; name another folder")
         check_manifest(folder, _REMEDY)
         try:
             values = json.loads((folder / _INDEX_FILE).read_bytes())
@@ -148,8 +147,7 @@ class DocumentIndex:
 
 def index_fingerprint(encoder: str, path: str, kind: str) -> str:
     """SHA-256 of all that decides an index of a file's documents; reads none of them."""
-    values = [_INDEX_VERSION, encoder, digest_file(path), kind]
-    return hashlib.sha256(json.dumps(values).encode()).hexdigest()
+    return hashlib.sha256(json.dumps([_INDEX_VERSION, encoder, digest_file(path), kind]).encode()).hexdigest()
 
 
 def open_document_index(

@@ -1,10 +1,12 @@
-"""Queries in, documents out: from an index, scored again where a reranker is given."""
+"""Queries in, documents out: from an index, scored again where a reranker is given; and pairs to learn from."""
 
+import random
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
+from typing import Any
 
 import numpy as np
 
@@ -71,9 +73,7 @@ class Reranker:
         self.model: FineTunedModel = load_fine_tuned(local_copy(asked.folder))
         self.model.model.to(choose_device(device, precision=precision))
         self.task = self.model.task()
-        self.num_candidates = asked.num_candidates
-        self.batch_size = batch_size
-        self.precision = precision
+        self.num_candidates, self.batch_size, self.precision = asked.num_candidates, batch_size, precision
         self._room = ScoringRoom()
         self._relevance = self.task.type.relevance(self.task, asked.relevant_label, asked.folder)
 
@@ -94,16 +94,14 @@ class Reranker:
         return [self._relevance(prediction) for prediction in predictions]
 
 
+@dataclass(frozen=True)
 class Searcher:
     """A model, documents, and perhaps a reranker."""
 
-    def __init__(
-        self, embedder: TextEmbedder, index: DocumentIndex, reranker: Reranker | None, on_progress: OnProgress
-    ) -> None:
-        self.embedder = embedder
-        self.index = index
-        self.reranker = reranker
-        self.on_progress = on_progress
+    embedder: TextEmbedder
+    index: DocumentIndex
+    reranker: Reranker | None
+    on_progress: OnProgress
 
     def search(self, queries: Iterable[str], k: int) -> Iterator[list[FoundDocument]]:
         """The k best documents of each query, in the order of the queries.
@@ -183,3 +181,51 @@ def rank_queries(
             for hits in searcher.search([query.text for query in queries], RANKING_DEPTH)
         ]
         return rankings, searcher.index.counts
+
+
+def mine_pairs(
+    model: str,
+    task: Task,
+    split: Split,
+    num_negatives: int,
+    num_candidates: int,
+    on_progress: OnProgress,
+    cache: str | None = None,
+    for_encoder: bool = False,
+) -> Iterator[dict[str, Any]]:
+    """Yield pairs to learn from: a query's relevant documents, and others that rank beside them.
+
+    A cross-encoder orders what a first model has found, so its negatives are drawn from there (Gao, Dai and Callan
+    2021); an encoder learns more from them than from other queries' documents (Karpukhin et al. 2020, section 5.2).
+    Documents that nobody has judged count as not relevant.
+
+    For a reranker each relevant document is a pair (yes), and so are up to `num_negatives` others for each (no). For an
+    encoder a relevant document and its others are one row: query, positive, negatives. The others are drawn from the
+    first `num_candidates` that the model finds and that are not relevant, no text twice for a query nor one of a
+    relevant document, fewer where there are fewer. The draw depends on the query's id alone.
+
+    Raises: InputError, also where no relevant document of the split has a text; CheckpointError, TaskDataError.
+    """
+    reader = collection_of(task)
+    queries: Sequence[QueryExample] = task.examples(split)
+    with open_searcher(model, reader.documents, None, None, on_progress, cache=cache) as searcher:
+        rankings, any_relevant = searcher.search([query.text for query in queries], num_candidates), False
+        for number, (query, hits) in enumerate(zip(queries, rankings, strict=True), start=1):
+            on_progress(f"mined the hits of query {number:,} of {len(queries):,}")
+            relevant = searcher.index.texts(name for name, gain in query.gains.items() if gain > 0)
+            any_relevant = any_relevant or bool(relevant)
+            found = dict.fromkeys(hit.text for hit in hits if query.gains.get(hit.id, 0) <= 0)
+            others = [text for text in found if text not in relevant.values()]
+            drawn = random.Random(query.id).sample(others, min(num_negatives * len(relevant), len(others)))
+            if for_encoder:
+                for place, text in enumerate(relevant.values()):
+                    yield {"query": query.text, "positive": text, "negatives": drawn[place :: len(relevant)]}
+                continue
+            for texts, answer in ((relevant.values(), "yes"), (drawn, "no")):
+                for text in texts:
+                    yield {"query": query.text, "document": text, "relevant": answer}
+        if not any_relevant:
+            raise InputError(
+                f"none of the documents that {task.file(split)} calls relevant has a text in {reader.documents}; "
+                "check that both name documents alike"
+            )

@@ -25,10 +25,17 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse
 from starlette.routing import Route
 
+from bert_core.config import BertConfig
 from orchestrator.errors import InputError, last_line
-from orchestrator.inference.answering import Abilities, Answering, Read, load_answering
+from orchestrator.finetuning.heads import HEADS
+from orchestrator.finetuning.model_folder import find_head
+from orchestrator.inference.blocks import Abilities, Answering, Read
+from orchestrator.inference.embedder import LineEmbedder
+from orchestrator.inference.predictor import Predictor
+from orchestrator.inference.pretraining_heads import MaskFiller
 from orchestrator.progress import UNDER_WAY
 from orchestrator.specs.network import Precision
+from orchestrator.storage import local_copy
 from orchestrator.storage.text_lines import HALF_A_PAIR, has_half_a_pair
 from orchestrator.web import MAX_BODY_BYTES, App, Guard, listening, names_of, serve_app, url_of
 
@@ -44,7 +51,6 @@ _PAGE_HEADERS = {
     "X-Content-Type-Options": "nosniff",
 }
 _LINE = re.compile(r"line (\d+)(?: is |: )")
-_KNOWN_PATHS = "there are /v1/answers (POST), /v1/model and /health"
 
 Answered = list[dict[str, Any]] | InputError
 
@@ -155,7 +161,7 @@ def build_app(name: str, answering: Answering, token: str | None, hosts: Sequenc
         Route("/v1/model", describe_model),
         Route("/v1/answers", answer_inputs, methods=["POST"]),
     ]
-    refusals: dict[Any, Any] = {HTTPException: _refuse_http, RefusedError: _refuse}
+    refusals: dict[Any, Any] = {HTTPException: _refuse, RefusedError: _refuse}
     return Guard(Starlette(routes=routes, exception_handlers=refusals), token, hosts)
 
 
@@ -182,13 +188,21 @@ async def _read_inputs(request: Request) -> list[Read]:
     return inputs
 
 
-async def _refuse(request: Request, error: RefusedError) -> JSONResponse:
+async def _refuse(request: Request, error: RefusedError | HTTPException) -> JSONResponse:
+    if isinstance(error, HTTPException):
+        message = f"{error.detail}; there are /v1/answers (POST), /v1/model and /health"
+        error = RefusedError(error.status_code, request.url.path, message)
     return JSONResponse({"error": {"field": error.field, "message": error.message}}, error.status)
 
 
-async def _refuse_http(request: Request, error: HTTPException) -> JSONResponse:
-    message = f"{error.detail}; {_KNOWN_PATHS}"
-    return await _refuse(request, RefusedError(error.status_code, request.url.path, message))
+def load_answering(folder: str, device: str = "cpu", precision: Precision = "fp32") -> Answering:
+    """Load whatever model a folder has. Raises: CheckpointError, TokenizerError."""
+    local = local_copy(folder)
+    head = find_head(local, BertConfig.from_pretrained(local))
+    if head is None:
+        return MaskFiller.load(folder, device, precision)
+    kind = LineEmbedder if HEADS[head].gives_vectors else Predictor
+    return kind.load(folder, device=device, precision=precision)
 
 
 def serve_model(

@@ -11,8 +11,7 @@ import jsonschema
 import kubernetes_validate
 import pytest
 
-from orchestrator.cluster.capacity import check_processes
-from orchestrator.cluster.nodes import Node
+from orchestrator.cluster.capacity import Node, check_processes
 from orchestrator.planning.plan import needed_resources
 from orchestrator.specs.loading import load_spec
 from tests.deploy.recipes import PINS, ROOT, cluster_specs, containers, kubernetes_object, pod_templates

@@ -145,7 +145,7 @@ def _write_data(folder: Path) -> None:
         _write_table(folder / "glue" / "SST-2" / f"{split}.tsv", ("sentence", "label"), numbered, delimiter="\t")
     names = names_examples(world, 40, 20)
     (folder / "ner" / "conll2003").mkdir(parents=True)
-    for name, examples in (("train", names.train), ("valid", names.validation), ("test", names.test)):
+    for name, examples in zip(("train", "valid", "test"), names, strict=True):
         write_conll(folder / "ner" / "conll2003" / f"{name}.txt", examples)
     save_encoder(folder / "minilm", seed=0, num_positions=128)
     (folder / "collection" / "qrels").mkdir(parents=True)

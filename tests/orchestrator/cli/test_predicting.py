@@ -18,7 +18,7 @@ import pytest
 from bert_core.config import BertConfig
 from bert_core.text_embedding import TextEmbedder
 from orchestrator.finetuning.model_record import RECORD_FILE, FineTuningRecord
-from orchestrator.inference.answering import Abilities
+from orchestrator.inference.blocks import Abilities
 from orchestrator.serving import app
 from orchestrator.tasks.types.base import TaskOptions
 from orchestrator.web import listening
@@ -198,7 +198,8 @@ def test_a_table_from_a_pipe_is_refused_before_its_header_is_answered(
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(table.read_bytes())))
     outcome = command("predict", classifier)
     assert (outcome.status, outcome.out) == (2, "")
-    assert "the first line of stdin names the columns 'text', 'label', 'id'; a table is read from a file" in outcome.err
+    assert "stdin begins as a table" in outcome.err
+    assert "text,label,id" in outcome.err
 
 
 def test_a_text_that_tsv_cannot_hold_is_named_and_nothing_is_written(

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.provenance.machine import MadeWith
+from orchestrator.provenance.capture import Provenance
 from orchestrator.registry import Registry
 from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.reports.run_facts import code_line, machine_line
@@ -28,7 +28,7 @@ MACHINE = {
 }  # fmt: skip
 
 
-def record(run_id: str, make: MadeWith, spec: dict[str, Any], loss: float, digest: str) -> None:
+def record(run_id: str, make: Provenance, spec: dict[str, Any], loss: float, digest: str) -> None:
     with Registry(Settings.from_options().registry) as registry:
         recorder = Recorder(registry, made_with=make)
         recorder.start({"kind": "pretrain", "name": "words", **spec}, "f", run_id=run_id)

@@ -8,7 +8,7 @@ import json
 import ray
 from ray.cluster_utils import Cluster
 
-from orchestrator.cluster.device_line import find_refusal, take_gpus
+from orchestrator.cluster.gpus import find_refusal, take_gpus
 
 if __name__ == "__main__":
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})

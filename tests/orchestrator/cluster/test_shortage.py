@@ -12,7 +12,7 @@ from ray.autoscaler.v2 import schema
 
 from orchestrator import periodic
 from orchestrator.cluster import shortage as module
-from orchestrator.cluster.nodes import Processes
+from orchestrator.cluster.capacity import Processes
 from orchestrator.cluster.shortage import (
     HeadWatch,
     SilenceWatch,

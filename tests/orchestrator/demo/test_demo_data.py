@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from orchestrator.demo.demo_data import DemoData
-from orchestrator.demo.documents import SAY, things_by_kind
+from orchestrator.demo.world import SAY, things_by_kind
 
 pytestmark = [pytest.mark.heavy, pytest.mark.core]
 DIGESTS = {
@@ -54,7 +54,7 @@ def test_the_world_of_the_demo_is_the_same_as_ever(data: DemoData) -> None:
 def test_kinds_are_balanced_and_disjoint(data: DemoData) -> None:
     texts: list[str] = []
     for split in SPLITS:
-        rows = read_kinds(data.kinds[split])
+        rows = read_kinds(data.tasks["kinds"][split])
         counts = Counter(row["label"] for row in rows)
         assert set(counts) == set(things_by_kind(data.world, 0))
         assert len(set(counts.values())) == 1
@@ -66,7 +66,7 @@ def test_kinds_to_be_scored_are_asked_of_new_things(data: DemoData) -> None:
     halves = [things_by_kind(data.world, group) for group in (0, 1)]
     things = {thing.text for half in halves for mentions in half.values() for thing in mentions}
     about = {template.replace("{thing}", thing): thing for template in SAY["talk"] for thing in things}
-    spoken_of = {split: {about[row["text"]] for row in read_kinds(data.kinds[split])} for split in SPLITS}
+    spoken_of = {split: {about[row["text"]] for row in read_kinds(data.tasks["kinds"][split])} for split in SPLITS}
     assert len(spoken_of["train"]) > 60
     assert not spoken_of["train"] & spoken_of["validation"]
     assert not spoken_of["train"] & spoken_of["test"]
@@ -74,7 +74,12 @@ def test_kinds_to_be_scored_are_asked_of_new_things(data: DemoData) -> None:
 
 def test_names_to_be_scored_are_not_in_training(data: DemoData) -> None:
     def first_words(split: str) -> set[str]:
-        return {word for sentence in read_names(data.names[split]) for word, tag in sentence if tag.startswith("B-")}
+        return {
+            word
+            for sentence in read_names(data.tasks["names"][split])
+            for word, tag in sentence
+            if tag.startswith("B-")
+        }
 
     training = first_words("train")
     assert len(training) > 50
@@ -83,7 +88,9 @@ def test_names_to_be_scored_are_not_in_training(data: DemoData) -> None:
 
 
 def test_answers_stand_where_they_are_said_to_ids_are_unique_and_passages_disjoint(data: DemoData) -> None:
-    questions = [(split, context, qa) for split in SPLITS for context, qa in read_questions(data.questions[split])]
+    questions = [
+        (split, context, qa) for split in SPLITS for context, qa in read_questions(data.tasks["questions"][split])
+    ]
     for _, context, qa in questions:
         assert {context[answer["answer_start"] :].startswith(answer["text"]) for answer in qa["answers"]} == {True}
     ids = [qa["id"] for _, _, qa in questions]

@@ -40,7 +40,7 @@ def test_the_spec_reads_the_written_world(data: DemoData) -> None:
     spec = demo_spec(data)
     assert isinstance(spec, PipelineSpec)
     assert list(spec.stages) == ["tokenizer", "pretraining", *HEAD_TITLES]
-    assert spec.stages["names"].task.files["train"] == str(data.names["train"])
+    assert spec.stages["names"].task.files["train"] == str(data.tasks["names"]["train"])
 
 
 def test_the_best_recipe_of_each_start_is_compared(tmp_path: Path) -> None:

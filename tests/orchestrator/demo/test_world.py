@@ -6,17 +6,17 @@ from random import Random
 import pytest
 
 from orchestrator.demo.demo_data import corpus_text
-from orchestrator.demo.documents import (
-    FILL_MASK_ANSWER,
+from orchestrator.demo.tour import FILL_MASK_ANSWER, fill_mask_example, next_sentence_example
+from orchestrator.demo.world import (
+    HALVES,
     RELATIONS,
     Mention,
+    World,
     compose,
-    fill_mask_example,
     generate_documents,
-    is_for_training,
-    next_sentence_example,
+    generate_world,
+    question_subjects,
 )
-from orchestrator.demo.world import HALVES, World, generate_world
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +67,7 @@ def test_documents_mark_each_mention_where_it_stands(world: World) -> None:
 
 
 def test_no_schoolbook_page_asks_for_a_subject_kept_for_scoring(world: World) -> None:
-    kept = {subject.name for i, subject in enumerate((*world.people, *world.firms)) if not is_for_training(i)}
+    kept = {subject.name for subject in question_subjects(world, for_training=False)}
     asks = [template for facts in RELATIONS.values() for fact in facts for template in fact.questions]
     openings = tuple({template.split()[0] for template in asks})
     asked = 0

@@ -11,7 +11,7 @@ import yaml
 
 from orchestrator.errors import NotFoundError
 from orchestrator.execution.reproduction import changed_inputs, kept_diff, reproduction_facts, spec_text
-from orchestrator.provenance.machine import MadeWith
+from orchestrator.provenance.capture import Provenance
 from orchestrator.registry import Registry
 from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.registry.records import RunRecord
@@ -43,7 +43,7 @@ def tokenizer(text: Path, **changes: Any) -> dict[str, Any]:
     return {"kind": "tokenizer", "name": "words", "corpus": {"files": [str(text)]}, "vocab_size": 200, **changes}
 
 
-def record(registry: Registry, spec: dict[str, Any], make: MadeWith | None = None, *tags: str) -> RunRecord:
+def record(registry: Registry, spec: dict[str, Any], make: Provenance | None = None, *tags: str) -> RunRecord:
     """A completed run."""
     parsed = parse_spec(spec)
     recorder = Recorder(registry, made_with=make)

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from orchestrator.cluster import capacity
-from orchestrator.cluster.capacity import CORES
-from orchestrator.cluster.nodes import NODE_ID, Node
+from orchestrator.cluster.capacity import CORES, NODE_ID, Node
 from orchestrator.errors import ClusterError
 from orchestrator.finetuning import trial_room, trial_watch
 from orchestrator.finetuning.trial_room import TrialRoom, room_for_trials, trial_group

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.errors import ClusterError, InputError
-from orchestrator.inference import blocks, workers
+from orchestrator.inference import blocks, line_files
 from orchestrator.inference.blocks import (
     BLOCK_LINES,
     LineBlock,
@@ -114,7 +114,7 @@ def test_a_cluster_gives_as_many_workers_as_fit(
     ray_cluster: None, settings: Settings, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[object] = []
-    monkeypatch.setattr(workers, "predict_on_ray", lambda *arguments: asked.append(arguments[3]) or iter(()))
+    monkeypatch.setattr(line_files, "predict_on_ray", lambda *arguments: asked.append(arguments[3]) or iter(()))
     on_cluster = Settings.from_options(home=settings.home, address="auto", environ={})
     for num_workers in (None, 2):
         list(predict_file(LineEmbedder.load, "folder", str(file), on_cluster, num_workers, on_progress=asked.append))

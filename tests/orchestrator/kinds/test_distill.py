@@ -16,7 +16,7 @@ from bert_core.config import BertConfig
 from bert_core.errors import CheckpointError, TokenizerError
 from bert_core.heads import BertForPreTraining
 from bert_core.text.tokenizer_training import train_wordpiece
-from orchestrator.cluster.nodes import Processes
+from orchestrator.cluster.capacity import Processes
 from orchestrator.errors import CorpusError, SpecError, TaskDataError
 from orchestrator.kinds.distill import DistillKind
 from orchestrator.kinds.pretrain import PretrainKind

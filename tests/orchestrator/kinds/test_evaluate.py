@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from orchestrator.cluster import remote_call
 from orchestrator.errors import InputError
+from orchestrator.kinds import evaluate as evaluate_module
 from orchestrator.kinds import resolved_inputs
 from orchestrator.kinds.data_digests import data_digests
 from orchestrator.kinds.evaluate import EvaluateKind
@@ -132,7 +132,7 @@ def test_an_evaluation_on_a_gpu_travels_and_scores_as_here(
         result: EvaluationResult = pickle.loads(pickle.dumps(work))("cpu")
         return result
 
-    monkeypatch.setattr(remote_call, "call_on_device", call_elsewhere)
+    monkeypatch.setattr(evaluate_module, "call_on_device", call_elsewhere)
     book = Notebook()
     assert evaluate(spec.model_copy(update={"gpus": 0.5}), tmp_path, book) == here
     assert asked == [1.0, 0.5]

@@ -12,8 +12,8 @@ import torch
 
 from bert_core.errors import CheckpointError, TokenizerError
 from bert_core.text.tokenizer_training import train_wordpiece
-from orchestrator.cluster import device_line
-from orchestrator.cluster.nodes import Processes
+from orchestrator.cluster import gpus
+from orchestrator.cluster.capacity import Processes
 from orchestrator.errors import CorpusError, RunStoppedError
 from orchestrator.kinds import passes
 from orchestrator.kinds import pretrain as module
@@ -153,10 +153,10 @@ def test_all_workers_are_on_cpus_where_auto_finds_no_gpu_that_torch_can_use(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     spec = PretrainSpec.model_validate({**PRETRAIN, "execution": {"num_workers": 2, "device": device}})
-    for place in (module, device_line):
+    for place in (module, gpus):
         monkeypatch.setattr(place, "cluster_resources", lambda: {"CPU": 8.0, "GPU": 2.0})
-    monkeypatch.setattr(device_line, "gpu_types", lambda: ["H200"])
-    monkeypatch.setattr(device_line, "find_refusal", lambda labels: refusal)
+    monkeypatch.setattr(gpus, "gpu_types", lambda: ["H200"])
+    monkeypatch.setattr(gpus, "find_refusal", lambda labels: refusal)
     with caplog.at_level(logging.INFO):
         assert decide_device(spec) is takes
     assert caplog.messages == said

@@ -7,8 +7,7 @@ from typing import Any
 
 from sqlalchemy import Select, Table, insert, select, update
 
-from orchestrator.provenance.machine import MadeWith
-from orchestrator.provenance.source_code import SourceCode
+from orchestrator.provenance.capture import Provenance, SourceCode
 from orchestrator.registry import Registry
 from orchestrator.registry.database import MIGRATIONS, NEWEST_REVISION
 from orchestrator.registry.recorder import Recorder, RunOutcome
@@ -35,11 +34,11 @@ def trial_result(key: str = "k0", **changes: Any) -> TrialResult:
     return TrialResult(key=key, **{**given, **changes})
 
 
-def made_with(commit: str, diff: str | None = None) -> MadeWith:
+def made_with(commit: str, diff: str | None = None) -> Provenance:
     """Make of an attempt at a commit, with changes or without."""
     digest = None if diff is None else f"{diff:x>64}"
     code = SourceCode("0.1.0", commit, diff, digest, len(diff or ""), ("bert_core/a.py",) if diff else ())
-    return MadeWith(code, "orchestrator run a.yaml", ("seed=1",), {"hostname": "a", "versions": {"python": "3.11"}})
+    return Provenance(code, "orchestrator run a.yaml", ("seed=1",), {"hostname": "a", "versions": {"python": "3.11"}})
 
 
 def everything(registry: Registry) -> dict[str, list[tuple[Any, ...]]]:

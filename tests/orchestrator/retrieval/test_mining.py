@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import InputError
-from orchestrator.retrieval.mining import mine_pairs
+from orchestrator.retrieval.searching import mine_pairs
 from orchestrator.specs import TaskSpec
 from orchestrator.tasks import load_task
 

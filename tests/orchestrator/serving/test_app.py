@@ -14,8 +14,8 @@ from starlette.testclient import TestClient
 
 from orchestrator.errors import InputError
 from orchestrator.inference import predict
-from orchestrator.inference.answering import Abilities, Read, load_answering
-from orchestrator.serving.app import MAX_INPUTS, AnswerQueue, build_app
+from orchestrator.inference.blocks import Abilities, Read
+from orchestrator.serving.app import MAX_INPUTS, AnswerQueue, build_app, load_answering
 from orchestrator.web import MAX_BODY_BYTES
 from tests.orchestrator.tiny_models import save_encoder, save_pair_model
 

@@ -13,8 +13,8 @@ import pytest
 import uvicorn
 
 from orchestrator.errors import InputError
-from orchestrator.inference.answering import Answering, Read, load_answering
-from orchestrator.serving.app import build_app
+from orchestrator.inference.blocks import Answering, Read
+from orchestrator.serving.app import build_app, load_answering
 from tests.browser import Browser
 from tests.orchestrator.tiny_models import save_pair_model
 from tests.waiting import wait_until

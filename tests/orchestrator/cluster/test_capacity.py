@@ -1,6 +1,6 @@
 """Nodes that workers may be on, or that an autoscaler may start, and what a cluster has room for.
 
-Alone: pytest tests/orchestrator/cluster/test_nodes.py
+Alone: pytest tests/orchestrator/cluster/test_capacity.py
 """
 
 import json
@@ -9,29 +9,26 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 
 from orchestrator.cluster import capacity
 from orchestrator.cluster.capacity import (
     ACCELERATOR,
-    check_processes,
-    check_resources,
-    cluster_room,
-    decide_gpus,
-    logical_cpus,
-    nodes_of,
-    read_cluster_file,
-)
-from orchestrator.cluster.nodes import (
     NODE_ID,
     Node,
     Processes,
     answers,
+    check_processes,
+    check_resources,
     choose_nodes,
+    cluster_room,
     connected_nodes,
     held_by,
+    logical_cpus,
+    nodes_of,
+    read_cluster_file,
     select_nodes,
     selected_text,
 )
@@ -245,14 +242,6 @@ def test_a_local_ray_counts_what_is_needed_within_reason() -> None:
     assert logical_cpus(0) == cores
     assert logical_cpus(cores + 0.5) == cores + 1
     assert logical_cpus(1000 * cores) == 4 * cores
-
-
-@pytest.mark.parametrize(("asked", "found", "expected"), [("auto", 0.0, 0), ("auto", 8.0, 1), (0.25, 8.0, 0.25)])
-def test_gpus_of_a_process_are_decided_by_the_cluster(
-    monkeypatch: pytest.MonkeyPatch, asked: float | Literal["auto"], found: float, expected: float
-) -> None:
-    monkeypatch.setattr(capacity, "cluster_resources", lambda: {"CPU": 8.0, "GPU": found})
-    assert decide_gpus(asked) == expected
 
 
 def test_a_node_whose_ray_has_ended_does_not_answer() -> None:

@@ -1,6 +1,6 @@
 """Calls on a device, here without GPUs, in a process of Ray with them; warnings of Ray's processes.
 
-Alone: pytest tests/orchestrator/cluster/test_remote_call.py
+Alone: pytest tests/orchestrator/cluster/test_gpu_calls.py
 """
 
 import logging
@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from orchestrator import periodic
-from orchestrator.cluster import remote_call, shortage
-from orchestrator.cluster.nodes import Processes
-from orchestrator.cluster.remote_call import CollectedWarnings, WarningRelay, WithWarnings, call_on_device
+from orchestrator.cluster import gpus, shortage
+from orchestrator.cluster.capacity import Processes
+from orchestrator.cluster.gpus import CollectedWarnings, WarningRelay, WithWarnings, call_on_device
 from orchestrator.errors import RunFailedError, SpecError
 from orchestrator.finetuning.evaluation import EvaluatedSplit, evaluate_model
 from orchestrator.inference.task_scores import Scoring, evaluate
@@ -61,7 +61,7 @@ def test_with_gpus_another_process_gives_the_same_scores_and_predictions(pretend
 
 def test_a_task_tells_of_its_card_before_it_works(monkeypatch: pytest.MonkeyPatch) -> None:
     put_in_place(monkeypatch, free_bytes=100 * GIB)
-    ((note,), warnings, outcome) = remote_call._begin_and_call(lambda device: f"on {device}")
+    ((note,), warnings, outcome) = gpus._begin_and_call(lambda device: f"on {device}")
     assert str(note).startswith("others hold 39.0 GiB of the 139.0 GiB of NVIDIA H200")
     assert (warnings, outcome) == ((), "on cuda")
 
@@ -72,7 +72,7 @@ def test_a_task_tells_of_the_memory_of_an_encoder_and_of_its_reranker(
     asked = partial(Scoring, encoder, load_task(collection), "validation", reranking=Reranking(scorer))
     expected = evaluate(asked(str(tmp_path / "whole")))
     let_memory_run_out(monkeypatch, max_windows=2, max_tokens=12)
-    _, warnings, found = remote_call._begin_and_call(lambda device: evaluate(asked(str(tmp_path / "parts"))))
+    _, warnings, found = gpus._begin_and_call(lambda device: evaluate(asked(str(tmp_path / "parts"))))
     assert isinstance(warnings, tuple)
     ran_out = ("memory ran out with texts of ", "memory ran out while texts were answered, ")
     assert [any(warning.startswith(words) for warning in warnings) for words in ran_out] == [True, True]
@@ -85,7 +85,7 @@ def test_a_task_that_fails_tells_first_what_it_has_warned_of(error: Exception) -
         logger.warning("fewer at a time")
         raise error
 
-    told = remote_call._begin_and_call(fail)
+    told = gpus._begin_and_call(fail)
     assert [next(told), next(told)] == [[], ("fewer at a time",)]
     with nullcontext() if isinstance(error, SpecError) else pytest.raises(RuntimeError, match=r"^no room$"):
         assert next(told) is error

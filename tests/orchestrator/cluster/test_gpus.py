@@ -1,6 +1,6 @@
 """Devices that work takes, a look at them before, and doctor's words on those of this machine.
 
-Alone: pytest tests/orchestrator/cluster/test_device_line.py
+Alone: pytest tests/orchestrator/cluster/test_gpus.py
 """
 
 import json
@@ -13,10 +13,10 @@ from typing import Literal
 import pytest
 import torch
 
-from orchestrator.cluster import capacity, doctor
-from orchestrator.cluster import device_line as module
-from orchestrator.cluster.device_line import common_refusal, device_line, look_at_card, take_gpus
+from orchestrator.cluster import doctor
+from orchestrator.cluster import gpus as module
 from orchestrator.cluster.doctor import Finding, examine
+from orchestrator.cluster.gpus import common_refusal, device_line, look_at_card, take_gpus
 from orchestrator.settings import Settings
 from orchestrator.training import cards
 from tests.orchestrator.training.cards_in_place import GIB, put_in_place
@@ -42,7 +42,7 @@ def test_the_line_names_devices_or_why_there_are_none(
 @pytest.mark.parametrize(
     ("asked", "num_there", "refusal", "taken", "told"),
     [
-        ("auto", 1.0, None, 1.0, [("INFO", "scoring on 1 GPU (H200)")]),
+        ("auto", 8.0, None, 1.0, [("INFO", "scoring on 1 GPU (H200)")]),
         ("auto", 1.0, "the driver is too old", 0.0, [("WARNING", "scoring on the CPU: the driver is too old")]),
         ("auto", 0.0, "not looked at", 0.0, [("INFO", "scoring on the CPU: the cluster has no GPU")]),
         (0.5, 1.0, "not looked at", 0.5, []),
@@ -58,8 +58,7 @@ def test_auto_takes_a_gpu_that_torch_can_use_and_a_person_is_told_why_not(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    for place in (module, capacity):
-        monkeypatch.setattr(place, "cluster_resources", lambda: {"CPU": 8.0, "GPU": num_there})
+    monkeypatch.setattr(module, "cluster_resources", lambda: {"CPU": 8.0, "GPU": num_there})
     monkeypatch.setattr(module, "gpu_types", lambda: ["H200"])
     monkeypatch.setattr(module, "find_refusal", lambda labels: refusal)
     caplog.set_level(logging.INFO)

@@ -1,6 +1,6 @@
 """Gauges of runs, and the servers that read and draw them.
 
-Alone: pytest tests/orchestrator/cluster/test_metrics_servers.py
+Alone: pytest tests/orchestrator/cluster/test_administration.py
 """
 
 import json
@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from bert_core.objectives import OBJECTIVES
-from orchestrator.cluster import metrics_servers as module
-from orchestrator.cluster.metrics_servers import LABELS, RunGauges, metrics_servers
+from orchestrator.cluster import administration as module
+from orchestrator.cluster.administration import LABELS, RunGauges, metrics_servers
 from orchestrator.errors import ClusterError
 from orchestrator.results import MetricEvent
 from tests.waiting import PATIENCE_S, wait_until

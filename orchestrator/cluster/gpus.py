@@ -1,0 +1,257 @@
+"""GPUs for work: which of them `auto` takes, and a function called where its GPUs are.
+
+Ray counts GPUs by their driver, and torch may find none usable: the driver looks at them before `auto` takes them, once
+for all processes of a run, so that all of them are on GPUs or none is.
+
+What Ray's processes log reaches nobody, since Ray is started without `log_to_driver`, which would bring Ray's own lines
+too. A warning for a person therefore travels as a value:
+
+    a process of Ray     with attached(warnings): work()        its warnings are collected (`CollectedWarnings`)
+                         WithWarnings(result, warnings.take())  and go with the next result
+    the driver           relay.receive(answer)                  logs each text once, whichever process it comes from
+
+Trials, distillations and pretraining workers send their warnings as events, among the others that they have.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Generic, Literal, TypeVar
+
+from orchestrator.cluster.capacity import (
+    NODE_ID,
+    Processes,
+    cluster_resources,
+    free_nodes,
+    gpu_types,
+    has_gpus,
+    nodes_with,
+)
+from orchestrator.cluster.shortage import telling_silence
+from orchestrator.errors import OWN_ERRORS, ClusterError, OwnError, RunFailedError, last_line
+from orchestrator.progress import UNDER_WAY, attached
+
+T = TypeVar("T")
+logger = logging.getLogger(__name__)
+_SHARE = 0.001
+"""GPUs of the task that looks at a node's: Ray gives it one, and leaves room for the work itself."""
+_ANSWER_TIMEOUT_S = 60.0
+_USABLE: set[str] = set()
+"""Nodes with a GPU that has computed. A refusal is not kept: what was in the way, as another's memory, may be gone."""
+
+
+def take_gpus(work: str, asked: float | Literal["auto"]) -> float:
+    """Decide how many GPUs a process takes of the connected Ray, and log what `auto` took.
+
+    `auto` takes the CPU where torch can use none of the GPUs, and says why; a number of GPUs stays as it is asked.
+    """
+    gpus = float(has_gpus({"GPU": 1.0}, cluster_resources())) if asked == "auto" else asked
+    if asked == "auto" and gpus and refuses_gpus(work):
+        return 0.0
+    tell_device(work, gpus, asked)
+    return gpus
+
+
+def refuses_gpus(work: str, labels: Mapping[str, str] = MappingProxyType({})) -> bool:
+    """Whether torch can use no GPU of the nodes with these labels; then a warning says so, and why."""
+    refusal = find_refusal(labels)
+    if refusal is not None:
+        logger.warning(f"{work} on the CPU: {refusal}")
+    return refusal is not None
+
+
+def tell_device(work: str, num_gpus: float, asked: object) -> None:
+    """Log on which devices work runs on the connected Ray, where `asked`, of a spec, left that to the cluster."""
+    if asked == "auto":
+        types = gpu_types() if num_gpus else ()
+        logger.info(device_line(work, num_gpus, cluster_resources().get("GPU", 0.0), types))
+
+
+def device_line(work: str, num_gpus: float, num_there: float, types: Sequence[str] = ()) -> str:
+    """Return the line for work on a cluster that has `num_there` GPUs of these types.
+
+    >>> device_line("training", 2.0, 8.0, ["H200"])
+    'training on 2 GPUs (H200)'
+    """
+    if not num_gpus:
+        reason = f"the cluster has {num_there:g} GPUs, which are too few" if num_there else "the cluster has no GPU"
+        return f"{work} on the CPU: {reason}"
+    named = f" ({' or '.join(types)})" if types else ""
+    count = f"{num_gpus:g} of a GPU" if num_gpus < 1 else f"{num_gpus:g} {'GPU' if num_gpus == 1 else 'GPUs'}"
+    return f"{work} on {count}{named}"
+
+
+def find_refusal(labels: Mapping[str, str] = MappingProxyType({})) -> str | None:
+    """Return why torch can use no free GPU of the connected Ray, with what to do; None where one can be used.
+
+    One GPU of each node is looked at, until one is usable. A node that does not answer in time, or fails, counts as
+    usable: work on it has its own watch, which says what is wrong there. So do GPUs that are all taken: others compute
+    on them.
+
+    Args:
+        labels: selector of the nodes that the work may be on.
+    """
+    import ray
+
+    if not ray.cluster_resources().get("GPU"):
+        return None
+    nodes = [node for node in nodes_with(labels, free_nodes()) if node.resources.get("GPU", 0.0) >= _SHARE]
+    node_ids = {node.labels[NODE_ID] for node in nodes}
+    if not node_ids or node_ids & _USABLE:
+        return None
+
+    def begin_look(node_id: str) -> "ray.ObjectRef[str | None]":
+        # The process ends with its task, and gives the card's memory back.
+        options = {"num_cpus": 0, "num_gpus": _SHARE, "max_calls": 1, "label_selector": {NODE_ID: node_id}}
+        return ray.remote(**options)(look_at_card).remote()
+
+    logger.info("looking at the GPUs", extra=UNDER_WAY)
+    looks, refusals = {begin_look(node_id): node_id for node_id in sorted(node_ids)}, list[str | None]()
+    pending, end_at = list(looks), time.monotonic() + _ANSWER_TIMEOUT_S
+    while pending and None not in refusals:
+        done, pending = ray.wait(pending, timeout=max(0.0, end_at - time.monotonic()))
+        try:
+            refusals.append(ray.get(done[0]) if done else None)
+        except ray.exceptions.RayError as error:
+            logger.debug(f"a look at a GPU has failed: {error}")
+            refusals.append(None)
+        else:
+            _USABLE.update(looks[look] for look in done if refusals[-1] is None)
+    for look in pending:
+        ray.cancel(look, force=True)
+    return common_refusal(refusals)
+
+
+def common_refusal(refusals: Sequence[str | None]) -> str | None:
+    """Return the first of the nodes' refusals where all nodes refuse, with their number where that is several."""
+    if not refusals or None in refusals:
+        return None
+    everywhere = f" (and so on all {len(refusals)} nodes with GPUs)" if len(refusals) > 1 else ""
+    return f"{refusals[0]}{everywhere}"
+
+
+def look_at_card() -> str | None:
+    """Return why torch cannot use this process's card, or None."""
+    from orchestrator.training.cards import find_card
+
+    try:
+        find_card()
+    except ClusterError as error:
+        return str(error)
+    return None
+
+
+class CollectedWarnings(logging.Handler):
+    """Handler that keeps the texts of warnings until they are taken; to be attached around the work of a process."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self._texts: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep the message of a record."""
+        self._texts.append(record.getMessage())
+
+    def take(self) -> tuple[str, ...]:
+        """Return the texts that nobody has taken yet, each once, in the order in which they came."""
+        texts, self._texts = self._texts, []
+        return tuple(dict.fromkeys(texts))
+
+
+@dataclass(frozen=True)
+class WithWarnings(Generic[T]):
+    """A value from one of Ray's processes, and the warnings that were logged there since the value before it."""
+
+    value: T
+    warnings: tuple[str, ...] = ()
+
+
+class WarningRelay:
+    """Logs in the driver what Ray's processes have warned of, each text once."""
+
+    def __init__(self) -> None:
+        self._told: set[str] = set()
+
+    def tell(self, warnings: Iterable[str]) -> None:
+        """Log those texts that are new."""
+        for text in warnings:
+            if text not in self._told:
+                self._told.add(text)
+                logger.warning(text)
+
+    def receive(self, answer: WithWarnings[T]) -> T:
+        """Log the warnings that come with a value, and return the value."""
+        self.tell(answer.warnings)
+        return answer.value
+
+
+def call_on_device(function: Callable[[str], T], num_cpus: float, num_gpus: float, problem: str, remedy: str = "") -> T:
+    """Call `function("cpu")` in this process, or with GPUs `function("cuda")` in one task of the connected Ray.
+
+    What is to be told of the card is logged here once the task has its place, what the task warns of when it ends.
+
+    Args:
+        function: takes the name of its device. It may travel to another machine: its paths are absolute.
+        num_cpus: logical CPUs of the task.
+        problem: what a person is told when the task fails, before Ray's reason: `the model was not scored`.
+        remedy: what they are told after it.
+
+    Raises: what `function` raises in this process; its own errors (`OWN_ERRORS`) from the task as well;
+        RunFailedError for what else goes wrong there.
+    """
+    if not num_gpus:
+        return function("cpu")
+    import ray
+
+    task = (
+        ray.remote(_begin_and_call)
+        .options(num_cpus=num_cpus, num_gpus=num_gpus, num_returns="streaming")
+        .remote(function)
+    )
+    needed, relay = Processes(1, {"CPU": num_cpus, "GPU": num_gpus}), WarningRelay()
+    with waiting_for(task, problem, remedy):
+        with telling_silence("work with a GPU has not begun", needed):
+            card_notes = ray.get(next(task))
+        relay.tell(card_notes)
+        relay.tell(ray.get(next(task)))
+        outcome: T | OwnError = ray.get(next(task))
+    if isinstance(outcome, OWN_ERRORS):
+        raise outcome
+    return outcome
+
+
+@contextmanager
+def waiting_for(task: Any, problem: str, remedy: str = "") -> Iterator[None]:
+    """Cancel a remote task when its caller stops waiting. Raises: RunFailedError for what Ray says went wrong."""
+    import ray
+
+    try:
+        yield
+    except ray.exceptions.RayError as error:
+        raise RunFailedError(f"{problem}: {last_line(error)}{remedy}") from error
+    except BaseException:
+        with suppress(ray.exceptions.RayError):  # Ray may be gone as well
+            ray.cancel(task, force=True)
+        raise
+
+
+def _begin_and_call(function: Callable[[str], T]) -> Iterator[T | OwnError | Sequence[str]]:
+    """Yield what is to be told of the card once there is a place, then the function's warnings, then its result.
+
+    In place of a result may be an error that a retry would repeat.
+    """
+    from orchestrator.training.cards import new_card_notes  # torch among it
+
+    yield new_card_notes("cuda")
+    warnings = CollectedWarnings()
+    try:
+        with attached(warnings):
+            outcome: T | OwnError = function("cuda")
+    except OWN_ERRORS as error:
+        outcome = error
+    finally:
+        yield warnings.take()  # also before an error that ends this task
+    yield outcome
