@@ -8,7 +8,7 @@ import torch
 import torch.distributed
 from torch import Tensor, nn
 
-if TYPE_CHECKING:  # this file also runs where a GPU machine has torch and no pydantic
+if TYPE_CHECKING:  # the GPU benchmark runs on machines without pydantic
     from orchestrator.specs.network import Precision
 
 
@@ -28,12 +28,11 @@ def all_reduce_sum(values: Tensor, worker: Worker) -> None:
 
 
 @dataclass(frozen=True)
-class StopVote:
-    """Number of workers that want to stop, on its way to the host.
+class StopFlag:
+    """All-reduced request to stop, on its way to the host. Read one step late, so the GPU never idles waiting for it.
 
-    On a GPU it is copied as the step's first work, behind nothing but the steps before. Who reads it when the next step
-    has been put in line waits, if at all, until the device has come to the beginning of the step it belongs to, and a
-    whole step is in line behind that: the device never stands still for it.
+    On a GPU it is copied as the step's first work. Once the next step has been launched, reading it waits for the
+    device to begin the flag's own step, if at all, and a whole step is in line behind that.
     """
 
     num_stopping: Tensor
@@ -41,8 +40,8 @@ class StopVote:
     """Event of the device, behind the copy; None where the number is the host's from the beginning."""
 
     @classmethod
-    def sent(cls, num_stopping: Tensor) -> Self:
-        """Send a number of a device, of shape [], to the host."""
+    def send(cls, num_stopping: Tensor) -> Self:
+        """Begin to copy the number of workers that want to stop, of shape [], to the host."""
         if not num_stopping.is_cuda:
             return cls(num_stopping)
         copy = torch.empty((), dtype=num_stopping.dtype, pin_memory=True)
@@ -51,8 +50,8 @@ class StopVote:
         arrived.record(torch.cuda.current_stream(num_stopping.device))
         return cls(copy, arrived)
 
-    def is_to_stop(self) -> bool:
-        """Whether any worker wanted to stop; waits until the device has come to the beginning of the vote's step."""
+    def is_set(self) -> bool:
+        """Whether any worker wanted to stop; waits for the copy."""
         if self.arrived is not None:
             self.arrived.synchronize()
         return bool(self.num_stopping)
@@ -76,19 +75,17 @@ class _Bucket:
 
 
 class GradientBuckets:
-    """Gradients of one worker's parameters, which become those of all workers. Alone, a worker keeps its own.
+    """Gradients of a data-parallel model, all-reduced bucket by bucket during backward (Li et al. 2020, VLDB).
 
-    They are added up bucket by bucket while backward still computes the others (Li et al. 2020, VLDB). Torch's
-    DistributedDataParallel does as much, and is not used: after its first step it lays its buckets anew, in the order
-    in which gradients came, so that a run that is resumed adds up three or more workers' numbers in another order than
-    one that was not; and it has to be told of heads that an objective leaves without a gradient. Here the buckets are
-    a function of the model and the run's objectives alone, so that a step comes to the same bits in any attempt with
-    as many workers. With another number of workers, as in an elastic run, the sums are equal up to rounding.
+    Bitwise reproducible for a fixed number of workers, in any attempt: buckets follow from the model and the run's
+    objectives alone. Torch's DistributedDataParallel builds its buckets anew after the first step, in the order in
+    which gradients came, so that a resumed run adds up three or more workers' numbers in another order; and it has to
+    be told of heads that an objective leaves without a gradient. With another number of workers, as in an elastic run,
+    sums are equal up to rounding.
 
-    A step calls `backward` for each micro-batch and then `finish`. Gradients of a micro-batch that is not the last one
-    are only accumulated; those of the last one leave as soon as their bucket is full. Which parameters take part is
-    found out in the first step: those that get a gradient on any worker, which is decided by the objectives. The
-    others keep none, so that the optimizer leaves them alone, as it does with one worker.
+    A step calls `backward` for each micro-batch and then `finish`. Gradients of the last micro-batch leave as soon as
+    their bucket is full; those of the others are only accumulated. Parameters take part that get a gradient on any
+    worker in the first step. The others keep none, so that the optimizer leaves them alone, as it does with one worker.
 
     Args:
         parameters: parameters of the model, in its order; backward reaches the last ones first.
@@ -118,8 +115,7 @@ class GradientBuckets:
     def backward(self, loss: Tensor, is_last: bool) -> None:
         """Add a micro-batch's gradients to those of the step; with the step's last one, they begin to leave.
 
-        A step that begins anew after memory ran out sends no bucket twice: what has left counts, on all workers. It
-        was computed with the dropout of the first try, and what leaves later with that of the next one.
+        A step that begins anew after memory ran out sends no bucket twice: what has left counts, on all workers.
         """
         self._is_last = is_last
         for bucket in self._buckets:

@@ -18,7 +18,7 @@ from orchestrator.cluster.nodes import Processes
 from orchestrator.corpus.stream import ExampleStream
 from orchestrator.errors import SpecError
 from orchestrator.models.config import build_config
-from orchestrator.pretraining.device_batch import StepLoss
+from orchestrator.pretraining.step import StepLoss
 from orchestrator.results import DatasetResult, Event
 from orchestrator.specs import PretrainSpec
 from orchestrator.storage import local_copy

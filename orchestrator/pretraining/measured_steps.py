@@ -35,7 +35,7 @@ def measure_training(spec: PretrainSpec, config: BertConfig, stream: ExampleStre
     with on_threads(spec.threads_per_worker):
         model = BertForPreTraining.from_config(config, seed=spec.seed)
         model.train()
-        context = StepContext.begun(spec, model, Worker(), warn=lambda message: None)
+        context = StepContext.build(spec, model, Worker(), warn=lambda message: None)
         seconds, first = 0.0, 0
         for size, (_, steps) in zip(sizes, spec.phase_steps(), strict=True):
             measured = range(first, first + min(steps, NUM_MEASURED_STEPS))

@@ -1,53 +1,37 @@
-"""Meter: sums over batches become the numbers that people read; clocks of a device tell the seconds among them.
-
-Totals are one vector of float32, kept on the device: for each objective of the run its loss, right predictions and
-predictions, then the number of tokens. So they are added up over workers in one message, and nothing waits for the
-device before they are read.
-"""
+"""Meter of a training: losses, tokens per second, time without data, MFU. Clocks tell a device's seconds."""
 
 import math
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import torch
 from torch import Tensor
 
 from bert_core.config import BertConfig, count_flops_per_prediction, count_flops_per_read_token, count_flops_per_token
-from bert_core.heads.pretraining import LossSums
-from bert_core.objectives import OBJECTIVES, TOKEN_OBJECTIVES
+from bert_core.objectives import TOKEN_OBJECTIVES
 from orchestrator.pretraining.collectives import Worker, all_reduce_sum
+from orchestrator.pretraining.step import empty_totals, named_metrics
 
 
-class Clock(Protocol):
-    """Marks in the course of a worker's work."""
+class Clock:
+    """Time of a worker's work. On a CPU it is the host's, which does all work itself."""
 
     def mark(self) -> Any:
         """Mark where the work has come to, without waiting for it."""
+        return time.perf_counter()
 
     def seconds_between(self, first: Any, last: Any) -> float:
         """Return the seconds from one mark to another; waits until the work has come to both."""
+        return float(last - first)
 
     def wait(self) -> None:
         """Wait until all work so far is done."""
 
 
-class HostClock:
-    """Time of the host, which on a CPU does all work itself."""
-
-    def mark(self) -> float:
-        return time.perf_counter()
-
-    def seconds_between(self, first: float, last: float) -> float:
-        return last - first
-
-    def wait(self) -> None:
-        """Do nothing: what the host has come by is done."""
-
-
-class DeviceClock:
+class DeviceClock(Clock):
     """Time of a CUDA device's stream. The host is ahead of it: what the host waits for may hold up nothing there.
 
     Between two marks with no work between them the device stood still, for as long as the host took to the second mark
@@ -58,7 +42,6 @@ class DeviceClock:
         self._device = device
 
     def mark(self) -> torch.cuda.Event:
-        """Put a mark in line behind all work of the current stream."""
         event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
         event.record(torch.cuda.current_stream(self._device))
         return event
@@ -68,39 +51,14 @@ class DeviceClock:
         return float(first.elapsed_time(last)) / 1000
 
     def wait(self) -> None:
-        """Wait until the device has done all work of the current stream."""
         self.mark().synchronize()
 
 
 def clock_of(device: torch.device) -> Clock:
-    return DeviceClock(device) if device.type == "cuda" else HostClock()
+    return DeviceClock(device) if device.type == "cuda" else Clock()
 
 
 T = TypeVar("T")
-
-
-def empty_totals(objectives: Sequence[str], device: torch.device) -> Tensor:
-    """Make totals that count nothing yet, all zero."""
-    return torch.zeros(3 * len(objectives) + 1, device=device)
-
-
-def add_sums(totals: Tensor, sums: Mapping[str, LossSums], num_tokens: int) -> None:
-    """Add the sums of a batch to totals, in place. `sums` has the objectives of the totals, in any order."""
-    ordered = [sums[name] for name in OBJECTIVES if name in sums]
-    values = [value.detach() for each in ordered for value in (each.loss, each.num_correct, each.num_predictions)]
-    totals += torch.stack([*values, torch.full_like(values[0], num_tokens)])
-
-
-def named_metrics(totals: Tensor, objectives: Sequence[str]) -> dict[str, float]:
-    """Measurements of all objectives from global totals, and `loss`, the sum of their mean losses."""
-    values = totals.tolist()
-    metrics: dict[str, float] = {}
-    loss = 0.0
-    for number, name in enumerate(objectives):
-        objective = OBJECTIVES[name]
-        metrics |= objective.metrics(*values[3 * number : 3 * number + 3])
-        loss += metrics[objective.loss_name]
-    return {**metrics, "loss": loss}
 
 
 PEAK_FLOPS = {

@@ -3,9 +3,8 @@
 So it is downloaded once, and all of them go on from the same step even where the newest one is damaged.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -18,23 +17,7 @@ from orchestrator.pretraining.collectives import Worker
 from orchestrator.results import CheckpointEvent
 from orchestrator.training.checkpoints import Checkpoints, Warn
 
-MESSAGE_BYTES = 64 << 20
-"""Size of a message; a larger tensor is a message of its own."""
-_WEIGHTS, _MOMENTS = "weights", "optimizer"
-_Layout = list[list[Any]]
-"""Name, type and shape of tensors."""
 Found = tuple[CheckpointEvent, TrainingState] | None
-
-
-@dataclass(frozen=True)
-class _Header:
-    """Description of a checkpoint, which comes before its tensors."""
-
-    event: CheckpointEvent
-    folder: Path
-    extra: dict[str, Any]
-    param_groups: Sequence[Mapping[str, Any]]
-    layout: _Layout
 
 
 def read_for_all(checkpoints: Checkpoints, worker: Worker, warn: Warn) -> Found:
@@ -45,7 +28,17 @@ def read_for_all(checkpoints: Checkpoints, worker: Worker, warn: Warn) -> Found:
     """
     if worker.num_workers == 1:
         return _read_and_tidy(checkpoints, warn)
-    return _send(checkpoints, worker, warn) if worker.rank == 0 else _receive(worker)
+    found = _broadcast_header(checkpoints, warn, worker) if worker.rank == 0 else _broadcast_object(None, worker)
+    if isinstance(found, Exception):
+        raise found
+    if found is None:
+        return None
+    event, state = found
+    weights, optimizer_tensors = (
+        {name: _broadcast(tensor, worker) for name, tensor in tensors.items()}
+        for tensors in (state.weights, state.optimizer_tensors)
+    )
+    return event, replace(state, weights=weights, optimizer_tensors=optimizer_tensors)
 
 
 def _read_and_tidy(checkpoints: Checkpoints, warn: Warn) -> Found:
@@ -54,76 +47,38 @@ def _read_and_tidy(checkpoints: Checkpoints, warn: Warn) -> Found:
     return found
 
 
-def _send(checkpoints: Checkpoints, worker: Worker, warn: Warn) -> Found:
+def _broadcast_header(checkpoints: Checkpoints, warn: Warn, worker: Worker) -> Found:
+    """Read the checkpoint, and send all but the contents of its tensors, or why it could not be read."""
     try:
         found = _read_and_tidy(checkpoints, warn)
     except Exception as error:  # the others wait to be told
         is_own = isinstance(error, OWN_ERRORS)  # these can be pickled; another may not
-        _broadcast(
+        _broadcast_object(
             error if is_own else RuntimeError(f"the first worker could not read a checkpoint: {error!r}"), worker
         )
         raise
     if found is None:
-        _broadcast(None, worker)
-        return None
+        return _broadcast_object(None, worker)  # type: ignore[no-any-return]
     event, state = found
-    tensors = _named_tensors(state)
-    layout: _Layout = [
-        [name, str(tensor.dtype).removeprefix("torch."), list(tensor.shape)] for name, tensor in tensors.items()
-    ]
-    _broadcast(_Header(event, state.folder, state.extra, state.param_groups, layout), worker)
-    for group in _messages(layout):
-        message = torch.cat([tensors[name].reshape(-1).view(torch.uint8) for name, _, _ in group])
-        torch.distributed.broadcast(message.to(worker.device), src=0)
+    header = replace(state, weights=_on_meta(state.weights), optimizer_tensors=_on_meta(state.optimizer_tensors))
+    _broadcast_object((event, header), worker)
     return found
 
 
-def _receive(worker: Worker) -> Found:
-    header = _broadcast(None, worker)
-    if header is None:
-        return None
-    if isinstance(header, Exception):
-        raise header
-    parts: dict[str, dict[str, Tensor]] = {_WEIGHTS: {}, _MOMENTS: {}}
-    for group in _messages(header.layout):
-        sizes = [_num_bytes(entry) for entry in group]
-        message = torch.empty(sum(sizes), dtype=torch.uint8, device=worker.device)
-        torch.distributed.broadcast(message, src=0)
-        for (full_name, dtype, shape), piece in zip(group, torch.split(message.cpu(), sizes), strict=True):
-            part, _, name = full_name.partition("/")
-            # A copy, as numbers have to begin at a multiple of their size.
-            parts[part][name] = piece.clone().view(getattr(torch, dtype)).reshape(shape)
-    state = TrainingState(parts[_WEIGHTS], parts[_MOMENTS], header.param_groups, header.extra, folder=header.folder)
-    return header.event, state
+def _on_meta(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors' names, types and shapes alone."""
+    return {name: tensor.to("meta") for name, tensor in tensors.items()}
 
 
-def _named_tensors(state: TrainingState) -> dict[str, Tensor]:
-    """All tensors of a checkpoint by its part and their names in it."""
-    parts = {_WEIGHTS: state.weights, _MOMENTS: state.optimizer_tensors}
-    return {f"{part}/{name}": tensor for part, tensors in parts.items() for name, tensor in tensors.items()}
-
-
-def _broadcast(value: _Header | Exception | None, worker: Worker) -> _Header | Exception | None:
+def _broadcast_object(value: object, worker: Worker) -> Any:
     """Return the first worker's value, on all workers."""
     values = [value]
     torch.distributed.broadcast_object_list(values, src=0, device=worker.device)
     return values[0]
 
 
-def _messages(layout: _Layout) -> Iterator[_Layout]:
-    """Yield the tensors of each message."""
-    group: _Layout = []
-    num_bytes = 0
-    for entry in layout:
-        if group and num_bytes + _num_bytes(entry) > MESSAGE_BYTES:
-            yield group
-            group, num_bytes = [], 0
-        group.append(entry)
-        num_bytes += _num_bytes(entry)
-    if group:
-        yield group
-
-
-def _num_bytes(entry: list[Any]) -> int:
-    _, dtype, shape = entry
-    return int(torch.Size(shape).numel()) * int(getattr(torch, dtype).itemsize)
+def _broadcast(tensor: Tensor, worker: Worker) -> Tensor:
+    """Return the first worker's tensor on the host, on all workers; the others give one without content."""
+    values = torch.empty_like(tensor, device=worker.device) if tensor.is_meta else tensor.to(worker.device)
+    torch.distributed.broadcast(values, src=0)
+    return values.cpu()

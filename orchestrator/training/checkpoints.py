@@ -184,63 +184,56 @@ def saves_in_background(device: torch.device) -> bool:
     return device.type == "cuda"
 
 
-@dataclass(frozen=True)
-class SavedCheckpoint:
-    """A complete checkpoint, and what a person should know of it."""
-
-    event: CheckpointEvent
-    warnings: list[str]
-
-
 class CheckpointSaver:
     """Saves checkpoints of one run, in a thread or at once.
 
     Args:
         in_background: whether `save` returns when the state has been copied, in place of when it has been written.
+        on_saved: told of each checkpoint once it is complete, in the thread that wrote it.
+        warn: told of an old checkpoint that cannot be deleted, in that thread too.
     """
 
-    def __init__(self, checkpoints: Checkpoints, in_background: bool) -> None:
-        self._checkpoints = checkpoints
+    def __init__(
+        self,
+        checkpoints: Checkpoints,
+        in_background: bool,
+        on_saved: Callable[[CheckpointEvent], None],
+        warn: Warn = logger.warning,
+    ) -> None:
+        self._checkpoints, self._on_saved, self._warn = checkpoints, on_saved, warn
         self._copies = HostCopies() if in_background else None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="checkpoint") if in_background else None
-        self._under_way: Future[SavedCheckpoint] | None = None
+        self._writing: Future[None] | None = None
 
     def save(self, step: int, model: nn.Module, optimizer: Optimizer, extra: Mapping[str, Any]) -> None:
-        """Save a checkpoint, which `take` returns when it is complete; the one before it has been taken.
-
-        Raises: without a thread what `Checkpoints.write` raises.
-        """
-        assert self._under_way is None, "the copy of a checkpoint that is being written must stay as it is"
+        """Save a checkpoint. Raises: without a thread what `Checkpoints.write` raises."""
         if self._thread is None or self._copies is None:
-            self._under_way = Future()
-            self._under_way.set_result(self._write(step, contents_of(model, optimizer, extra)))
+            self._write(step, contents_of(model, optimizer, extra))
         else:
+            assert self._writing is None, "the copy of a checkpoint that is being written must stay as it is"
             contents = contents_of(model, optimizer, extra, self._copies.of)
-            self._under_way = self._thread.submit(self._write, step, contents)
+            self._writing = self._thread.submit(self._write, step, contents)
 
-    def take(self, wait: bool = False) -> SavedCheckpoint | None:
-        """Return a checkpoint that is complete, once; None where there is none, or while it is written.
+    def wait(self) -> None:
+        """Wait until the checkpoint that is being written is complete. Raises: what `Checkpoints.write` raised."""
+        if self._writing is not None:
+            writing, self._writing = self._writing, None
+            writing.result()
 
-        Args:
-            wait: wait for the one that is being written.
-
-        Raises: what `Checkpoints.write` raised.
-        """
-        if self._under_way is None or not (wait or self._under_way.done()):
-            return None
-        done, self._under_way = self._under_way, None
-        return done.result()
+    def raise_failure(self) -> None:
+        """Raise what `Checkpoints.write` raised, where it has; without waiting."""
+        if self._writing is not None and self._writing.done():
+            self.wait()
 
     def settle(self) -> None:
         """Wait for a checkpoint that is being written, where another error is on its way: a failure is only logged."""
         try:
-            self.take(wait=True)
+            self.wait()
         except Exception as error:
             logger.warning("the checkpoint that was being written failed: %s", error)
 
-    def _write(self, step: int, contents: StateContents) -> SavedCheckpoint:
-        warnings: list[str] = []
-        return SavedCheckpoint(self._checkpoints.write(step, contents, warnings.append), warnings)
+    def _write(self, step: int, contents: StateContents) -> None:
+        self._on_saved(self._checkpoints.write(step, contents, self._warn))
 
 
 _MAX_NAMED = 8

@@ -10,7 +10,8 @@ from bert_core.config import BertConfig
 from bert_core.heads.pretraining import LossSums
 from bert_core.objectives import OBJECTIVES
 from orchestrator.pretraining.collectives import Worker
-from orchestrator.pretraining.meter import Meter, Utilization, add_sums, empty_totals, named_metrics
+from orchestrator.pretraining.meter import Clock, Meter, Utilization
+from orchestrator.pretraining.step import add_sums, empty_totals, named_metrics
 
 CPU = torch.device("cpu")
 ACTIVE = ("masked_lm", "sentence_order", "span_boundary")
@@ -110,7 +111,7 @@ def test_the_share_of_waiting_is_one_of_the_training_time(monkeypatch: pytest.Mo
     assert meter.read()["data_wait_share"] == pytest.approx(0.2)
 
 
-class DeviceInLine:
+class DeviceInLine(Clock):
     """A clock of a device that does what is in line behind the host: the host waits, the device does not."""
 
     def __init__(self) -> None:
