@@ -1,7 +1,4 @@
-"""Request and job of a pretraining run; the job is one frozen value that every worker gets, by pickle.
-
-PretrainRequest (driver) ─► PretrainJob (workers) ─► streams, masks, model
-"""
+"""Request and job of a pretraining run; the job is one frozen value that every worker gets, by pickle."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -31,10 +28,12 @@ Emit = Callable[[Event], None]
 
 
 @dataclass(frozen=True, kw_only=True)
-class PretrainAttempt:
-    """One attempt at a pretraining run, as driver and workers know it."""
+class PretrainRequest:
+    """One attempt at a pretraining run, as the driver asks for it."""
 
     spec: PretrainSpec
+    storage: str
+    """Root of the storage, where runs share token stores."""
     run_folder: str
     """Folder of the run on the storage."""
     attempt: int
@@ -49,13 +48,6 @@ class PretrainAttempt:
     """SHA-256 of the weights of the teacher in `loss`; None for a loss without one."""
     allow_drift: bool = False
     """Whether to go on from a checkpoint although what the run reads has changed since."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class PretrainRequest(PretrainAttempt):
-    """An attempt as the driver asks for it."""
-
-    storage: str
     use_gpu: bool = False
     """Whether each worker gets a GPU."""
 
@@ -75,8 +67,8 @@ class PretrainListener:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PretrainJob(PretrainAttempt):
-    """An attempt as the workers carry it out."""
+class PretrainJob(PretrainRequest):
+    """An attempt as the workers carry it out, with its examples."""
 
     stream: ExampleStream
     """The examples to train on."""

@@ -17,7 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
@@ -38,7 +38,6 @@ from orchestrator.corpus.token_store import TokenStore
 from orchestrator.errors import ClusterError, OrchestratorError, RunFailedError, RunStoppedError, last_line
 from orchestrator.models.info import describe_model
 from orchestrator.pretraining.job import (
-    PretrainAttempt,
     PretrainJob,
     PretrainListener,
     PretrainRequest,
@@ -49,7 +48,7 @@ from orchestrator.pretraining.job import (
 from orchestrator.pretraining.streams import build_stream, build_validation
 from orchestrator.pretraining.worker import WorkerOrder, run_worker
 from orchestrator.reminders import Shortage
-from orchestrator.results import DatasetResult, Event, MessageEvent, MetricEvent, PretrainResult
+from orchestrator.results import Event, MessageEvent, MetricEvent, PretrainResult
 from orchestrator.storage import delete, join
 from orchestrator.training.attempts import how_to_go_on, marked_storage
 from orchestrator.training.checkpoints import Checkpoints
@@ -57,6 +56,8 @@ from orchestrator.training.event_queue import EventReader, WorkerFailure, Worker
 from orchestrator.training.worker_watch import Expectation, Follower, WorkerWatch
 
 _MAX_CAUSE_LENGTH = 300
+_ENDING_S = 30.0
+"""Time that a failed run waits for its workers to end."""
 _DEATHS = {
     "its node has died": "its host was lost (no heartbeat)",
     "low on memory": "its host ran out of memory and Ray ended it",
@@ -101,13 +102,8 @@ def failure_cause(error: BaseException) -> str:
     return f"{type(error).__name__}: {last_line(error)}"[:_MAX_CAUSE_LENGTH]
 
 
-def stop_error() -> RunStoppedError:
-    """The error by which workers learn that their driver has left."""
-    return RunStoppedError("the driver has left")
-
-
 def training_error(error: BaseException, run_id: str, failures: tuple[WorkerFailure, ...]) -> OrchestratorError:
-    """The error, in one line, for a `fit()` that raised; `failures` are those that were reported before."""
+    """Make the error, in one line, for a `fit()` that raised; `failures` are those that were reported before."""
     if isinstance(error, ray.train.WorkerGroupError):
         rank, cause = root_failure(error.worker_failures)
         failure = failures[-1] if failures else WorkerFailure(rank, cause)
@@ -117,15 +113,6 @@ def training_error(error: BaseException, run_id: str, failures: tuple[WorkerFail
     if isinstance(error, ray.exceptions.RayError):
         return ClusterError(f"Ray could not carry out the training: {last_line(error)}")
     return RunFailedError(f"training failed: {last_line(error)}")
-
-
-def queue_error(error: ray.exceptions.RayError, run_id: str) -> ClusterError:
-    """Make the error for an event queue that cannot be reached any more."""
-    return ClusterError(f"Ray lost the process that collects measurements: {last_line(error)}; {how_to_go_on(run_id)}")
-
-
-ENDING_S = 30.0
-"""Time that a failed run waits for its workers to end."""
 
 
 def run_pretraining(request: PretrainRequest, listener: PretrainListener) -> PretrainResult:
@@ -146,7 +133,13 @@ def run_pretraining(request: PretrainRequest, listener: PretrainListener) -> Pre
         progress=listener.on_tokenizing,
     )
     listener.on_dataset(dataset)
-    job = build_job(request, dataset)
+    store = TokenStore.open(dataset.path)
+    job = PretrainJob(
+        **vars(request),
+        stream=build_stream(spec, SplitShards(store, "train"), request.tokenizer),
+        validation=build_validation(spec, SplitShards(store, "validation"), request.tokenizer),
+        text_sizes=text_sizes(dataset.files),
+    )
     last: dict[str, float] = {}
 
     def collect(event: Event) -> None:
@@ -154,7 +147,7 @@ def run_pretraining(request: PretrainRequest, listener: PretrainListener) -> Pre
             last.update({f"{event.split}.{name}": value for name, value in event.values.items()})
         listener.on_event(event)
 
-    _train(job, request.use_gpu, collect, listener.on_wait)
+    _train(job, collect, listener.on_wait)
     return PretrainResult(
         model=describe_model(join(request.run_folder, "model"), "pretraining"),
         num_steps=spec.steps,
@@ -164,19 +157,7 @@ def run_pretraining(request: PretrainRequest, listener: PretrainListener) -> Pre
     )
 
 
-def build_job(request: PretrainRequest, dataset: DatasetResult) -> PretrainJob:
-    """The job that travels to the workers."""
-    store = TokenStore.open(dataset.path)
-    shared = {field.name: getattr(request, field.name) for field in fields(PretrainAttempt)}
-    return PretrainJob(
-        **shared,
-        stream=build_stream(request.spec, SplitShards(store, "train"), request.tokenizer),
-        validation=build_validation(request.spec, SplitShards(store, "validation"), request.tokenizer),
-        text_sizes=text_sizes(dataset.files),
-    )
-
-
-def _train(job: PretrainJob, use_gpu: bool, on_event: Callable[[Event], None], on_wait: Callable[[], None]) -> None:
+def _train(job: PretrainJob, on_event: Callable[[Event], None], on_wait: Callable[[], None]) -> None:
     """Train to the end with one Ray Train run."""
     run_id = job.run_folder.rstrip("/").rpartition("/")[2]
     event_queue = launch_event_queue()
@@ -184,11 +165,11 @@ def _train(job: PretrainJob, use_gpu: bool, on_event: Callable[[Event], None], o
     delete(scratch)  # of an earlier attempt that was killed
     with marked_storage(job.run_folder, job.attempt) as mark:
         order = WorkerOrder(job, event_queue, mark)
-        fit = _Fit(_build_trainer(order, run_id, use_gpu, join(scratch, f"{job.attempt}-{uuid4().hex[:6]}")))
+        fit = _Fit(_build_trainer(order, run_id, join(scratch, f"{job.attempt}-{uuid4().hex[:6]}")))
         follower = Follower(
             event_queue,
             EventReader(event_queue, on_event),
-            build_watch(job, use_gpu, run_id, event_queue),
+            _build_watch(job, run_id, event_queue),
             [watch_head(how_to_go_on(run_id)).look, on_wait],
             has_ended=lambda: not fit.is_alive(),
             run_folder=job.run_folder,
@@ -197,22 +178,23 @@ def _train(job: PretrainJob, use_gpu: bool, on_event: Callable[[Event], None], o
         fit.start()
         try:
             status = _follow(follower, run_id)
-            fit.raise_reason(run_id, status.failures)
+            if fit.error is not None:
+                raise training_error(fit.error, run_id, status.failures) from fit.error
         except BaseException as error:
             # Without this, workers of a Ray that outlives this call would train on.
             with suppress(ray.exceptions.RayError):  # Ray may be gone as well
-                event_queue.put.remote(stop_error())
+                event_queue.put.remote(RunStoppedError("the driver has left"))
             if isinstance(error, Exception) and not isinstance(error, ClusterError):
-                fit.join(ENDING_S)
+                fit.join(_ENDING_S)
             raise
         finally:
             with suppress(OSError):  # Ray may still write there
                 delete(scratch)
 
 
-def build_watch(job: PretrainJob, use_gpu: bool, run_id: str, event_queue: Any) -> WorkerWatch:
+def _build_watch(job: PretrainJob, run_id: str, event_queue: Any) -> WorkerWatch:
     execution = job.spec.execution
-    needed = worker_processes(job.spec, use_gpu)
+    needed = worker_processes(job.spec, job.use_gpu)
 
     def find_workers_shortage() -> Shortage:
         return find_shortage(replace(needed, labels=ray.get(event_queue.selector.remote()) or needed.labels))
@@ -229,7 +211,8 @@ def _follow(follower: Follower, run_id: str) -> WorkersStatus:
     try:
         return follower.follow()
     except ray.exceptions.RayError as error:
-        raise queue_error(error, run_id) from error
+        lost = f"Ray lost the process that collects measurements: {last_line(error)}"
+        raise ClusterError(f"{lost}; {how_to_go_on(run_id)}") from error
 
 
 class _Fit(threading.Thread):
@@ -238,19 +221,13 @@ class _Fit(threading.Thread):
     def __init__(self, trainer: TorchTrainer) -> None:
         super().__init__(name="fit", daemon=True)
         self._trainer = trainer
-        self._error: BaseException | None = None
+        self.error: BaseException | None = None
 
     def run(self) -> None:
-        """Train, and keep the error if there is one."""
         try:
             self._trainer.fit()
         except BaseException as error:
-            self._error = error
-
-    def raise_reason(self, run_id: str, failures: tuple[WorkerFailure, ...]) -> None:
-        """Raise the error that was kept, in one line."""
-        if self._error is not None:
-            raise training_error(self._error, run_id, failures) from self._error
+            self.error = error
 
 
 class WorkerPlacement(ControllerCallback):  # type: ignore[misc]
@@ -280,8 +257,8 @@ class WorkerPlacement(ControllerCallback):  # type: ignore[misc]
         return chosen.selector or None
 
 
-def _build_trainer(order: WorkerOrder, run_id: str, use_gpu: bool, scratch: str) -> TorchTrainer:
-    execution = order.job.spec.execution
+def _build_trainer(order: WorkerOrder, run_id: str, scratch: str) -> TorchTrainer:
+    execution, use_gpu = order.job.spec.execution, order.job.use_gpu
     workers = worker_processes(order.job.spec, use_gpu)
     scaling = ray.train.ScalingConfig(
         num_workers=(workers.count, execution.max_workers) if execution.is_elastic else workers.count,

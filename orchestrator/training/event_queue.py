@@ -53,6 +53,18 @@ class WorkersStatus:
     """Failures of this attempt, in order."""
 
 
+@dataclass(frozen=True)
+class QueueState:
+    """State of an event queue, as a worker needs it."""
+
+    num_confirmed: int = 0
+    """Number of events, from the first on, that the driver has recorded."""
+    is_stopping: bool = False
+    """Whether the workers are asked to save a checkpoint and to end."""
+    has_failed: bool = False
+    """Whether a worker's or the driver's error has ended the work."""
+
+
 class EventQueue:
     """Events in the order of their arrival; an error among them, a worker's or the driver's, ends the work."""
 
@@ -67,11 +79,10 @@ class EventQueue:
         self._failures: list[WorkerFailure] = []
         self._selector: dict[str, str] = {}
 
-    def put(self, event: Event | Exception) -> bool:
-        """Leave an event, or the reason why the work must end; returns whether there is such a reason."""
+    def put(self, event: Event | Exception) -> None:
+        """Leave an event, or the reason why the work must end."""
         self._events.append(event)
         self._has_failed |= isinstance(event, Exception)
-        return self._has_failed
 
     def take(self, num_recorded: int) -> list[Event | Exception]:
         """All events but the first `num_recorded`, which are confirmed to be recorded and are forgotten here.
@@ -85,10 +96,6 @@ class EventQueue:
     def num_put(self) -> int:
         """Number of events that have arrived; the caller's own are among them, since its calls keep their order."""
         return self._num_confirmed + len(self._events)
-
-    def num_confirmed(self) -> int:
-        """Number of events, from the first on, that are recorded."""
-        return self._num_confirmed
 
     def stop(self) -> None:
         """Ask the workers to save a checkpoint as soon as they can, and to end."""
@@ -121,10 +128,10 @@ class EventQueue:
         self._step = None
         return self._may_group_work and not self._has_failed
 
-    def report_step(self, step: int | None) -> bool:
-        """Say how many steps have ended, None before the first; returns whether the workers are asked to stop there."""
+    def report_step(self, step: int | None) -> QueueState:
+        """Take down how many steps have ended, None before the first."""
         self._step = step
-        return self._is_stopping
+        return QueueState(self._num_confirmed, self._is_stopping, self._has_failed)
 
     def report_failure(self, rank: int, cause: str) -> None:
         """Say that a worker has failed; all of them begin again, or the work ends."""

@@ -93,6 +93,7 @@ def make_job(folder: Path | str, attempt: int = 1, init_folder: str | None = Non
     done = exists(join(store_folder, "manifest.json"))
     store = TokenStore.open(store_folder) if done else make_store(store_folder, tokenizer)
     return PretrainJob(
+        storage=str(folder),
         run_folder=join(str(folder), "run"),
         attempt=attempt,
         spec=spec,

@@ -31,10 +31,10 @@ def test_events_are_confirmed_when_the_driver_has_recorded_them(queue: EventQueu
     queue.put(message(0))
     queue.put(message(1))
     assert queue.take(0) == [message(0), message(1)]
-    assert (queue.num_put(), queue.num_confirmed()) == (2, 0)
+    assert (queue.num_put(), queue.report_step(1).num_confirmed) == (2, 0)
     queue.put(message(2))
     assert queue.take(2) == [message(2)]
-    assert (queue.num_put(), queue.num_confirmed()) == (3, 2)
+    assert (queue.num_put(), queue.report_step(1).num_confirmed) == (3, 2)
 
 
 @pytest.mark.parametrize("interrupted_at", [0, 1, 2])
@@ -55,11 +55,12 @@ def test_an_interrupted_reader_passes_every_event_on(queue: EventQueue, interrup
     reader.read()
     assert recorded == [message(number) for number in range(3)]
     reader.read()
-    assert queue.num_confirmed() == 3
+    assert queue.report_step(1).num_confirmed == 3
 
 
 def test_an_error_of_a_worker_is_raised_in_the_driver(queue: EventQueue) -> None:
-    assert queue.put(ValueError("odd"))
+    queue.put(ValueError("odd"))
+    assert queue.report_step(1).has_failed
     with pytest.raises(ValueError, match="odd"):
         EventReader(LocalActor(queue), lambda event: None).read()
     assert not queue.begin(WorkerPlace(0, "a", 1)), "a restarted worker has nothing to do"
@@ -67,11 +68,11 @@ def test_an_error_of_a_worker_is_raised_in_the_driver(queue: EventQueue) -> None
 
 def test_workers_learn_of_a_stop_with_their_next_report(queue: EventQueue) -> None:
     assert queue.begin(WorkerPlace(0, "a", 1))
-    assert not queue.report_step(3)
+    assert not queue.report_step(3).is_stopping
     queue.stop()
-    assert queue.report_step(4)
+    assert queue.report_step(4).is_stopping
     assert queue.is_stopping()
-    assert not queue.put(message(0)), "a stop is no failure"
+    assert not queue.report_step(5).has_failed, "a stop is no failure"
 
 
 def test_workers_that_begin_together_go_in_or_leave_together(queue: EventQueue) -> None:
