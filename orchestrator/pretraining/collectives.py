@@ -1,15 +1,23 @@
-"""Workers of a group, and the sums of their numbers and gradients."""
+"""Messages among the workers of a group: sums, a request to stop, gradients, the checkpoint to go on from."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Self
 
 import torch
 import torch.distributed
 from torch import Tensor, nn
 
+from bert_core.checkpoints.training_state import TrainingState
+from orchestrator.errors import OWN_ERRORS
+from orchestrator.results import CheckpointEvent
+
 if TYPE_CHECKING:  # the GPU benchmark runs on machines without pydantic
     from orchestrator.specs.network import Precision
+    from orchestrator.training.checkpoints import Checkpoints
+
+Warn = Callable[[str], None]
+Found = tuple[CheckpointEvent, TrainingState] | None
 
 
 @dataclass(frozen=True)
@@ -188,3 +196,63 @@ def _receive(bucket: _Bucket) -> None:
     for parameter, gradient in zip(bucket.parameters, torch.split(summed, sizes), strict=True):
         parameter.grad = gradient.view_as(parameter)
     bucket.message = bucket.work = None
+
+
+def read_for_all(checkpoints: "Checkpoints", worker: Worker, warn: Warn) -> Found:
+    """Read the newest checkpoint, on all workers at once; the first one tidies up what older attempts left.
+
+    Only the first worker reads, and sends the checkpoint to the others. So it is downloaded once, and all of them go on
+    from the same step even where the newest one is damaged.
+
+    Raises: on the first worker what `Checkpoints.read_newest` raises; then on the others the same error where it is one
+        of the project, and RuntimeError otherwise, at which Ray starts the workers anew.
+    """
+    outcome: Found | Exception = None
+    if worker.rank == 0:
+        try:
+            outcome = checkpoints.read_newest(warn)
+            checkpoints.tidy(warn)
+        except Exception as error:  # raised below: the others wait to be told
+            outcome = error
+    if worker.num_workers > 1:
+        header = _broadcast_object(_header_of(outcome), worker)
+        outcome = outcome or header
+    if isinstance(outcome, Exception):
+        raise outcome
+    if outcome is None or worker.num_workers == 1:
+        return outcome
+    event, state = outcome
+    weights, optimizer_tensors = (
+        {name: _broadcast(tensor, worker) for name, tensor in tensors.items()}
+        for tensors in (state.weights, state.optimizer_tensors)
+    )
+    return event, replace(state, weights=weights, optimizer_tensors=optimizer_tensors)
+
+
+def _header_of(outcome: Found | Exception) -> Found | Exception:
+    """What the others are told before the tensors: all but their contents, or why there are none."""
+    if outcome is None or isinstance(outcome, OWN_ERRORS):
+        return outcome
+    if isinstance(outcome, Exception):  # which may not survive pickling
+        return RuntimeError(f"the first worker could not read a checkpoint: {outcome!r}")
+    event, state = outcome
+    return event, replace(state, weights=_on_meta(state.weights), optimizer_tensors=_on_meta(state.optimizer_tensors))
+
+
+def _on_meta(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors' names, types and shapes alone."""
+    return {name: tensor.to("meta") for name, tensor in tensors.items()}
+
+
+def _broadcast_object(value: object, worker: Worker) -> Any:
+    """Return the first worker's value, on all workers."""
+    values = [value]
+    torch.distributed.broadcast_object_list(values, src=0, device=worker.device)
+    return values[0]
+
+
+def _broadcast(tensor: Tensor, worker: Worker) -> Tensor:
+    """Return the first worker's tensor on the host, on all workers; the others give one without content."""
+    values = torch.empty_like(tensor, device=worker.device) if tensor.is_meta else tensor.to(worker.device)
+    torch.distributed.broadcast(values, src=0)
+    return values.cpu()

@@ -26,13 +26,12 @@ from typing import Any
 import torch
 
 from bert_core.examples.packing import PackedBatch
-from orchestrator.pretraining.collectives import StopFlag, Worker
+from orchestrator.pretraining.collectives import StopFlag, Worker, read_for_all
 from orchestrator.pretraining.device_batch import DeviceBatch, device_batches
 from orchestrator.pretraining.divergence import DivergedStepError, Divergences, StepWatch, max_loss
 from orchestrator.pretraining.execution_mode import ExecutionMode
 from orchestrator.pretraining.job import Emit, PretrainJob, build_model
 from orchestrator.pretraining.meter import Meter, Utilization
-from orchestrator.pretraining.shared_checkpoint import read_for_all
 from orchestrator.pretraining.step import EvaluationBatches, StepContext, evaluate, training_step
 from orchestrator.provenance.machine import read_machine
 from orchestrator.results import Event, MessageEvent, MetricEvent, Split, WorkersEvent

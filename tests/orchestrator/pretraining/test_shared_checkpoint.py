@@ -14,8 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from bert_core.errors import CheckpointError
-from orchestrator.pretraining.collectives import Worker
-from orchestrator.pretraining.shared_checkpoint import read_for_all
+from orchestrator.pretraining.collectives import Worker, read_for_all
 from orchestrator.training.checkpoints import Checkpoints
 
 FIRST, SECOND = Worker(0, 2), Worker(1, 2)
