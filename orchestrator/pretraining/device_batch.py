@@ -2,10 +2,7 @@
 
     numbered batches ─► thread: pinned memory ─► copy on a stream of its own ─► the step's stream waits for that copy
 
-All sizes are read from the host's arrays, so that neither copying nor cutting waits for the device. On a GPU a thread
-takes the next batch while the step before it is in work; on a CPU batches are converted where they are asked for.
-
-Shapes: B sequences, T tokens, P predicted positions.
+All sizes are read from the host's arrays, so that neither copying nor cutting waits for the device.
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping

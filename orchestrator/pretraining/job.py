@@ -54,16 +54,16 @@ class PretrainRequest:
 
 @dataclass(frozen=True)
 class PretrainListener:
-    """The functions that are told, in the driver, of what happens. What one of them raises ends the run."""
+    """Callbacks in the driver. What one of them raises ends the run."""
 
     on_event: Callable[[Event], None]
     """Told of measurements and messages of the workers; of some of them twice after a restart."""
     on_dataset: Callable[[DatasetResult], None]
     """Told of the token store, before training starts."""
     on_tokenizing: Callable[[int, int], None]
-    """Told how many bytes of the corpus have been read, and how many there are."""
+    """Told how many bytes of the corpus have been read, and of how many."""
     on_wait: Callable[[], None] = lambda: None
-    """Called several times a second while nothing happens."""
+    """Called several times a second."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,17 +79,16 @@ class PretrainJob(PretrainRequest):
 
     def identity(self) -> dict[str, str]:
         """Digests of everything that must not change between a checkpoint and the attempt that continues it."""
-        teacher = {} if self.teacher_digest is None else {"teacher": self.teacher_digest}
         return {
             "spec": self.spec.fingerprint(),
             "tokenizer": self.tokenizer.fingerprint,
             "corpus": self.stream.store.fingerprint,
-            **teacher,
+            **({} if self.teacher_digest is None else {"teacher": self.teacher_digest}),
             **versions(),
         }
 
     def identity_details(self) -> dict[str, Any]:
-        """Fields of the spec and sizes of the text files, which tell what has changed where a digest differs."""
+        """Values behind the digests: fields of the spec and sizes of the text files."""
         return {"spec": self.spec.identity_values(), "corpus": dict(self.text_sizes)}
 
 
@@ -101,14 +100,14 @@ class _File(Protocol):
 
 
 def text_sizes(files: Sequence[_File]) -> dict[str, str]:
-    """Sizes of a corpus's first text files by path, as a checkpoint carries them to tell what has changed."""
+    """Sizes of a corpus's first text files by path, as a checkpoint carries them."""
     return {file.path: f"{file.num_bytes} bytes" for file in files[:_MAX_FILES]}
 
 
 def worker_processes(spec: PretrainSpec, use_gpu: bool) -> Processes:
     """The training workers of a spec, as a cluster has to place them; of a range the fewest.
 
-    Ray Train fills the cluster with a range of workers. So each of them reserves the CPUs of its data pipeline too.
+    Workers of a range, with which Ray Train fills the cluster, reserve the CPUs of their data pipelines too.
     """
     execution = spec.execution
     num_cpus = execution.cpus_per_worker + (execution.data_cpus if execution.is_elastic else 0.0)

@@ -76,13 +76,12 @@ class FailureReport(UserCallback):  # type: ignore[misc]
         self._event_queue = event_queue
 
     def after_exception(self, run_context: object, worker_exceptions: Mapping[int, BaseException]) -> None:
-        """Report the failure that brought the others about."""
         rank, cause = root_failure(worker_exceptions)
         ray.get(self._event_queue.report_failure.remote(rank, cause))
 
 
 def root_failure(failures: Mapping[int, BaseException]) -> tuple[int, str]:
-    """Rank and cause of the failure that came first: where one worker dies, the others lose their connection to it."""
+    """Rank and cause of the first failure: where one worker dies, the others lose their connection to it."""
     causes = {rank: failure_cause(error) for rank, error in sorted(failures.items())}
 
     def comes_first(rank: int) -> tuple[bool, bool]:
@@ -158,7 +157,6 @@ def run_pretraining(request: PretrainRequest, listener: PretrainListener) -> Pre
 
 
 def _train(job: PretrainJob, on_event: Callable[[Event], None], on_wait: Callable[[], None]) -> None:
-    """Train to the end with one Ray Train run."""
     run_id = job.run_folder.rstrip("/").rpartition("/")[2]
     event_queue = launch_event_queue()
     scratch = join(job.run_folder, "ray")
@@ -233,12 +231,8 @@ class _Fit(threading.Thread):
 class WorkerPlacement(ControllerCallback):  # type: ignore[misc]
     """Callback in Ray Train's controller that chooses nodes for each group of workers, and tells the driver which.
 
-    A group without a place within `RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S` is followed by another one. So a choice that
-    nodes have made wrong, by coming or going, lasts no longer than that.
-
-    Args:
-        needed: the workers; how many of them a group has is Ray Train's to say.
-        event_queue: the actor to which the choice is told.
+    Ray Train says how many workers a group has. A group without a place within
+    `RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S` is followed by another one, for which nodes are chosen anew.
     """
 
     def __init__(self, needed: Processes, allows_head: bool, event_queue: Any) -> None:
@@ -248,7 +242,7 @@ class WorkerPlacement(ControllerCallback):  # type: ignore[misc]
     def on_controller_start_worker_group(
         self, *, scaling_config: ScalingConfig, num_workers: int
     ) -> Mapping[str, str] | None:
-        """Return the selector of labels of the nodes that the next group of workers may be on."""
+        """Return the label selector of the next group."""
         chosen = choose_nodes(replace(self._needed, count=num_workers), self._allows_head, connected_nodes())
         ray.get(self._event_queue.place_workers.remote(chosen.selector))
         if chosen.note and chosen.note != self._told:

@@ -25,7 +25,7 @@ from typing import Any
 
 import torch
 
-from bert_core.examples.packing import PackedBatch
+from orchestrator.pretraining.batch_trace import Batches
 from orchestrator.pretraining.collectives import StopFlag, Worker, read_for_all
 from orchestrator.pretraining.device_batch import DeviceBatch, device_batches
 from orchestrator.pretraining.divergence import DivergedStepError, Divergences, StepWatch, max_loss
@@ -45,8 +45,6 @@ from orchestrator.training.checkpoints import (
 )
 from orchestrator.training.snapshots import Snapshots
 
-Batches = Callable[[int], Iterator[tuple[int, PackedBatch]]]
-"""A function from the first step to the worker's numbered batches, up to the end of the run."""
 _READ_AT_ONCE = frozenset({"cpu"})
 """Types of devices whose stop flags are read in their own step; with others a step later, as the host would wait."""
 _NUM_EVALUATIONS = 10

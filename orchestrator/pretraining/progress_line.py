@@ -12,14 +12,14 @@ from orchestrator.results import MetricEvent
 
 SETTLING_S = 1.0
 NUM_MILESTONES = 10
-"""Lines of a training that are log lines in any case; between them there is one a minute."""
+"""Lines of a training that are logged in any case; between them one a minute is."""
 _LINE_INTERVAL_S = 60.0
 _TOLD_DATA_WAIT = 0.02
 """Share of the training time above which waiting for data is on the lines."""
 
 
 class TrainingStatus:
-    """Lines for the measurements of a run. The time left is estimated from the speed since the first of them.
+    """Lines for the measurements of a run, with the time left.
 
     `phases` are (tokens of a sequence, steps): a step's time goes with its sequences' length.
     """
@@ -34,12 +34,10 @@ class TrainingStatus:
         """View for a terminal, after the newest measurement of which there was a line."""
 
     def line(self, event: MetricEvent, at_s: float | None = None) -> str:
-        """The line for a measurement: losses, and, in validation, accuracies in brackets.
-
-        An objective without an accuracy has no part in the line.
+        """Line for a measurement: losses, and, in validation, accuracies in brackets.
 
         Args:
-            at_s: time of the measurement, by any clock that goes on evenly; now when None.
+            at_s: time of the measurement, by any monotonic clock; now when None.
         """
         values = event.values
         shown = [o for o in OBJECTIVES.values() if o.has_accuracy and o.loss_name in values]
@@ -67,7 +65,7 @@ class TrainingStatus:
         return (now - self._first[1]) / done * left if done > 0 else None
 
     def is_for_the_log(self, event: MetricEvent) -> bool:
-        """Whether the line for an event is a log line: held-out scores, milestones, and one a minute between them."""
+        """Whether a line is logged: held-out scores, milestones, and one a minute between them."""
         is_milestone = event.split == "train" and self.is_milestone(event)
         return self._pace.is_due() or is_milestone or event.split != "train"
 

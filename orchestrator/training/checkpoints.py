@@ -3,9 +3,9 @@
 The pointer file is replaced after a checkpoint is complete, so that it never names half of one; no checkpoint is found
 by listing folders. One that does not match its digests is skipped with a warning, and the one before it is used.
 
-Each carries digests of everything that decides the next steps (its identity), by part: spec, data, tokenizer, teacher,
-versions. Where one differs, what a run reads has drifted, and going on would mix two runs. That is refused, unless the
-attempt allows it; then the run is marked. Details beside the digests tell which field or file has changed.
+Each carries digests of all that decides the next steps (its identity), by part: spec, data, tokenizer, teacher,
+versions. Going on where one differs would mix two runs. That is refused, unless the attempt allows it; then the run is
+marked. Details beside the digests tell which field or file has changed.
 """
 
 import logging
@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
-from functools import partial
 from typing import Any
 
 import torch
@@ -40,6 +39,8 @@ from orchestrator.training.attempts import Entries, FencedList
 POINTER = "checkpoints.json"
 FOLDER = "checkpoints"
 _FIELDS = tuple(field.name for field in fields(CheckpointEvent))
+_MAX_NAMED = 8
+"""Fields and files that a message names at most."""
 Warn = Callable[[str], None]
 """A function that is told, in one line, of a problem that stops nothing."""
 logger = logging.getLogger(__name__)
@@ -53,17 +54,12 @@ def delete_checkpoints(run_folder: str) -> None:
 
 @dataclass(frozen=True)
 class Checkpoints:
-    """Checkpoints of one run, saved and read by one attempt.
-
-    Args:
-        run_folder: folder of the run on the storage.
-        attempt: number of the attempt; a newer attempt's checkpoints stop this one.
-        keep: number of checkpoints to keep.
-    """
+    """Checkpoints of one run, saved and read by one attempt, which a newer attempt's checkpoints stop."""
 
     run_folder: str
     attempt: int = 1
     keep: int = 2
+    """Number of checkpoints to keep."""
 
     def newest_first(self) -> list[CheckpointEvent]:
         """Complete checkpoints of the run, newest first."""
@@ -78,10 +74,9 @@ class Checkpoints:
 
         None where there is none, or where it is damaged: `read_newest` says so, and takes an older one.
         """
-        for event in self.newest_first():
+        for event in self.newest_first()[:1]:
             with suppress(OSError, ValueError, KeyError):
                 return event.step, read_json(join(event.path, STATE_FILE))["extra"]
-            break
         return None
 
     def save(
@@ -91,9 +86,7 @@ class Checkpoints:
         return self.write(step, contents_of(model, optimizer, extra), warn)
 
     def write(self, step: int, contents: StateContents, warn: Warn = logger.warning) -> CheckpointEvent:
-        """Write a checkpoint, then the pointer file, then delete the checkpoints that are too old.
-
-        `warn` is told of one that cannot be deleted: the new one is good, and `tidy` will try again.
+        """Write a checkpoint, then the pointer file, then delete old ones; `warn` is told where that fails.
 
         Raises: RunStoppedError where a newer attempt of the run has superseded this one.
         """
@@ -103,16 +96,16 @@ class Checkpoints:
             digest = contents.write(folder)
             num_bytes = sum(file.stat().st_size for file in folder.iterdir())
         event = CheckpointEvent(step, path, digest, num_bytes)
-        known, kept = self._pointer.replace(partial(self._with_newest, event))
+
+        def with_newest(known: Entries) -> Entries:
+            return [asdict(event), *(entry for entry in known if entry["step"] < step)][: self.keep]
+
+        known, kept = self._pointer.replace(with_newest)
         kept_paths = {entry["path"] for entry in kept}
         for entry in known:
             if entry["path"] not in kept_paths:
                 _delete_or_warn(entry["path"], warn)
         return event
-
-    def _with_newest(self, event: CheckpointEvent, known: Entries) -> Entries:
-        """Entries of the pointer file with one more; those that are too old or of a later step are left out."""
-        return [asdict(event), *(entry for entry in known if entry["step"] < event.step)][: self.keep]
 
     def read_newest(self, warn: Warn) -> tuple[CheckpointEvent, TrainingState] | None:
         """Read the newest complete checkpoint; None where the run has none yet.
@@ -163,12 +156,11 @@ class Checkpoints:
 
 
 def _without_remedy(error: Exception) -> str:
-    """Return what is wrong with a checkpoint, without the advice to take another: the next one is tried anyway."""
+    """Drop the advice to take another checkpoint: the next one is tried anyway."""
     return str(error).removesuffix(f"; {REMEDY}")
 
 
 def _delete_or_warn(path: str, warn: Warn) -> None:
-    """Delete a file or folder that nobody needs any more; where that fails, its bytes are all that is lost."""
     try:
         delete(path)
     except OSError as error:
@@ -176,11 +168,7 @@ def _delete_or_warn(path: str, warn: Warn) -> None:
 
 
 def saves_in_background(device: torch.device) -> bool:
-    """Whether a run on a device writes its checkpoints while it trains.
-
-    On a GPU: the host's processors are idle there. On CPUs the writer takes from training what training would otherwise
-    wait for, and the copy takes memory.
-    """
+    """Whether a run on a device writes its checkpoints while it trains: on a GPU, where the host's CPUs are idle."""
     return device.type == "cuda"
 
 
@@ -234,10 +222,6 @@ class CheckpointSaver:
 
     def _write(self, step: int, contents: StateContents) -> None:
         self._on_saved(self._checkpoints.write(step, contents, self._warn))
-
-
-_MAX_NAMED = 8
-"""Fields and files that a message names at most."""
 
 
 def versions() -> dict[str, str]:

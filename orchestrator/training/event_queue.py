@@ -1,9 +1,7 @@
-"""The one way between workers and their driver: an actor that holds events until the driver has recorded them, and
-the driver's request to stop until the workers have seen it.
+"""Event queue between workers and their driver: an actor that keeps events until the driver has recorded them.
 
 Nothing is lost when the driver dies: a checkpoint carries the metrics that the driver had not confirmed by then, and
-what comes after the checkpoint is computed again. The actor lives on the driver's node, as a lost node elsewhere must
-not end the run.
+what comes after the checkpoint is computed again.
 """
 
 from collections.abc import Callable
@@ -18,7 +16,7 @@ from orchestrator.results import Event
 
 @dataclass(frozen=True)
 class WorkerPlace:
-    """Place of a worker that has begun."""
+    """Rank and address of a worker that has begun, in a group of `num_workers`."""
 
     rank: int
     host: str
@@ -26,7 +24,6 @@ class WorkerPlace:
     node_id: str = ""
     """Ray's id of the host's node."""
     num_workers: int = 1
-    """Number of workers of its group."""
 
 
 @dataclass(frozen=True)
@@ -43,26 +40,21 @@ class WorkerFailure:
 
 @dataclass(frozen=True)
 class WorkersStatus:
-    """State of the workers, as far as it is known beside their events."""
+    """State of the workers: those of the newest group that have begun, and all failures of this attempt."""
 
     places: tuple[WorkerPlace, ...] = ()
-    """Workers of the newest group that have begun, by rank."""
     step: int | None = None
     """Number of steps that have ended; None before the first one of these workers."""
     failures: tuple[WorkerFailure, ...] = ()
-    """Failures of this attempt, in order."""
 
 
 @dataclass(frozen=True)
 class QueueState:
-    """State of an event queue, as a worker needs it."""
+    """State of an event queue for its workers: recorded events, a request to stop, an error that ends the work."""
 
     num_confirmed: int = 0
-    """Number of events, from the first on, that the driver has recorded."""
     is_stopping: bool = False
-    """Whether the workers are asked to save a checkpoint and to end."""
     has_failed: bool = False
-    """Whether a worker's or the driver's error has ended the work."""
 
 
 class EventQueue:
@@ -102,23 +94,21 @@ class EventQueue:
         self._is_stopping = True
 
     def is_stopping(self) -> bool:
-        """Whether the workers are asked to stop."""
         return self._is_stopping
 
     def place_workers(self, selector: dict[str, str]) -> None:
-        """Say by which labels the next group of workers looks for nodes; those of the group before have ended."""
+        """Begin a new group of workers, on nodes with these labels; those of the group before have ended."""
         self._selector = selector
         self._forget_group()
 
     def selector(self) -> dict[str, str]:
-        """Labels by which the newest workers look, or looked, for nodes."""
+        """Labels of the nodes of the newest group."""
         return self._selector
 
     def begin(self, place: WorkerPlace) -> bool:
         """Announce a worker; returns whether there is work for it: no error so far, and no request to stop.
 
-        Workers that begin together go in or leave together: one that is let in waits for the others, and hears of a
-        request that comes meanwhile after its first step.
+        The answer is the same for a whole group, whose workers wait for each other.
         """
         if place.rank in self._places:  # nobody has reported that it ended
             self.report_failure(place.rank, "its process was killed or crashed")
@@ -134,9 +124,9 @@ class EventQueue:
         return QueueState(self._num_confirmed, self._is_stopping, self._has_failed)
 
     def report_failure(self, rank: int, cause: str) -> None:
-        """Say that a worker has failed; all of them begin again, or the work ends."""
-        place = self._places.get(rank)
-        self._failures.append(WorkerFailure(rank, cause) if place is None else WorkerFailure(rank, cause, place.host))
+        """Record that a worker has failed; all of them begin again, or the work ends."""
+        host = {"host": self._places[rank].host} if rank in self._places else {}
+        self._failures.append(WorkerFailure(rank, cause, **host))
         self._forget_group()
 
     def _forget_group(self) -> None:
@@ -152,10 +142,7 @@ _EventQueueActor = ray.remote(num_cpus=0)(EventQueue)
 
 
 def launch_event_queue() -> Any:
-    """Start an event queue as an actor on the driver's node, where it stays.
-
-    Ray puts an actor without resources on a random node, which may be a preemptible one.
-    """
+    """Start an event queue as an actor on the driver's node, where it stays: another node may be lost."""
     here = ray.get_runtime_context().get_node_id()
     return _EventQueueActor.options(scheduling_strategy=NodeAffinitySchedulingStrategy(here, soft=False)).remote()
 

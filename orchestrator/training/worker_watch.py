@@ -1,12 +1,10 @@
-"""Watch of a driver over its workers: it says within seconds that they have no place, within a minute that they do not
-begin or that no step ends, with what is missing; it says so again ever more rarely, and ends the run when that
-lasts too long.
+"""Watch of a driver over its workers: warns ever more rarely of what does not go on, and ends the run at a limit.
 
 | what is seen | what follows |
 | --- | --- |
-| fewer workers have begun than were asked, and have no place | a warning after 10, 20, 40, … s |
-| fewer workers have begun than were asked | a warning after 1, 2, 4, 8, … minutes; after the limit a ClusterError |
-| no step has ended for a minute, and for ten times the usual | the same; after the limit a RunFailedError |
+| fewer workers have begun than were asked, and have no place | a warning after 10, 20, 40, … s, with what is missing |
+| fewer workers have begun than were asked | a warning after 1, 2, 4, 8, … minutes; at the limit a ClusterError |
+| no step has ended for a minute, and for ten times the usual | the same; at the limit a RunFailedError |
 | a worker failed, and Ray starts all of them again | a warning at once, with rank, host and cause |
 | all of them have begun again | a line with the step that they go on from, and their hosts |
 """
@@ -28,7 +26,7 @@ from orchestrator.training.event_queue import EventReader, WorkersStatus
 
 SLOW_FACTOR = 10.0
 """A step that takes so many times the usual is worth a warning."""
-
+POLL_S = 0.3
 logger = logging.getLogger(__name__)
 
 
@@ -43,15 +41,15 @@ class Expectation:
     reports_steps: bool = True
     """Whether the workers say how many steps have ended; of others only the beginning is watched."""
     none_begun: str = "waiting for the training process to begin"
-    """Words that say of a single worker that it has not begun; how long that has lasted follows."""
+    """Text for a single worker that has not begun."""
 
 
 class WorkerWatch:
     """Watch over one group of workers, fed with what is known of them several times a second.
 
     Args:
-        find_shortage: says what the workers need and what the cluster has free; asked only when something is said.
-        how_to_go_on: the last words of an error.
+        find_shortage: finds what the workers need and what the cluster has free; asked only when something is said.
+        how_to_go_on: last words of an error.
         newest_step: step of the checkpoint that workers who begin go on from; None where they begin anew.
     """
 
@@ -72,7 +70,7 @@ class WorkerWatch:
         self._num_steps, self._steps_s = 0, 0.0
 
     def look(self, status: WorkersStatus) -> None:
-        """Compare what is known of the workers with the last look; say what is wrong.
+        """Compare the workers with the last look; warn of what is wrong.
 
         Raises: ClusterError, RunFailedError where nothing has gone on for too long.
         """
@@ -80,9 +78,9 @@ class WorkerWatch:
         if status != self._seen:
             self._note_progress(status)
         waited_s, slow_s = self._clock() - self._since, SLOW_FACTOR * self._usual_step_s()
-        if waited_s < slow_s or not self._is_watched(status):
-            return
         has_begun = self._have_all_begun(status)
+        if waited_s < slow_s or (has_begun and not self._expected.reports_steps):
+            return
         problem = self._problem(status, waited_s)
         if waited_s < self._expected.max_wait_s:
             self._reminders.look(waited_s, problem, logger, has_begun=has_begun)
@@ -128,9 +126,6 @@ class WorkerWatch:
     def _usual_step_s(self) -> float:
         return self._steps_s / self._num_steps if self._num_steps else 0.0
 
-    def _is_watched(self, status: WorkersStatus) -> bool:
-        return self._expected.reports_steps or not self._have_all_begun(status)
-
     def _problem(self, status: WorkersStatus, waited_s: float) -> str:
         num_begun, num_workers = len(status.places), self._num_workers(status)
         waited = duration(waited_s)
@@ -146,12 +141,9 @@ class WorkerWatch:
         return f"no training step has ended for {waited}{usual}; the last was step {status.step:,}; {places}"
 
 
-POLL_S = 0.3
-
-
 @dataclass(frozen=True)
 class Follower:
-    """A driver that waits for work of which it has been told through an event queue."""
+    """A driver's loop: it records the events of its workers until their work has ended."""
 
     queue: Any
     """The actor."""
@@ -165,7 +157,7 @@ class Follower:
     """Place at which the workers save, as a person is told: `after the next evaluation`."""
 
     def follow(self) -> WorkersStatus:
-        """Wait until the work has ended; returns what is known of the workers then.
+        """Wait until the work has ended; returns the workers' last status.
 
         Raises: KeyboardInterrupt after the workers have ended, whose attribute `step` is the step from which the run
             goes on, or None where it begins anew; what `EventReader.read` and `WorkerWatch.look` raise.
