@@ -30,7 +30,6 @@ class Worker:
 
 
 def all_reduce_sum(values: Tensor, worker: Worker) -> None:
-    """Add values up over all workers, in place."""
     if worker.num_workers > 1:
         torch.distributed.all_reduce(values)
 
@@ -71,7 +70,7 @@ BUCKET_BYTES = 25 << 20
 
 @dataclass(eq=False)
 class _Bucket:
-    """Parameters whose gradients are sent together, and what is on its way."""
+    """Parameters whose gradients are sent together."""
 
     parameters: list[nn.Parameter] = field(default_factory=list)
     num_bytes: int = 0
@@ -168,12 +167,9 @@ class GradientBuckets:
             parameter.grad = None  # its memory is the message's from here on
 
     def _fill_buckets(self) -> None:
-        """Put the parameters that got a gradient on any worker into buckets, in the reverse order of the model."""
-        has_gradient = torch.tensor(
-            [parameter.grad is not None for parameter in self._parameters],
-            dtype=torch.int32,
-            device=self._worker.device,
-        )
+        """Put parameters with a gradient on any worker into buckets, in the reverse order of the model."""
+        found = [parameter.grad is not None for parameter in self._parameters]
+        has_gradient = torch.tensor(found, dtype=torch.int32, device=self._worker.device)
         torch.distributed.all_reduce(has_gradient, op=torch.distributed.ReduceOp.MAX)
         for parameter, takes_part in reversed(list(zip(self._parameters, has_gradient.tolist(), strict=True))):
             if not takes_part:

@@ -52,8 +52,8 @@ from orchestrator.results import Event, MessageEvent, MetricEvent, PretrainResul
 from orchestrator.storage import delete, join
 from orchestrator.training.attempts import how_to_go_on, marked_storage
 from orchestrator.training.checkpoints import Checkpoints
-from orchestrator.training.event_queue import EventReader, WorkerFailure, WorkersStatus, launch_event_queue
-from orchestrator.training.worker_watch import Expectation, Follower, WorkerWatch
+from orchestrator.training.event_queue import WorkerFailure, WorkersStatus, launch_event_queue
+from orchestrator.training.worker_watch import DriverLoop, Expectation, WorkerWatch
 
 _MAX_CAUSE_LENGTH = 300
 _ENDING_S = 30.0
@@ -164,9 +164,9 @@ def _train(job: PretrainJob, on_event: Callable[[Event], None], on_wait: Callabl
     with marked_storage(job.run_folder, job.attempt) as mark:
         order = WorkerOrder(job, event_queue, mark)
         fit = _Fit(_build_trainer(order, run_id, join(scratch, f"{job.attempt}-{uuid4().hex[:6]}")))
-        follower = Follower(
+        loop = DriverLoop(
             event_queue,
-            EventReader(event_queue, on_event),
+            on_event,
             _build_watch(job, run_id, event_queue),
             [watch_head(how_to_go_on(run_id)).look, on_wait],
             has_ended=lambda: not fit.is_alive(),
@@ -175,7 +175,7 @@ def _train(job: PretrainJob, on_event: Callable[[Event], None], on_wait: Callabl
         )
         fit.start()
         try:
-            status = _follow(follower, run_id)
+            status = _run(loop, run_id)
             if fit.error is not None:
                 raise training_error(fit.error, run_id, status.failures) from fit.error
         except BaseException as error:
@@ -205,9 +205,9 @@ def _build_watch(job: PretrainJob, run_id: str, event_queue: Any) -> WorkerWatch
     )
 
 
-def _follow(follower: Follower, run_id: str) -> WorkersStatus:
+def _run(loop: DriverLoop, run_id: str) -> WorkersStatus:
     try:
-        return follower.follow()
+        return loop.run()
     except ray.exceptions.RayError as error:
         lost = f"Ray lost the process that collects measurements: {last_line(error)}"
         raise ClusterError(f"{lost}; {how_to_go_on(run_id)}") from error

@@ -33,11 +33,11 @@ class Clock:
     """Time of a worker's work. On a CPU it is the host's, which does all work itself."""
 
     def mark(self) -> Any:
-        """Mark where the work has come to, without waiting for it."""
+        """Mark the end of the work so far, without waiting for it."""
         return time.perf_counter()
 
     def seconds_between(self, first: Any, last: Any) -> float:
-        """Return the seconds from one mark to another; waits until the work has come to both."""
+        """Seconds from one mark to another; waits for both."""
         return float(last - first)
 
     def wait(self) -> None:
@@ -47,8 +47,7 @@ class Clock:
 class DeviceClock(Clock):
     """Time of a CUDA device's stream. The host is ahead of it: what the host waits for may hold up nothing there.
 
-    Between two marks with no work between them the device stood still, for as long as the host took to the second mark
-    after the device had come to the first.
+    Between two marks without work between them the device stood still.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -104,8 +103,7 @@ def peak_flops(card: str) -> float | None:
 class Utilization:
     """MFU, model FLOPs utilization (Chowdhery et al. 2022, appendix B): the model's FLOPs in a second over the peak.
 
-    What is computed twice to save memory does not count. Nor do the few that `count_flops_per_token` leaves out, so the
-    true share is a little higher.
+    Activations computed again do not count, nor do the few FLOPs that `count_flops_per_token` leaves out.
     """
 
     flops_per_token: int
@@ -135,11 +133,7 @@ class Utilization:
 
 
 class Meter:
-    """Totals and training time since the last reading; only reading and pausing wait for the device.
-
-    Args:
-        clock: tells how long the device waited for data; the device's own clock where there is none.
-    """
+    """Totals and training time since the last reading; only reading and pausing wait for the device."""
 
     def __init__(
         self,
@@ -166,7 +160,7 @@ class Meter:
         self._norm = norm
 
     def waiting(self, batches: Iterator[T]) -> Iterator[T]:
-        """Pass a worker's batches on, and count the time that its device stands still for want of each."""
+        """Pass a worker's batches on, and measure how long its device idles before each."""
         while True:
             asked_at = self._clock.mark()
             try:
@@ -177,16 +171,15 @@ class Meter:
             yield batch
 
     def saved(self, seconds: float) -> None:
-        """Take down how long training stood still for the last checkpoint."""
+        """Record how long training stood still for the last checkpoint."""
         self._checkpoint_s = seconds
 
     def pause(self) -> None:
-        """Stop the clock, when the steps so far are done: evaluations and checkpoints are not training time."""
+        """Stop the clock once the steps so far are done: evaluations and checkpoints are not training time."""
         self._clock.wait()
         self._seconds += time.perf_counter() - self._started_at
 
     def resume(self) -> None:
-        """Start the clock again."""
         self._started_at = time.perf_counter()
 
     def state(self) -> dict[str, Any]:
@@ -201,11 +194,10 @@ class Meter:
     def restore(self, state: Mapping[str, Any]) -> None:
         """Count from a saved state on; where the number of workers has changed, the first one takes all totals."""
         totals = torch.tensor(state["totals"], dtype=self._totals.dtype, device=self._worker.device)
-        if len(totals) != self._worker.num_workers:
-            totals = torch.cat(
-                [totals.sum(0, keepdim=True), totals.new_zeros(self._worker.num_workers - 1, totals.shape[1])]
-            )
-        self._totals = totals[self._worker.rank].clone()
+        if len(totals) == self._worker.num_workers:
+            self._totals = totals[self._worker.rank].clone()
+        else:
+            self._totals = totals.sum(0) if self._worker.rank == 0 else torch.zeros_like(self._totals)
         self._seconds, self.num_steps = float(state["seconds"]), int(state["num_steps"])
         self._data_wait_s = float(state.get("data_wait_s", 0.0))  # older checkpoints do not have it
 
@@ -213,10 +205,9 @@ class Meter:
         """Measurements since the last reading; then start anew.
 
         Of all workers: those of the objectives, `tokens_per_s`, `grad_norm` and, where it is known, `mfu`. Of this
-        worker: `data_wait_s`, seconds of an average step in which its device stood still for want of its batch, and
-        `data_wait_share`, the share of the training time that they are; `checkpoint_s`, seconds that training
-        stood still for the last checkpoint, where one was saved since; on a GPU `gpu_memory_bytes`, the most that its
-        tensors took since.
+        worker: `data_wait_s`, seconds of an average step in which its device idled before its batch, and
+        `data_wait_share`, their share of the training time; `checkpoint_s`, seconds that training stood still for a
+        checkpoint since; on a GPU `gpu_memory_bytes`, the peak of its tensors.
         """
         all_reduce_sum(self._totals, self._worker)
         values = named_metrics(self._totals, self._objectives)
@@ -242,7 +233,6 @@ class Meter:
         return values
 
     def _read_data_wait_s(self) -> float:
-        """Seconds of waiting for data since the last reading; the device is waited for."""
         self._data_wait_s += sum(self._clock.seconds_between(*marks) for marks in self._data_waits)
         self._data_waits.clear()
         return self._data_wait_s
@@ -255,8 +245,7 @@ class Meter:
 def measure_training(spec: "PretrainSpec", config: BertConfig, stream: "ExampleStream") -> float | None:
     """Estimate the seconds of all steps on this machine's CPU from a few of each phase; None for too large a model.
 
-    The model has random weights, and the time is that of one worker's part of a step; where several workers share the
-    machine's CPUs, or wait for one another, it is more. Nothing is written, and no worker is started.
+    The time is that of one worker's part of a step; where several workers share the machine's CPUs, it is more.
 
     Args:
         stream: the run's examples, or those of the beginning of its text.
@@ -278,7 +267,7 @@ def measure_training(spec: "PretrainSpec", config: BertConfig, stream: "ExampleS
 
 
 def _measure(context: StepContext, stream: "ExampleStream", steps: range, num_examples: int, share: int) -> float:
-    """Seconds of an example of a worker's share in these steps, of which about so many examples are taken."""
+    """Seconds of an example of a worker's share in these steps, of which `num_examples` are taken."""
     measured, num_sequences = [], 0
     num_parts = -(-context.spec.global_batch_size // num_examples)
     for step, batch in stream.batches(steps, 0, num_parts):

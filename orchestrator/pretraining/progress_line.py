@@ -33,12 +33,8 @@ class TrainingStatus:
         self.view = TrainingView(0, self._num_steps)
         """View for a terminal, after the newest measurement of which there was a line."""
 
-    def line(self, event: MetricEvent, at_s: float | None = None) -> str:
-        """Line for a measurement: losses, and, in validation, accuracies in brackets.
-
-        Args:
-            at_s: time of the measurement, by any monotonic clock; now when None.
-        """
+    def line(self, event: MetricEvent) -> str:
+        """Line for a measurement: losses, and, in validation, accuracies in brackets."""
         values = event.values
         shown = [o for o in OBJECTIVES.values() if o.has_accuracy and o.loss_name in values]
         losses = [f"{objective.metric_prefix} {values[objective.loss_name]:.3f}" for objective in shown]
@@ -51,7 +47,7 @@ class TrainingStatus:
             self.view = replace(self.view, held_out=line)
             return line
         measured = [*losses, f"{values['tokens_per_s']:,.0f} tokens/s", *_data_wait(values)]
-        left_s = self._left_s(event, time.monotonic() if at_s is None else at_s)
+        left_s = self._left_s(event, time.monotonic())
         self.view = TrainingView(event.step, self._num_steps, measured, left_s, self.view.held_out)
         left = [] if left_s is None else [f"{duration(left_s)} left"]
         return "  ".join([f"step {event.step:,}/{self._num_steps:,}", *measured, *left])

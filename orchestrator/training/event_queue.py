@@ -4,7 +4,6 @@ Nothing is lost when the driver dies: a checkpoint carries the metrics that the 
 what comes after the checkpoint is computed again.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -145,30 +144,3 @@ def launch_event_queue() -> Any:
     """Start an event queue as an actor on the driver's node, where it stays: another node may be lost."""
     here = ray.get_runtime_context().get_node_id()
     return _EventQueueActor.options(scheduling_strategy=NodeAffinitySchedulingStrategy(here, soft=False)).remote()
-
-
-class EventReader:
-    """The driver's end of an event queue: passes events on in order, each at least once, interrupted or not.
-
-    Args:
-        queue: the actor.
-        on_event: records an event. An event during which it was interrupted comes again.
-    """
-
-    def __init__(self, queue: Any, on_event: Callable[[Event], None]) -> None:
-        self._queue, self._on_event = queue, on_event
-        self._num_recorded = 0
-
-    def read(self) -> WorkersStatus:
-        """Pass on what has arrived; returns what is known of the workers.
-
-        Raises: an error that a worker put into the queue; RayError when the queue is lost; what `on_event` raises.
-        """
-        status: WorkersStatus
-        events, status = ray.get([self._queue.take.remote(self._num_recorded), self._queue.status.remote()])
-        for event in events:
-            if isinstance(event, Exception):
-                raise event
-            self._on_event(event)
-            self._num_recorded += 1
-        return status

@@ -21,8 +21,9 @@ from bert_core.errors import CheckpointError
 from orchestrator.errors import ClusterError, RunFailedError
 from orchestrator.progress import duration
 from orchestrator.reminders import Reminders, Shortage
+from orchestrator.results import Event
 from orchestrator.training.checkpoints import Checkpoints
-from orchestrator.training.event_queue import EventReader, WorkersStatus
+from orchestrator.training.event_queue import WorkersStatus
 
 SLOW_FACTOR = 10.0
 """A step that takes so many times the usual is worth a warning."""
@@ -109,11 +110,11 @@ class WorkerWatch:
             return "the last checkpoint"
         return "the beginning" if step is None else f"step {step:,}"
 
-    def _have_all_begun(self, status: WorkersStatus) -> bool:
-        return len(status.places) >= self._num_workers(status)
-
     def _num_workers(self, status: WorkersStatus) -> int:
         return max([self._expected.num_workers, *(place.num_workers for place in status.places)])
+
+    def _have_all_begun(self, status: WorkersStatus) -> bool:
+        return len(status.places) >= self._num_workers(status)
 
     def _note_progress(self, status: WorkersStatus) -> None:
         now = self._clock()
@@ -141,46 +142,62 @@ class WorkerWatch:
         return f"no training step has ended for {waited}{usual}; the last was step {status.step:,}; {places}"
 
 
-@dataclass(frozen=True)
-class Follower:
-    """A driver's loop: it records the events of its workers until their work has ended."""
+@dataclass
+class DriverLoop:
+    """A driver's loop: it takes the events of its workers until their work has ended."""
 
     queue: Any
-    """The actor."""
-    reader: EventReader
+    """The event queue's actor."""
+    on_event: Callable[[Event], None]
+    """Records an event: each in order, and again one during which it was interrupted."""
     watch: WorkerWatch
     checks: Sequence[Callable[[], None]]
     """Called several times a second; each raises when waiting is in vain: a lost cluster, another's run."""
     has_ended: Callable[[], bool]
     run_folder: str
     safe_place: str
-    """Place at which the workers save, as a person is told: `after the next evaluation`."""
+    """Place at which the workers save, in words: `after the next evaluation`."""
+    _num_recorded: int = 0
 
-    def follow(self) -> WorkersStatus:
+    def run(self) -> WorkersStatus:
         """Wait until the work has ended; returns the workers' last status.
 
         Raises: KeyboardInterrupt after the workers have ended, whose attribute `step` is the step from which the run
-            goes on, or None where it begins anew; what `EventReader.read` and `WorkerWatch.look` raise.
+            goes on, or None where it begins anew; what `take_events` and `WorkerWatch.look` raise.
         """
         try:
-            return self._follow()
+            return self._run()
         except KeyboardInterrupt as interrupt:
             if ray.get(self.queue.status.remote()).places:
                 logger.info(f"stopping: saving a checkpoint {self.safe_place}; Ctrl-C again leaves at once")
                 ray.get(self.queue.stop.remote())
-                self._follow()
+                self._run()
             step = Checkpoints(self.run_folder).newest_step()
             vars(interrupt)["step"] = step
             logger.info("stopped before the first checkpoint" if step is None else f"stopped after step {step:,}")
             raise
 
-    def _follow(self) -> WorkersStatus:
+    def _run(self) -> WorkersStatus:
         while True:
-            has_ended = self.has_ended()  # before reading, so that nothing is left unread at the end
-            status = self.reader.read()
+            has_ended = self.has_ended()  # before taking events, so that none is left at the end
+            status = self.take_events()
             if has_ended:
                 return status
             self.watch.look(status)
             for check in self.checks:
                 check()
             time.sleep(POLL_S)
+
+    def take_events(self) -> WorkersStatus:
+        """Pass on the events that have arrived; returns the workers' status.
+
+        Raises: an error that a worker put into the queue; RayError when the queue is lost; what `on_event` raises.
+        """
+        status: WorkersStatus
+        events, status = ray.get([self.queue.take.remote(self._num_recorded), self.queue.status.remote()])
+        for event in events:
+            if isinstance(event, Exception):
+                raise event
+            self.on_event(event)
+            self._num_recorded += 1
+        return status

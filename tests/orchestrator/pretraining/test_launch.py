@@ -22,7 +22,7 @@ from orchestrator.models.config import build_config
 from orchestrator.pretraining import worker
 from orchestrator.pretraining.collectives import Worker
 from orchestrator.pretraining.job import PretrainJob, build_model, check_start
-from orchestrator.pretraining.launch import FailureReport, _follow, _train, failure_cause, root_failure, training_error
+from orchestrator.pretraining.launch import FailureReport, _run, _train, failure_cause, root_failure, training_error
 from orchestrator.pretraining.worker import WorkerOrder
 from orchestrator.results import MessageEvent
 from orchestrator.settings import Settings
@@ -196,12 +196,12 @@ def test_a_worker_without_a_card_names_the_field_of_its_spec(
 
 def test_a_lost_event_queue_says_how_to_go_on() -> None:
     class Lost:
-        def follow(self) -> None:
+        def run(self) -> None:
             raise ray.exceptions.RaySystemError("node died")
 
-    follower: Any = Lost()
+    loop: Any = Lost()
     with pytest.raises(ClusterError, match=r"lost the process that collects measurements: .*orchestrator resume 7f3a"):
-        _follow(follower, "7f3a")
+        _run(loop, "7f3a")
 
 
 def spec(**changes: object) -> PretrainSpec:

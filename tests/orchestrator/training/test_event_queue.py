@@ -6,12 +6,15 @@ Run alone: pytest tests/orchestrator/training/test_event_queue.py
 import json
 import subprocess
 import sys
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 import ray
 
 from orchestrator.results import Event, MessageEvent
-from orchestrator.training.event_queue import EventQueue, EventReader, WorkerFailure, WorkerPlace
+from orchestrator.training.event_queue import EventQueue, WorkerFailure, WorkerPlace
+from orchestrator.training.worker_watch import DriverLoop
 from tests.orchestrator.training.local_actor import LocalActor
 from tests.waiting import PATIENCE_S
 
@@ -21,6 +24,11 @@ def queue(monkeypatch: pytest.MonkeyPatch) -> EventQueue:
     """A queue in this process."""
     monkeypatch.setattr(ray, "get", lambda value: value)
     return EventQueue()
+
+
+def driver_loop(queue: EventQueue, on_event: Callable[[Event], None]) -> DriverLoop:
+    unwatched: Any = None
+    return DriverLoop(LocalActor(queue), on_event, unwatched, [], lambda: True, "run", "")
 
 
 def message(number: int) -> MessageEvent:
@@ -48,13 +56,13 @@ def test_an_interrupted_reader_passes_every_event_on(queue: EventQueue, interrup
             raise KeyboardInterrupt
         recorded.append(event)
 
-    reader = EventReader(LocalActor(queue), record_until_interrupted)
+    loop = driver_loop(queue, record_until_interrupted)
     with pytest.raises(KeyboardInterrupt):
-        reader.read()
-    reader._on_event = recorded.append
-    reader.read()
+        loop.take_events()
+    loop.on_event = recorded.append
+    loop.take_events()
     assert recorded == [message(number) for number in range(3)]
-    reader.read()
+    loop.take_events()
     assert queue.report_step(1).num_confirmed == 3
 
 
@@ -62,7 +70,7 @@ def test_an_error_of_a_worker_is_raised_in_the_driver(queue: EventQueue) -> None
     queue.put(ValueError("odd"))
     assert queue.report_step(1).has_failed
     with pytest.raises(ValueError, match="odd"):
-        EventReader(LocalActor(queue), lambda event: None).read()
+        driver_loop(queue, lambda event: None).take_events()
     assert not queue.begin(WorkerPlace(0, "a", 1)), "a restarted worker has nothing to do"
 
 
