@@ -1,6 +1,6 @@
 """Divergence: a training step whose loss or gradient is no number, or whose loss is far above that of guessing.
 
-`StepWatch` finds such a step; `Divergences` records it with the run. Whether the run then stops, or goes back to its
+The meter finds such a step; `Divergences` records it with the run. Whether the run then stops, or goes back to its
 last checkpoint and passes the step's batch over, is the spec's `on_divergence`. Steps after the first bad one are
 undone. The batch that is passed over does not depend on how often workers look: going back and training again up to
 that batch ends at the same bits, wherever the checkpoint was.
@@ -10,12 +10,12 @@ import math
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from orchestrator.errors import RunFailedError
 from orchestrator.pretraining.batch_trace import global_batch_digest
 from orchestrator.pretraining.collectives import Worker, all_reduce_sum
 from orchestrator.pretraining.job import PretrainJob
+from orchestrator.pretraining.meter import DivergedStepError
 from orchestrator.pretraining.step import DIVERGENCE_REMEDY
 from orchestrator.specs import PretrainSpec
 from orchestrator.storage import exists, join, read_json, write_json
@@ -24,57 +24,9 @@ _RECORD_FILE = "divergences.json"
 _LOSS_OVER_GUESSING = 10.0
 
 
-class DivergedStepError(RunFailedError):
-    """A step that diverged.
-
-    Args:
-        step: counts from 1, as the steps of metrics do.
-        loss: mean over the batch of all workers.
-        grad_norm: norm of the gradient before it was clipped.
-    """
-
-    def __init__(self, step: int, loss: float, grad_norm: float) -> None:
-        super().__init__(step, loss, grad_norm)  # so that it survives pickling
-        self.step, self.loss, self.grad_norm = step, loss, grad_norm
-
-    def __str__(self) -> str:
-        return f"step {self.step} diverged: its loss is {self.loss:g} and its gradient's norm {self.grad_norm:g}"
-
-
 def max_loss(spec: PretrainSpec, vocab_size: int) -> float:
     """Return the loss above which a step has diverged: ten times that of guessing tokens where the spec has none."""
     return spec.max_loss or _LOSS_OVER_GUESSING * math.log(vocab_size)
-
-
-class StepWatch:
-    """Measurements of the steps since the last look, kept on the device: only a look waits for it.
-
-    Args:
-        num_objectives: number of objectives in the totals of a step.
-        max_loss: loss above which a step has diverged.
-    """
-
-    def __init__(self, worker: Worker, num_objectives: int, max_loss: float) -> None:
-        self._worker, self._num_objectives, self._max_loss = worker, num_objectives, max_loss
-        self._steps: list[tuple[int, Tensor, Tensor]] = []
-
-    def add(self, step: int, totals: Tensor, norm: Tensor) -> None:
-        """Remember a step: this worker's totals, and the norm of the gradient of all workers."""
-        self._steps.append((step, totals, norm))
-
-    def look(self) -> None:
-        """Look at the steps since the last time, on all workers at once. Raises: DivergedStepError for the first."""
-        if not self._steps:
-            return
-        steps, totals, norms = zip(*self._steps, strict=True)
-        self._steps.clear()
-        summed = torch.stack(totals)
-        all_reduce_sum(summed, self._worker)
-        by_objective = summed[:, :-1].reshape(len(steps), self._num_objectives, 3)
-        losses = (by_objective[:, :, 0] / by_objective[:, :, 2]).sum(1).tolist()
-        for step, loss, norm in zip(steps, losses, torch.stack(norms).tolist(), strict=True):
-            if not (loss <= self._max_loss and math.isfinite(norm)):  # NaN compares as false
-                raise DivergedStepError(step, loss, norm)
 
 
 class Divergences:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any
 
 from bert_core.checkpoints.weight_files import WEIGHTS_FILE
 from bert_core.config import BertConfig
@@ -12,11 +12,12 @@ from bert_core.objectives import NO_SENTENCE_OBJECTIVE, TOKEN_OBJECTIVES
 from bert_core.text.tokenization import Tokenizer
 from bert_core.text.tokenizer_files import TOKENIZER_FILES
 from orchestrator.cluster.nodes import Processes
+from orchestrator.corpus.input_files import InputFile
 from orchestrator.corpus.stream import ExampleStream
 from orchestrator.errors import SpecError
 from orchestrator.models.config import build_config
 from orchestrator.pretraining.step import StepLoss
-from orchestrator.results import DatasetResult, Event
+from orchestrator.results import DatasetResult, Event, FileCount
 from orchestrator.specs import PretrainSpec
 from orchestrator.storage import local_copy
 from orchestrator.training.checkpoints import versions
@@ -92,14 +93,7 @@ class PretrainJob(PretrainRequest):
         return {"spec": self.spec.identity_values(), "corpus": dict(self.text_sizes)}
 
 
-class _File(Protocol):
-    @property
-    def path(self) -> str: ...
-    @property
-    def num_bytes(self) -> int: ...
-
-
-def text_sizes(files: Sequence[_File]) -> dict[str, str]:
+def text_sizes(files: Sequence[FileCount | InputFile]) -> dict[str, str]:
     """Sizes of a corpus's first text files by path, as a checkpoint carries them."""
     return {file.path: f"{file.num_bytes} bytes" for file in files[:_MAX_FILES]}
 

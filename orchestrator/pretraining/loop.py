@@ -28,10 +28,10 @@ import torch
 from orchestrator.pretraining.batch_trace import Batches
 from orchestrator.pretraining.collectives import StopFlag, Worker, read_for_all
 from orchestrator.pretraining.device_batch import DeviceBatch, device_batches
-from orchestrator.pretraining.divergence import DivergedStepError, Divergences, StepWatch, max_loss
+from orchestrator.pretraining.divergence import Divergences, max_loss
 from orchestrator.pretraining.execution_mode import ExecutionMode
 from orchestrator.pretraining.job import Emit, PretrainJob, build_model
-from orchestrator.pretraining.meter import Meter, Utilization
+from orchestrator.pretraining.meter import DivergedStepError, Meter, Utilization
 from orchestrator.pretraining.step import EvaluationBatches, StepContext, evaluate, training_step
 from orchestrator.provenance.machine import read_machine
 from orchestrator.results import Event, MessageEvent, MetricEvent, Split, WorkersEvent
@@ -41,7 +41,6 @@ from orchestrator.training.checkpoints import (
     CheckpointSaver,
     accept_drift,
     check_drift,
-    saves_in_background,
 )
 from orchestrator.training.snapshots import Snapshots
 
@@ -154,12 +153,14 @@ class TrainingLoop:
         # A teacher's work beside the model's own would make the share a wrong one.
         has_own_loss = job.loss is None
         self._utilization = Utilization.of(self.model.config, self.spec.precision, worker) if has_own_loss else None
-        self.meter = Meter(worker, self.context.objectives, self._utilization)
+        self._max_loss = max_loss(self.spec, self.model.config.vocab_size)
+        self.meter = self._new_meter()
         self.divergences = Divergences(job, worker)
         self._due = DueSteps(self.spec, job.validation is not None)
         self._evaluation_batches = EvaluationBatches(self.events.warn)
         self.checkpoints = Checkpoints(job.run_folder, job.attempt, self.spec.execution.keep_checkpoints)
-        in_background = saves_in_background(worker.device)
+        # While it trains, where the host's CPUs are idle; elsewhere the writer would take them from training.
+        in_background = worker.device.type == "cuda"
         self._saver = CheckpointSaver(self.checkpoints, in_background, self.events.emit, self.events.warn)
         self._checkpoint_at = time.monotonic()
         self._snapshots = Snapshots(job.run_folder, job.attempt)
@@ -206,7 +207,6 @@ class TrainingLoop:
     def _train_steps(self, batches: Iterator[tuple[int, DeviceBatch]], first_step: int) -> bool:
         """Train on batches, as `train` does. Raises: DivergedStepError before anything of such a step is kept."""
         due, meter = self._due, self.meter
-        watch = StepWatch(self.worker, len(self.context.objectives), max_loss(self.spec, self.model.config.vocab_size))
         stop_flags: list[StopFlag] = []
         num_flags_on_their_way = 0 if self.worker.device.type in _READ_AT_ONCE else 1
         wants_to_stop = False
@@ -217,13 +217,12 @@ class TrainingLoop:
             done = step + 1
             if done not in self.divergences.passed_over:
                 result = training_step(self.context, step, batch, self.context.learning_rate(step), wants_to_stop)
-                meter.add(result.totals, result.gradient_norm)
-                watch.add(done, result.totals, result.gradient_norm)
+                meter.add(done, result.totals, result.gradient_norm)
                 stop_flags.append(result.stop_flag)
             stops = len(stop_flags) > num_flags_on_their_way and stop_flags.pop(0).is_set()
             is_logged, evaluates, keeps_snapshot = due.is_logged(done), due.is_evaluation(done), due.is_snapshot(done)
             if is_logged or stops or evaluates or keeps_snapshot:
-                watch.look()  # with all workers
+                meter.look()  # with all workers; a step that diverged raises
             if is_logged or stops:
                 self.micro_batches.take_smallest_of_all_workers()
             if is_logged and meter.num_steps:  # all steps since the last reading may have been passed over
@@ -248,7 +247,7 @@ class TrainingLoop:
 
     def restore(self) -> int:
         """Load the last whole checkpoint. Returns the step to go on from: 0 where there is no checkpoint."""
-        self.meter = Meter(self.worker, self.context.objectives, self._utilization)
+        self.meter = self._new_meter()
         found = read_for_all(self.checkpoints, self.worker, self.events.warn)
         if found is None:
             self._choose_mode(None)
@@ -309,6 +308,9 @@ class TrainingLoop:
         """Measure the model on the validation examples, the same ones at each call."""
         assert self.job.validation is not None
         return evaluate(self.context, self.job.validation, self._evaluation_batches, step)
+
+    def _new_meter(self) -> Meter:
+        return Meter(self.worker, self.context.objectives, self._max_loss, self._utilization)
 
     def _choose_mode(self, checkpoint: dict[str, Any] | None) -> None:
         """Choose once how the run's steps are computed; those of a checkpoint are computed as they were."""

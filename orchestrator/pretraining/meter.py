@@ -13,6 +13,7 @@ from torch import Tensor
 from bert_core.config import BertConfig, count_flops_per_prediction, count_flops_per_read_token, count_flops_per_token
 from bert_core.heads import BertForPreTraining
 from bert_core.objectives import TOKEN_OBJECTIVES
+from orchestrator.errors import RunFailedError
 from orchestrator.pretraining.collectives import Worker, all_reduce_sum
 from orchestrator.pretraining.device_batch import DeviceBatch
 from orchestrator.pretraining.step import StepContext, empty_totals, named_metrics, training_step
@@ -132,17 +133,41 @@ class Utilization:
         return flops / seconds / self.peak
 
 
+class DivergedStepError(RunFailedError):
+    """A step that diverged.
+
+    Args:
+        step: counts from 1, as the steps of metrics do.
+        loss: mean over the batch of all workers.
+        grad_norm: norm of the gradient before it was clipped.
+    """
+
+    def __init__(self, step: int, loss: float, grad_norm: float) -> None:
+        super().__init__(step, loss, grad_norm)  # so that it survives pickling
+        self.step, self.loss, self.grad_norm = step, loss, grad_norm
+
+    def __str__(self) -> str:
+        return f"step {self.step} diverged: its loss is {self.loss:g} and its gradient's norm {self.grad_norm:g}"
+
+
 class Meter:
-    """Totals and training time since the last reading; only reading and pausing wait for the device."""
+    """Totals and training time since the last reading; only reading, looking and pausing wait for the device.
+
+    Args:
+        max_loss: loss above which a step has diverged.
+    """
 
     def __init__(
         self,
         worker: Worker,
         objectives: Sequence[str],
+        max_loss: float = math.inf,
         utilization: Utilization | None = None,
         clock: Clock | None = None,
     ) -> None:
-        self._worker, self._objectives, self._utilization = worker, objectives, utilization
+        self._worker, self._objectives = worker, objectives
+        self._max_loss, self._utilization = max_loss, utilization
+        self._unseen: list[tuple[int, Tensor, Tensor]] = []
         self._clock = clock or clock_of(worker.device)
         self._data_waits: list[tuple[Any, Any]] = []
         self._totals = empty_totals(objectives, worker.device)
@@ -153,11 +178,26 @@ class Meter:
         self.num_steps = 0
         """Number of steps since the last reading."""
 
-    def add(self, totals: Tensor, norm: Tensor) -> None:
-        """Count one step."""
+    def add(self, step: int, totals: Tensor, norm: Tensor) -> None:
+        """Count a step: this worker's totals, and the norm of the gradient of all workers."""
         self.num_steps += 1
         self._totals += totals
         self._norm = norm
+        self._unseen.append((step, totals, norm))
+
+    def look(self) -> None:
+        """Look at the steps since the last look, on all workers at once. Raises: DivergedStepError for the first."""
+        if not self._unseen:
+            return
+        steps, totals, norms = zip(*self._unseen, strict=True)
+        self._unseen.clear()
+        summed = torch.stack(totals)
+        all_reduce_sum(summed, self._worker)
+        by_objective = summed[:, :-1].reshape(len(steps), len(self._objectives), 3)
+        losses = (by_objective[:, :, 0] / by_objective[:, :, 2]).sum(1).tolist()
+        for step, loss, norm in zip(steps, losses, torch.stack(norms).tolist(), strict=True):
+            if not (loss <= self._max_loss and math.isfinite(norm)):  # NaN compares as false
+                raise DivergedStepError(step, loss, norm)
 
     def waiting(self, batches: Iterator[T]) -> Iterator[T]:
         """Pass a worker's batches on, and measure how long its device idles before each."""

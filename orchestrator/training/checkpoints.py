@@ -167,11 +167,6 @@ def _delete_or_warn(path: str, warn: Warn) -> None:
         warn(f"{path} cannot be deleted ({error.strerror or error}); it is not used any more: delete it by hand")
 
 
-def saves_in_background(device: torch.device) -> bool:
-    """Whether a run on a device writes its checkpoints while it trains: on a GPU, where the host's CPUs are idle."""
-    return device.type == "cuda"
-
-
 class CheckpointSaver:
     """Saves checkpoints of one run, in a thread or at once.
 
