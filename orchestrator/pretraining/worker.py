@@ -93,8 +93,7 @@ def run_worker(config: dict[str, WorkerOrder]) -> None:
     order = config["order"]
     context = ray.train.get_context()
     rank, num_workers = context.get_world_rank(), context.get_world_size()
-    node_id = ray.get_runtime_context().get_node_id()
-    place = WorkerPlace(rank, socket.gethostname(), os.getpid(), node_id, num_workers)
+    place = WorkerPlace(rank, socket.gethostname(), os.getpid(), num_workers)
     if not ray.get(order.event_queue.begin.remote(place)):
         return
     try:

@@ -20,8 +20,6 @@ class WorkerPlace:
     rank: int
     host: str
     pid: int
-    node_id: str = ""
-    """Ray's id of the host's node."""
     num_workers: int = 1
 
 
