@@ -226,7 +226,7 @@ def read_for_all(checkpoints: "Checkpoints", worker: Worker, warn: Warn) -> Foun
 
 
 def _header_of(outcome: Found | Exception) -> Found | Exception:
-    """What the others are told before the tensors: all but their contents, or why there are none."""
+    """Message to the others before the tensors: all but their contents, or why there are none."""
     if outcome is None or isinstance(outcome, OWN_ERRORS):
         return outcome
     if isinstance(outcome, Exception):  # which may not survive pickling

@@ -77,7 +77,7 @@ def launch_kernel() -> None:
 
 
 def _no_card_text(warned: list[str]) -> str:
-    """Why torch finds no card, from its warnings."""
+    """Reason why torch finds no card, from its warnings."""
     told = next((text for text in warned if "driver" in text.lower()), None)
     if told is None:
         reason = f" ({_first_sentence(warned[0])})" if warned else ""
