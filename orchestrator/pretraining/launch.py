@@ -7,7 +7,7 @@
 | the first worker cannot read a checkpoint | all raise: what a person must mend, or what restarts them |
 | workers find no place, or no step ends | lines say so (`training/worker_watch.py`); it ends after `max_wait_minutes` |
 | the first Ctrl-C or SIGTERM | the workers save a checkpoint and end (`training/worker_watch.py`) |
-| the driver leaves: an error, a second Ctrl-C, another attempt | the first worker hears of it and ends at its next event |
+| the driver leaves: an error, a second Ctrl-C, another attempt | the first worker ends at its next event |
 | Ray is gone | the run ends; it can be resumed |
 
 A run that has ended with an error, or was stopped, goes on from its last checkpoint with `orchestrator resume`.
