@@ -109,7 +109,8 @@ def run_worker(config: dict[str, WorkerOrder]) -> None:
 
 
 def _train(order: WorkerOrder, worker: Worker) -> None:
-    job, notes = order.job, list[str]()
+    job = order.job
+    notes: list[str] = []
     # A job with a teacher is of a distillation, whose spec holds this one as a section.
     field = "execution.device" if job.teacher_digest is None else "pretraining.execution.device"
     choose_device(
