@@ -22,8 +22,9 @@ from bert_core.examples.packing import PackedBatch
 from bert_core.heads.pretraining import BertForPreTraining, PretrainingLabels
 from bert_core.optimization import build_optimizer
 from bert_core.packed_sequences import PackedSequences
-from orchestrator.pretraining.device_batch import DeviceBatch, GlobalCounts
-from orchestrator.pretraining.step_graphs import StepGraphs
+from orchestrator.pretraining.device_batch import DeviceBatch
+from orchestrator.pretraining.execution_mode import StepGraphs
+from orchestrator.pretraining.step import GlobalCounts
 
 MAX_GRADIENT_NORM = 1.0
 PackedInputs = tuple[PackedSequences, PretrainingLabels]

@@ -21,9 +21,9 @@ from orchestrator.storage.uris import absolute
 from orchestrator.tasks import Task
 from orchestrator.training.attempts import how_to_go_on, marked_storage, refuse_without_mark
 from orchestrator.training.checkpoints import Checkpoints, delete_checkpoints
-from orchestrator.training.event_queue import EventReader, WorkerPlace, launch_event_queue
+from orchestrator.training.event_queue import WorkerPlace, launch_event_queue
 from orchestrator.training.worker_log import kept_output
-from orchestrator.training.worker_watch import Expectation, Follower, WorkerWatch
+from orchestrator.training.worker_watch import DriverLoop, Expectation, WorkerWatch
 
 
 def run_distillation(
@@ -75,9 +75,9 @@ def run_distillation(
             .options(num_cpus=execution.cpus, num_gpus=gpus, max_retries=execution.max_failures)
             .remote(job, event_queue, mark)
         )
-        follower = Follower(
+        loop = DriverLoop(
             event_queue,
-            EventReader(event_queue, on_event),
+            on_event,
             _build_watch(job, needed, run_id),
             [watch_head(how_to_go_on(run_id)).look, on_wait],
             has_ended=lambda: bool(ray.wait([work], timeout=0)[0]),
@@ -85,7 +85,7 @@ def run_distillation(
             safe_place="after the next evaluation",
         )
         with waiting_for(work, "the student's process failed", "; if memory ran out, lower recipe.batch_size"):
-            follower.follow()
+            loop.run()
             outcome: DistillResult | OwnError = ray.get(work)
     if isinstance(outcome, Exception):
         raise outcome

@@ -26,10 +26,11 @@ from orchestrator.distillation.comparison import compare_sizes
 from orchestrator.finetuning.logits import autocast
 from orchestrator.models.device import choose_device
 from orchestrator.models.info import weights_digest
-from orchestrator.pretraining.device_batch import DeviceBatch, GlobalCounts, MicroBatch, Sums, loss_of_sums
+from orchestrator.pretraining.device_batch import DeviceBatch, MicroBatch
 from orchestrator.pretraining.job import PretrainListener, PretrainRequest, check_start
 from orchestrator.pretraining.launch import run_pretraining
 from orchestrator.pretraining.meter import clock_of
+from orchestrator.pretraining.step import GlobalCounts, Sums, loss_of_sums
 from orchestrator.pretraining.streams import build_validation
 from orchestrator.results import PretrainResult
 from orchestrator.specs import PretrainSpec

@@ -5,7 +5,7 @@ from orchestrator.kinds.base import MeasuredTime
 from orchestrator.kinds.passes import TextTooShortError, open_first_text
 from orchestrator.kinds.resolved import Resolved
 from orchestrator.kinds.start_checks import trains_on_gpu
-from orchestrator.pretraining.measured_steps import measure_training
+from orchestrator.pretraining.meter import measure_training
 from orchestrator.specs import PretrainSpec
 from orchestrator.training.step_time import FORWARD_SHARE
 

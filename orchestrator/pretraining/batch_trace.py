@@ -1,7 +1,7 @@
 """Trace of the batches that a pretraining consumes: a line per step and worker, with the digest of each example.
 
-`orchestrator verify-resume` asks for it by environment variables, which Ray hands on to its workers; a run without them
-neither writes nor computes anything. The digests of all workers, laid end to end, do not depend on their number.
+`orchestrator verify-resume` asks for it by environment variables, which Ray hands on to its workers. The digests of all
+workers, laid end to end, do not depend on their number.
 """
 
 import hashlib
@@ -21,21 +21,21 @@ from orchestrator.pretraining.collectives import Worker
 TRACE_VARIABLE = "ORCHESTRATOR_BATCH_TRACE"
 """Folder that traces are written to."""
 HOLD_VARIABLE = "ORCHESTRATOR_BATCH_TRACE_HOLD_AFTER"
-"""Number of steps after which a worker waits, the next batch in its hands, to be killed there."""
+"""Number of steps after which a worker waits, before the next step, to be killed there."""
 _HOLD_S = 600.0
-"""Time that a worker waits at most: who asked for it may have died."""
+"""Longest wait to be killed: whoever asked for it may have died."""
 _HOLDING = "holding"
 
 Batches = Callable[[int], Iterator[tuple[int, PackedBatch]]]
+"""A function from the first step to the worker's numbered batches, up to the end of the run."""
 
 
 def is_traced() -> bool:
-    """Whether this process was asked for a trace."""
     return TRACE_VARIABLE in os.environ
 
 
 def traced(batches: Batches, worker: Worker, attempt: int) -> Batches:
-    """Return the same batches, which are written down as they are taken; the function itself without a trace."""
+    """Return the same batches, traced as they are taken where that is asked for."""
     if not is_traced():
         return batches
     folder = Path(os.environ[TRACE_VARIABLE]) / f"attempt-{attempt}"
@@ -57,15 +57,14 @@ def traced(batches: Batches, worker: Worker, attempt: int) -> Batches:
 
 
 def num_holding(folder: Path) -> int:
-    """Return how many workers wait to be killed."""
+    """Number of workers that wait to be killed."""
     return len(list(folder.glob(f"attempt-*/rank-*.{_HOLDING}")))
 
 
 def read_trace(folder: Path) -> dict[int, str]:
-    """Return the digest of each batch that a run consumed, by step counted from 1.
+    """Digest of each batch that a run consumed, by step counted from 1.
 
-    Where attempts, or groups of workers in one of them, came by a step again, the last one counts: only its update is
-    part of the model.
+    Of a step that was trained again, the last batch counts: only its update is part of the model.
     """
     by_step: dict[int, dict[int, dict[str, Any]]] = {}
     for attempt in sorted(folder.glob("attempt-*"), key=lambda path: int(path.name.removeprefix("attempt-"))):
@@ -83,7 +82,7 @@ def read_trace(folder: Path) -> dict[int, str]:
 
 
 def example_digests(batch: PackedBatch) -> Iterator[str]:
-    """Yield the digest of each example of a batch, as 64 hexadecimal digits."""
+    """SHA-256 of each example of a batch."""
     for example in batch.split(1):
         digest = hashlib.sha256()
         for name in PackedBatch.__dataclass_fields__:
@@ -93,15 +92,12 @@ def example_digests(batch: PackedBatch) -> Iterator[str]:
 
 
 def combine_digests(digests: Iterable[str]) -> str:
-    """Return the digest of a batch from those of its examples in their order, however workers share them.
-
-    Likewise that of consecutive batches from theirs.
-    """
+    """Digest of a batch from those of its examples, however workers share them; of batches from those of each."""
     return hashlib.sha256("".join(digests).encode()).hexdigest()
 
 
 def global_batch_digest(stream: ExampleStream, step: int) -> str:
-    """Return the digest of a step's batch over all workers, which is built for it; steps count from 0."""
+    """Build a step's batch of all workers, and return its digest; steps count from 0."""
     return combine_digests(
         digest for _, batch in stream.batches(range(step, step + 1)) for digest in example_digests(batch)
     )

@@ -1,15 +1,23 @@
-"""Workers of a group, and the sums of their numbers and gradients."""
+"""Messages among the workers of a group: sums, a request to stop, gradients, the checkpoint to go on from."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Self
 
 import torch
 import torch.distributed
 from torch import Tensor, nn
 
-if TYPE_CHECKING:  # this file also runs where a GPU machine has torch and no pydantic
+from bert_core.checkpoints.training_state import TrainingState
+from orchestrator.errors import OWN_ERRORS
+from orchestrator.results import CheckpointEvent
+
+if TYPE_CHECKING:  # the GPU benchmark runs on machines without pydantic
     from orchestrator.specs.network import Precision
+    from orchestrator.training.checkpoints import Checkpoints
+
+Warn = Callable[[str], None]
+Found = tuple[CheckpointEvent, TrainingState] | None
 
 
 @dataclass(frozen=True)
@@ -22,18 +30,16 @@ class Worker:
 
 
 def all_reduce_sum(values: Tensor, worker: Worker) -> None:
-    """Add values up over all workers, in place."""
     if worker.num_workers > 1:
         torch.distributed.all_reduce(values)
 
 
 @dataclass(frozen=True)
-class StopVote:
-    """Number of workers that want to stop, on its way to the host.
+class StopFlag:
+    """All-reduced request to stop, on its way to the host. Read one step late, so the GPU never idles waiting for it.
 
-    On a GPU it is copied as the step's first work, behind nothing but the steps before. Who reads it when the next step
-    has been put in line waits, if at all, until the device has come to the beginning of the step it belongs to, and a
-    whole step is in line behind that: the device never stands still for it.
+    On a GPU it is copied as the step's first work. Once the next step has been launched, reading it waits for the
+    device to begin the flag's own step, if at all, and a whole step is in line behind that.
     """
 
     num_stopping: Tensor
@@ -41,8 +47,8 @@ class StopVote:
     """Event of the device, behind the copy; None where the number is the host's from the beginning."""
 
     @classmethod
-    def sent(cls, num_stopping: Tensor) -> Self:
-        """Send a number of a device, of shape [], to the host."""
+    def send(cls, num_stopping: Tensor) -> Self:
+        """Begin to copy the number of workers that want to stop, of shape [], to the host."""
         if not num_stopping.is_cuda:
             return cls(num_stopping)
         copy = torch.empty((), dtype=num_stopping.dtype, pin_memory=True)
@@ -51,8 +57,8 @@ class StopVote:
         arrived.record(torch.cuda.current_stream(num_stopping.device))
         return cls(copy, arrived)
 
-    def is_to_stop(self) -> bool:
-        """Whether any worker wanted to stop; waits until the device has come to the beginning of the vote's step."""
+    def is_set(self) -> bool:
+        """Whether any worker wanted to stop; waits for the copy."""
         if self.arrived is not None:
             self.arrived.synchronize()
         return bool(self.num_stopping)
@@ -64,7 +70,7 @@ BUCKET_BYTES = 25 << 20
 
 @dataclass(eq=False)
 class _Bucket:
-    """Parameters whose gradients are sent together, and what is on its way."""
+    """Parameters whose gradients are sent together."""
 
     parameters: list[nn.Parameter] = field(default_factory=list)
     num_bytes: int = 0
@@ -76,19 +82,17 @@ class _Bucket:
 
 
 class GradientBuckets:
-    """Gradients of one worker's parameters, which become those of all workers. Alone, a worker keeps its own.
+    """Gradients of a data-parallel model, all-reduced bucket by bucket during backward (Li et al. 2020, VLDB).
 
-    They are added up bucket by bucket while backward still computes the others (Li et al. 2020, VLDB). Torch's
-    DistributedDataParallel does as much, and is not used: after its first step it lays its buckets anew, in the order
-    in which gradients came, so that a run that is resumed adds up three or more workers' numbers in another order than
-    one that was not; and it has to be told of heads that an objective leaves without a gradient. Here the buckets are
-    a function of the model and the run's objectives alone, so that a step comes to the same bits in any attempt with
-    as many workers. With another number of workers, as in an elastic run, the sums are equal up to rounding.
+    Bitwise reproducible for a fixed number of workers, in any attempt: buckets follow from the model and the run's
+    objectives alone. Torch's DistributedDataParallel builds its buckets anew after the first step, in the order in
+    which gradients came, so that a resumed run adds up three or more workers' numbers in another order; and it has to
+    be told of heads that an objective leaves without a gradient. With another number of workers, as in an elastic run,
+    sums are equal up to rounding.
 
-    A step calls `backward` for each micro-batch and then `finish`. Gradients of a micro-batch that is not the last one
-    are only accumulated; those of the last one leave as soon as their bucket is full. Which parameters take part is
-    found out in the first step: those that get a gradient on any worker, which is decided by the objectives. The
-    others keep none, so that the optimizer leaves them alone, as it does with one worker.
+    A step calls `backward` for each micro-batch and then `finish`. Gradients of the last micro-batch leave as soon as
+    their bucket is full; those of the others are only accumulated. Parameters take part that get a gradient on any
+    worker in the first step. The others keep none, so that the optimizer leaves them alone, as it does with one worker.
 
     Args:
         parameters: parameters of the model, in its order; backward reaches the last ones first.
@@ -118,8 +122,7 @@ class GradientBuckets:
     def backward(self, loss: Tensor, is_last: bool) -> None:
         """Add a micro-batch's gradients to those of the step; with the step's last one, they begin to leave.
 
-        A step that begins anew after memory ran out sends no bucket twice: what has left counts, on all workers. It
-        was computed with the dropout of the first try, and what leaves later with that of the next one.
+        A step that begins anew after memory ran out sends no bucket twice: what has left counts, on all workers.
         """
         self._is_last = is_last
         for bucket in self._buckets:
@@ -164,12 +167,9 @@ class GradientBuckets:
             parameter.grad = None  # its memory is the message's from here on
 
     def _fill_buckets(self) -> None:
-        """Put the parameters that got a gradient on any worker into buckets, in the reverse order of the model."""
-        has_gradient = torch.tensor(
-            [parameter.grad is not None for parameter in self._parameters],
-            dtype=torch.int32,
-            device=self._worker.device,
-        )
+        """Put parameters with a gradient on any worker into buckets, in the reverse order of the model."""
+        found = [parameter.grad is not None for parameter in self._parameters]
+        has_gradient = torch.tensor(found, dtype=torch.int32, device=self._worker.device)
         torch.distributed.all_reduce(has_gradient, op=torch.distributed.ReduceOp.MAX)
         for parameter, takes_part in reversed(list(zip(self._parameters, has_gradient.tolist(), strict=True))):
             if not takes_part:
@@ -192,3 +192,63 @@ def _receive(bucket: _Bucket) -> None:
     for parameter, gradient in zip(bucket.parameters, torch.split(summed, sizes), strict=True):
         parameter.grad = gradient.view_as(parameter)
     bucket.message = bucket.work = None
+
+
+def read_for_all(checkpoints: "Checkpoints", worker: Worker, warn: Warn) -> Found:
+    """Read the newest checkpoint, on all workers at once; the first one tidies up what older attempts left.
+
+    Only the first worker reads, and sends the checkpoint to the others. So it is downloaded once, and all of them go on
+    from the same step even where the newest one is damaged.
+
+    Raises: on the first worker what `Checkpoints.read_newest` raises; then on the others the same error where it is one
+        of the project, and RuntimeError otherwise, at which Ray starts the workers anew.
+    """
+    outcome: Found | Exception = None
+    if worker.rank == 0:
+        try:
+            outcome = checkpoints.read_newest(warn)
+            checkpoints.tidy(warn)
+        except Exception as error:  # raised below: the others wait to be told
+            outcome = error
+    if worker.num_workers > 1:
+        header = _broadcast_object(_header_of(outcome), worker)
+        outcome = outcome or header
+    if isinstance(outcome, Exception):
+        raise outcome
+    if outcome is None or worker.num_workers == 1:
+        return outcome
+    event, state = outcome
+    weights, optimizer_tensors = (
+        {name: _broadcast(tensor, worker) for name, tensor in tensors.items()}
+        for tensors in (state.weights, state.optimizer_tensors)
+    )
+    return event, replace(state, weights=weights, optimizer_tensors=optimizer_tensors)
+
+
+def _header_of(outcome: Found | Exception) -> Found | Exception:
+    """Message to the others before the tensors: all but their contents, or why there are none."""
+    if outcome is None or isinstance(outcome, OWN_ERRORS):
+        return outcome
+    if isinstance(outcome, Exception):  # which may not survive pickling
+        return RuntimeError(f"the first worker could not read a checkpoint: {outcome!r}")
+    event, state = outcome
+    return event, replace(state, weights=_on_meta(state.weights), optimizer_tensors=_on_meta(state.optimizer_tensors))
+
+
+def _on_meta(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors' names, types and shapes alone."""
+    return {name: tensor.to("meta") for name, tensor in tensors.items()}
+
+
+def _broadcast_object(value: object, worker: Worker) -> Any:
+    """Return the first worker's value, on all workers."""
+    values = [value]
+    torch.distributed.broadcast_object_list(values, src=0, device=worker.device)
+    return values[0]
+
+
+def _broadcast(tensor: Tensor, worker: Worker) -> Tensor:
+    """Return the first worker's tensor on the host, on all workers; the others give one without content."""
+    values = torch.empty_like(tensor, device=worker.device) if tensor.is_meta else tensor.to(worker.device)
+    torch.distributed.broadcast(values, src=0)
+    return values.cpu()

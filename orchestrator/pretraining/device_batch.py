@@ -2,16 +2,13 @@
 
     numbered batches ─► thread: pinned memory ─► copy on a stream of its own ─► the step's stream waits for that copy
 
-All sizes are read from the host's arrays, so that neither copying nor cutting waits for the device. On a GPU a thread
-takes the next batch while the step before it is in work; on a CPU batches are converted where they are asked for.
-
-Shapes: B sequences, T tokens, P predicted positions.
+All sizes are read from the host's arrays, so that neither copying nor cutting waits for the device.
 """
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, Self, TypeVar
+from typing import Self
 
 import numpy as np
 import torch
@@ -19,11 +16,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bert_core.examples.packing import PackedBatch, SizeBucket
-from bert_core.heads.pretraining import BertForPreTraining, LossSums, PretrainingLabels
+from bert_core.heads.pretraining import PretrainingLabels
 from bert_core.packed_sequences import PackedSequences
-
-if TYPE_CHECKING:  # this file also runs where a GPU machine has torch and no pydantic
-    from orchestrator.specs import PretrainSpec
 
 _ARRAYS = ("input_ids", "token_type_ids", "cu_seqlens", "masked_positions", "masked_labels", "sentence_labels")
 """Fields of a PackedBatch in the order in which they are laid end to end."""
@@ -52,8 +46,7 @@ class DeviceBatch:
     @classmethod
     def copied(cls, batch: PackedBatch, device: torch.device, bucket: SizeBucket | None = None) -> Self:
         """Copy a batch to a device from ordinary memory, filled up to a bucket's sizes where there is one."""
-        copied = batch if bucket is None else bucket.fill(batch)
-        values = torch.from_numpy(lay_end_to_end(copied, np.empty(num_values(copied), np.int32)))
+        values = torch.from_numpy(lay_end_to_end(bucket.fill(batch) if bucket else batch))
         return cls(batch, values.to(device, non_blocking=True), bucket)
 
     def cut(self, parts: Iterable[PackedBatch]) -> Iterator[MicroBatch]:
@@ -103,46 +96,29 @@ def _micro_batch(arrays: Mapping[str, Tensor], first_token: int, max_seqlen: int
     )
 
 
-def num_values(batch: PackedBatch) -> int:
-    """Return the number of integers of all arrays of a batch."""
-    return sum(_sizes(batch))
-
-
-def lay_end_to_end(batch: PackedBatch, values: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Fill `values`, of `num_values` integers, with the arrays of a batch; returns it."""
+def lay_end_to_end(batch: PackedBatch, values: NDArray[np.int32] | None = None) -> NDArray[np.int32]:
+    """Return the arrays of a batch end to end; in `values`, which has their size, where it is given."""
+    values = np.empty(sum(_sizes(batch)), np.int32) if values is None else values
     return np.concatenate([getattr(batch, name) for name in _ARRAYS], out=values)
 
 
-Sent = TypeVar("Sent")
-
-
-class Copies(Protocol[Sent]):
-    """Way of batches from the host to a device."""
-
-    def send(self, batch: PackedBatch) -> Sent:
-        """Begin to copy a batch; called in the feed's thread."""
-
-    def receive(self, sent: Sent) -> Tensor:
-        """Return a batch's values, which what the caller does next on the device can read; called by the training."""
-
-
 class CopyStream:
-    """Copies from pinned memory on a CUDA stream of its own."""
+    """Copies of batches from pinned memory on a CUDA stream of its own."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
         self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
 
     def send(self, batch: PackedBatch) -> tuple[Tensor, torch.cuda.Event]:
-        """Begin to copy a batch. Returns its values, and the event after which they are there."""
+        """Begin to copy a batch, in the feed's thread. Returns its values, and the event after which they are there."""
         with torch.cuda.stream(self._stream):
             # Pinned memory that is given back is used again only after the copies from it have ended.
-            pinned = torch.empty(num_values(batch), dtype=torch.int32, pin_memory=True)
+            pinned = torch.empty(sum(_sizes(batch)), dtype=torch.int32, pin_memory=True)
             lay_end_to_end(batch, pinned.numpy())
             return pinned.to(self._device, non_blocking=True), self._stream.record_event()
 
     def receive(self, sent: tuple[Tensor, torch.cuda.Event]) -> Tensor:
-        """Let the current stream wait until a batch is there."""
+        """Return a batch's values, once the training's stream is told to wait for them."""
         values, arrived = sent
         stream = torch.cuda.current_stream(self._device)
         stream.wait_event(arrived)
@@ -164,21 +140,21 @@ def device_batches(
         yield from one_step_ahead(batches, CopyStream(device), find_bucket)
     else:
         for step, batch in batches:
-            yield step, DeviceBatch.copied(batch, device, None if find_bucket is None else find_bucket(batch))
+            yield step, DeviceBatch.copied(batch, device, find_bucket and find_bucket(batch))
 
 
 def one_step_ahead(
-    batches: Iterator[tuple[int, PackedBatch]], copies: Copies[Sent], find_bucket: FindBucket | None = None
+    batches: Iterator[tuple[int, PackedBatch]], copies: CopyStream, find_bucket: FindBucket | None = None
 ) -> Generator[tuple[int, DeviceBatch], None, None]:
     """Yield numbered batches; a thread takes and sends the next one while the caller has the one before it.
 
     The thread ends with the iterator, after the batch that it is at.
     """
 
-    def send_next() -> tuple[int, PackedBatch, SizeBucket | None, Sent] | None:
+    def send_next() -> tuple[int, PackedBatch, SizeBucket | None, tuple[Tensor, torch.cuda.Event]] | None:
         for step, batch in batches:
-            bucket = None if find_bucket is None else find_bucket(batch)
-            return step, batch, bucket, copies.send(batch if bucket is None else bucket.fill(batch))
+            bucket = find_bucket and find_bucket(batch)
+            return step, batch, bucket, copies.send(bucket.fill(batch) if bucket else batch)
         return None
 
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix="device-feed") as thread:
@@ -188,45 +164,3 @@ def one_step_ahead(
             values = copies.receive(copy)
             coming = thread.submit(send_next)
             yield step, DeviceBatch(batch, values, bucket)
-
-
-@dataclass(frozen=True)
-class GlobalCounts:
-    """Counts of a step's batch over all workers, which sums are divided by: float32 tensors without dimensions."""
-
-    num_predictions: Mapping[str, Tensor]
-    """Predictions of each objective of the run, by its name."""
-    num_tokens: Tensor
-
-
-Sums = dict[str, LossSums]
-"""Sums by the name of the objective."""
-
-StepLoss = Callable[[BertForPreTraining, MicroBatch, "PretrainSpec", GlobalCounts], tuple[Sums, Tensor]]
-"""Function that computes a micro-batch's sums and its share of the loss.
-
-Its arguments are a model, a micro-batch on the model's device, the spec and the counts of the global batch. It is
-called in each step, and should not wait for the device.
-"""
-
-
-def label_loss(
-    model: BertForPreTraining, micro: MicroBatch, spec: "PretrainSpec", counts: GlobalCounts
-) -> tuple[Sums, Tensor]:
-    """The loss of the labels of all objectives of the run: a `StepLoss`."""
-    sums = pretraining_sums(model, micro, spec, tuple(counts.num_predictions))
-    return sums, loss_of_sums(sums, counts)
-
-
-def loss_of_sums(sums: Sums, counts: GlobalCounts) -> Tensor:
-    """A micro-batch's share of the loss: each objective's summed loss over its global number of predictions, added."""
-    return torch.stack([each.loss / counts.num_predictions[name] for name, each in sums.items()]).sum()
-
-
-def pretraining_sums(
-    model: BertForPreTraining, micro: MicroBatch, spec: "PretrainSpec", objectives: Sequence[str]
-) -> Sums:
-    """Forward over a micro-batch in the run's precision: sums of the objectives of these names."""
-    device_type = micro.sequences.input_ids.device.type
-    with torch.autocast(device_type, torch.bfloat16, enabled=spec.precision == "bf16"):
-        return model.packed_loss_sums(micro.sequences, micro.labels, objectives)

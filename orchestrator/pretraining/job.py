@@ -1,11 +1,8 @@
-"""Request and job of a pretraining run; the job is one frozen value that every worker gets, by pickle.
-
-PretrainRequest (driver) ─► PretrainJob (workers) ─► streams, masks, model
-"""
+"""Request and job of a pretraining run; the job is one frozen value that every worker gets, by pickle."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any
 
 from bert_core.checkpoints.weight_files import WEIGHTS_FILE
 from bert_core.config import BertConfig
@@ -15,11 +12,12 @@ from bert_core.objectives import NO_SENTENCE_OBJECTIVE, TOKEN_OBJECTIVES
 from bert_core.text.tokenization import Tokenizer
 from bert_core.text.tokenizer_files import TOKENIZER_FILES
 from orchestrator.cluster.capacity import Processes
+from orchestrator.corpus.input_files import InputFile
 from orchestrator.corpus.stream import ExampleStream
 from orchestrator.errors import SpecError
 from orchestrator.models.config import build_config
-from orchestrator.pretraining.device_batch import StepLoss
-from orchestrator.results import DatasetResult, Event
+from orchestrator.pretraining.step import StepLoss
+from orchestrator.results import DatasetResult, Event, FileCount
 from orchestrator.specs import PretrainSpec
 from orchestrator.storage import local_copy
 from orchestrator.training.checkpoints import versions
@@ -31,10 +29,12 @@ Emit = Callable[[Event], None]
 
 
 @dataclass(frozen=True, kw_only=True)
-class PretrainAttempt:
-    """One attempt at a pretraining run, as driver and workers know it."""
+class PretrainRequest:
+    """One attempt at a pretraining run, as the driver asks for it."""
 
     spec: PretrainSpec
+    storage: str
+    """Root of the storage, where runs share token stores."""
     run_folder: str
     """Folder of the run on the storage."""
     attempt: int
@@ -49,34 +49,27 @@ class PretrainAttempt:
     """SHA-256 of the weights of the teacher in `loss`; None for a loss without one."""
     allow_drift: bool = False
     """Whether to go on from a checkpoint although what the run reads has changed since."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class PretrainRequest(PretrainAttempt):
-    """An attempt as the driver asks for it."""
-
-    storage: str
     use_gpu: bool = False
     """Whether each worker gets a GPU."""
 
 
 @dataclass(frozen=True)
 class PretrainListener:
-    """The functions that are told, in the driver, of what happens. What one of them raises ends the run."""
+    """Callbacks in the driver. What one of them raises ends the run."""
 
     on_event: Callable[[Event], None]
     """Told of measurements and messages of the workers; of some of them twice after a restart."""
     on_dataset: Callable[[DatasetResult], None]
     """Told of the token store, before training starts."""
     on_tokenizing: Callable[[int, int], None]
-    """Told how many bytes of the corpus have been read, and how many there are."""
+    """Told how many bytes of the corpus have been read, and of how many."""
     on_wait: Callable[[], None] = lambda: None
-    """Called several times a second while nothing happens."""
+    """Called several times a second."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class PretrainJob(PretrainAttempt):
-    """An attempt as the workers carry it out."""
+class PretrainJob(PretrainRequest):
+    """An attempt as the workers carry it out, with its examples."""
 
     stream: ExampleStream
     """The examples to train on."""
@@ -87,36 +80,28 @@ class PretrainJob(PretrainAttempt):
 
     def identity(self) -> dict[str, str]:
         """Digests of everything that must not change between a checkpoint and the attempt that continues it."""
-        teacher = {} if self.teacher_digest is None else {"teacher": self.teacher_digest}
         return {
             "spec": self.spec.fingerprint(),
             "tokenizer": self.tokenizer.fingerprint,
             "corpus": self.stream.store.fingerprint,
-            **teacher,
+            **({} if self.teacher_digest is None else {"teacher": self.teacher_digest}),
             **versions(),
         }
 
     def identity_details(self) -> dict[str, Any]:
-        """Fields of the spec and sizes of the text files, which tell what has changed where a digest differs."""
+        """Values behind the digests: fields of the spec and sizes of the text files."""
         return {"spec": self.spec.identity_values(), "corpus": dict(self.text_sizes)}
 
 
-class _File(Protocol):
-    @property
-    def path(self) -> str: ...
-    @property
-    def num_bytes(self) -> int: ...
-
-
-def text_sizes(files: Sequence[_File]) -> dict[str, str]:
-    """Sizes of a corpus's first text files by path, as a checkpoint carries them to tell what has changed."""
+def text_sizes(files: Sequence[FileCount | InputFile]) -> dict[str, str]:
+    """Sizes of a corpus's first text files by path, as a checkpoint carries them."""
     return {file.path: f"{file.num_bytes} bytes" for file in files[:_MAX_FILES]}
 
 
 def worker_processes(spec: PretrainSpec, use_gpu: bool) -> Processes:
     """The training workers of a spec, as a cluster has to place them; of a range the fewest.
 
-    Ray Train fills the cluster with a range of workers. So each of them reserves the CPUs of its data pipeline too.
+    Workers of a range, with which Ray Train fills the cluster, reserve the CPUs of their data pipelines too.
     """
     execution = spec.execution
     num_cpus = execution.cpus_per_worker + (execution.data_cpus if execution.is_elastic else 0.0)

@@ -7,7 +7,7 @@
 | the first worker cannot read a checkpoint | all raise: what a person must mend, or what restarts them |
 | workers find no place, or no step ends | lines say so (`training/worker_watch.py`); it ends after `max_wait_minutes` |
 | the first Ctrl-C or SIGTERM | the workers save a checkpoint and end (`training/worker_watch.py`) |
-| the driver leaves: an error, a second Ctrl-C, another attempt | each worker ends with the next event that it emits |
+| the driver leaves: an error, a second Ctrl-C, another attempt | the first worker ends at its next event |
 | Ray is gone | the run ends; it can be resumed |
 
 A run that has ended with an error, or was stopped, goes on from its last checkpoint with `orchestrator resume`.
@@ -17,7 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
@@ -39,7 +39,6 @@ from orchestrator.errors import ClusterError, OrchestratorError, RunFailedError,
 from orchestrator.models.info import describe_model
 from orchestrator.periodic import Shortage
 from orchestrator.pretraining.job import (
-    PretrainAttempt,
     PretrainJob,
     PretrainListener,
     PretrainRequest,
@@ -49,14 +48,16 @@ from orchestrator.pretraining.job import (
 )
 from orchestrator.pretraining.streams import build_stream, build_validation
 from orchestrator.pretraining.worker import WorkerOrder, run_worker
-from orchestrator.results import DatasetResult, Event, MessageEvent, MetricEvent, PretrainResult
+from orchestrator.results import Event, MessageEvent, MetricEvent, PretrainResult
 from orchestrator.storage import delete, join
 from orchestrator.training.attempts import how_to_go_on, marked_storage
 from orchestrator.training.checkpoints import Checkpoints
-from orchestrator.training.event_queue import EventReader, WorkerFailure, WorkersStatus, launch_event_queue
-from orchestrator.training.worker_watch import Expectation, Follower, WorkerWatch
+from orchestrator.training.event_queue import WorkerFailure, WorkersStatus, launch_event_queue
+from orchestrator.training.worker_watch import DriverLoop, Expectation, WorkerWatch
 
 _MAX_CAUSE_LENGTH = 300
+_ENDING_S = 30.0
+"""Time that a failed run waits for its workers to end."""
 _DEATHS = {
     "its node has died": "its host was lost (no heartbeat)",
     "low on memory": "its host ran out of memory and Ray ended it",
@@ -75,13 +76,12 @@ class FailureReport(UserCallback):  # type: ignore[misc]
         self._event_queue = event_queue
 
     def after_exception(self, run_context: object, worker_exceptions: Mapping[int, BaseException]) -> None:
-        """Report the failure that brought the others about."""
         rank, cause = root_failure(worker_exceptions)
         ray.get(self._event_queue.report_failure.remote(rank, cause))
 
 
 def root_failure(failures: Mapping[int, BaseException]) -> tuple[int, str]:
-    """Rank and cause of the failure that came first: where one worker dies, the others lose their connection to it."""
+    """Rank and cause of the first failure: where one worker dies, the others lose their connection to it."""
     causes = {rank: failure_cause(error) for rank, error in sorted(failures.items())}
 
     def comes_first(rank: int) -> tuple[bool, bool]:
@@ -101,13 +101,8 @@ def failure_cause(error: BaseException) -> str:
     return f"{type(error).__name__}: {last_line(error)}"[:_MAX_CAUSE_LENGTH]
 
 
-def stop_error() -> RunStoppedError:
-    """The error by which workers learn that their driver has left."""
-    return RunStoppedError("the driver has left")
-
-
 def training_error(error: BaseException, run_id: str, failures: tuple[WorkerFailure, ...]) -> OrchestratorError:
-    """The error, in one line, for a `fit()` that raised; `failures` are those that were reported before."""
+    """Make the error, in one line, for a `fit()` that raised; `failures` are those that were reported before."""
     if isinstance(error, ray.train.WorkerGroupError):
         rank, cause = root_failure(error.worker_failures)
         failure = failures[-1] if failures else WorkerFailure(rank, cause)
@@ -117,15 +112,6 @@ def training_error(error: BaseException, run_id: str, failures: tuple[WorkerFail
     if isinstance(error, ray.exceptions.RayError):
         return ClusterError(f"Ray could not carry out the training: {last_line(error)}")
     return RunFailedError(f"training failed: {last_line(error)}")
-
-
-def queue_error(error: ray.exceptions.RayError, run_id: str) -> ClusterError:
-    """Make the error for an event queue that cannot be reached any more."""
-    return ClusterError(f"Ray lost the process that collects measurements: {last_line(error)}; {how_to_go_on(run_id)}")
-
-
-ENDING_S = 30.0
-"""Time that a failed run waits for its workers to end."""
 
 
 def run_pretraining(request: PretrainRequest, listener: PretrainListener) -> PretrainResult:
@@ -146,7 +132,13 @@ def run_pretraining(request: PretrainRequest, listener: PretrainListener) -> Pre
         progress=listener.on_tokenizing,
     )
     listener.on_dataset(dataset)
-    job = build_job(request, dataset)
+    store = TokenStore.open(dataset.path)
+    job = PretrainJob(
+        **vars(request),
+        stream=build_stream(spec, SplitShards(store, "train"), request.tokenizer),
+        validation=build_validation(spec, SplitShards(store, "validation"), request.tokenizer),
+        text_sizes=text_sizes(dataset.files),
+    )
     last: dict[str, float] = {}
 
     def collect(event: Event) -> None:
@@ -154,7 +146,7 @@ def run_pretraining(request: PretrainRequest, listener: PretrainListener) -> Pre
             last.update({f"{event.split}.{name}": value for name, value in event.values.items()})
         listener.on_event(event)
 
-    _train(job, request.use_gpu, collect, listener.on_wait)
+    _train(job, collect, listener.on_wait)
     return PretrainResult(
         model=describe_model(join(request.run_folder, "model"), "pretraining"),
         num_steps=spec.steps,
@@ -164,31 +156,18 @@ def run_pretraining(request: PretrainRequest, listener: PretrainListener) -> Pre
     )
 
 
-def build_job(request: PretrainRequest, dataset: DatasetResult) -> PretrainJob:
-    """The job that travels to the workers."""
-    store = TokenStore.open(dataset.path)
-    shared = {field.name: getattr(request, field.name) for field in fields(PretrainAttempt)}
-    return PretrainJob(
-        **shared,
-        stream=build_stream(request.spec, SplitShards(store, "train"), request.tokenizer),
-        validation=build_validation(request.spec, SplitShards(store, "validation"), request.tokenizer),
-        text_sizes=text_sizes(dataset.files),
-    )
-
-
-def _train(job: PretrainJob, use_gpu: bool, on_event: Callable[[Event], None], on_wait: Callable[[], None]) -> None:
-    """Train to the end with one Ray Train run."""
+def _train(job: PretrainJob, on_event: Callable[[Event], None], on_wait: Callable[[], None]) -> None:
     run_id = job.run_folder.rstrip("/").rpartition("/")[2]
     event_queue = launch_event_queue()
     scratch = join(job.run_folder, "ray")
     delete(scratch)  # of an earlier attempt that was killed
     with marked_storage(job.run_folder, job.attempt) as mark:
         order = WorkerOrder(job, event_queue, mark)
-        fit = _Fit(_build_trainer(order, run_id, use_gpu, join(scratch, f"{job.attempt}-{uuid4().hex[:6]}")))
-        follower = Follower(
+        fit = _Fit(_build_trainer(order, run_id, join(scratch, f"{job.attempt}-{uuid4().hex[:6]}")))
+        loop = DriverLoop(
             event_queue,
-            EventReader(event_queue, on_event),
-            build_watch(job, use_gpu, run_id, event_queue),
+            on_event,
+            _build_watch(job, run_id, event_queue),
             [watch_head(how_to_go_on(run_id)).look, on_wait],
             has_ended=lambda: not fit.is_alive(),
             run_folder=job.run_folder,
@@ -196,23 +175,24 @@ def _train(job: PretrainJob, use_gpu: bool, on_event: Callable[[Event], None], o
         )
         fit.start()
         try:
-            status = _follow(follower, run_id)
-            fit.raise_reason(run_id, status.failures)
+            status = _run(loop, run_id)
+            if fit.error is not None:
+                raise training_error(fit.error, run_id, status.failures) from fit.error
         except BaseException as error:
             # Without this, workers of a Ray that outlives this call would train on.
             with suppress(ray.exceptions.RayError):  # Ray may be gone as well
-                event_queue.put.remote(stop_error())
+                event_queue.put.remote(RunStoppedError("the driver has left"))
             if isinstance(error, Exception) and not isinstance(error, ClusterError):
-                fit.join(ENDING_S)
+                fit.join(_ENDING_S)
             raise
         finally:
             with suppress(OSError):  # Ray may still write there
                 delete(scratch)
 
 
-def build_watch(job: PretrainJob, use_gpu: bool, run_id: str, event_queue: Any) -> WorkerWatch:
+def _build_watch(job: PretrainJob, run_id: str, event_queue: Any) -> WorkerWatch:
     execution = job.spec.execution
-    needed = worker_processes(job.spec, use_gpu)
+    needed = worker_processes(job.spec, job.use_gpu)
 
     def find_workers_shortage() -> Shortage:
         return find_shortage(replace(needed, labels=ray.get(event_queue.selector.remote()) or needed.labels))
@@ -225,11 +205,12 @@ def build_watch(job: PretrainJob, use_gpu: bool, run_id: str, event_queue: Any) 
     )
 
 
-def _follow(follower: Follower, run_id: str) -> WorkersStatus:
+def _run(loop: DriverLoop, run_id: str) -> WorkersStatus:
     try:
-        return follower.follow()
+        return loop.run()
     except ray.exceptions.RayError as error:
-        raise queue_error(error, run_id) from error
+        lost = f"Ray lost the process that collects measurements: {last_line(error)}"
+        raise ClusterError(f"{lost}; {how_to_go_on(run_id)}") from error
 
 
 class _Fit(threading.Thread):
@@ -238,30 +219,20 @@ class _Fit(threading.Thread):
     def __init__(self, trainer: TorchTrainer) -> None:
         super().__init__(name="fit", daemon=True)
         self._trainer = trainer
-        self._error: BaseException | None = None
+        self.error: BaseException | None = None
 
     def run(self) -> None:
-        """Train, and keep the error if there is one."""
         try:
             self._trainer.fit()
         except BaseException as error:
-            self._error = error
-
-    def raise_reason(self, run_id: str, failures: tuple[WorkerFailure, ...]) -> None:
-        """Raise the error that was kept, in one line."""
-        if self._error is not None:
-            raise training_error(self._error, run_id, failures) from self._error
+            self.error = error
 
 
 class WorkerPlacement(ControllerCallback):  # type: ignore[misc]
     """Callback in Ray Train's controller that chooses nodes for each group of workers, and tells the driver which.
 
-    A group without a place within `RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S` is followed by another one. So a choice that
-    nodes have made wrong, by coming or going, lasts no longer than that.
-
-    Args:
-        needed: the workers; how many of them a group has is Ray Train's to say.
-        event_queue: the actor to which the choice is told.
+    Ray Train says how many workers a group has. A group without a place within
+    `RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S` is followed by another one, for which nodes are chosen anew.
     """
 
     def __init__(self, needed: Processes, allows_head: bool, event_queue: Any) -> None:
@@ -271,7 +242,7 @@ class WorkerPlacement(ControllerCallback):  # type: ignore[misc]
     def on_controller_start_worker_group(
         self, *, scaling_config: ScalingConfig, num_workers: int
     ) -> Mapping[str, str] | None:
-        """Return the selector of labels of the nodes that the next group of workers may be on."""
+        """Return the label selector of the next group."""
         chosen = choose_nodes(replace(self._needed, count=num_workers), self._allows_head, connected_nodes())
         ray.get(self._event_queue.place_workers.remote(chosen.selector))
         if chosen.note and chosen.note != self._told:
@@ -280,8 +251,8 @@ class WorkerPlacement(ControllerCallback):  # type: ignore[misc]
         return chosen.selector or None
 
 
-def _build_trainer(order: WorkerOrder, run_id: str, use_gpu: bool, scratch: str) -> TorchTrainer:
-    execution = order.job.spec.execution
+def _build_trainer(order: WorkerOrder, run_id: str, scratch: str) -> TorchTrainer:
+    execution, use_gpu = order.job.spec.execution, order.job.use_gpu
     workers = worker_processes(order.job.spec, use_gpu)
     scaling = ray.train.ScalingConfig(
         num_workers=(workers.count, execution.max_workers) if execution.is_elastic else workers.count,

@@ -1,64 +1,60 @@
-"""Meter: sums over batches become the numbers that people read; clocks of a device tell the seconds among them.
-
-Totals are one vector of float32, kept on the device: for each objective of the run its loss, right predictions and
-predictions, then the number of tokens. So they are added up over workers in one message, and nothing waits for the
-device before they are read.
-"""
+"""Meter of a training: losses, tokens per second, time without data, MFU. Estimate of its time from a few steps."""
 
 import math
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import torch
 from torch import Tensor
 
 from bert_core.config import BertConfig, count_flops_per_prediction, count_flops_per_read_token, count_flops_per_token
-from bert_core.heads.pretraining import LossSums
-from bert_core.objectives import OBJECTIVES, TOKEN_OBJECTIVES
+from bert_core.heads import BertForPreTraining
+from bert_core.objectives import TOKEN_OBJECTIVES
+from orchestrator.errors import RunFailedError
 from orchestrator.pretraining.collectives import Worker, all_reduce_sum
+from orchestrator.pretraining.device_batch import DeviceBatch
+from orchestrator.pretraining.step import StepContext, empty_totals, named_metrics, training_step
+from orchestrator.training.step_time import (
+    NUM_MEASURED_STEPS,
+    example_seconds,
+    measure_update,
+    num_measured_examples,
+    on_threads,
+)
+
+if TYPE_CHECKING:  # the GPU benchmark runs on machines without pydantic
+    from orchestrator.corpus.stream import ExampleStream
+    from orchestrator.specs import PretrainSpec
 
 
-class Clock(Protocol):
-    """Marks in the course of a worker's work."""
+class Clock:
+    """Time of a worker's work. On a CPU it is the host's, which does all work itself."""
 
     def mark(self) -> Any:
-        """Mark where the work has come to, without waiting for it."""
+        """Mark the end of the work so far, without waiting for it."""
+        return time.perf_counter()
 
     def seconds_between(self, first: Any, last: Any) -> float:
-        """Return the seconds from one mark to another; waits until the work has come to both."""
+        """Seconds from one mark to another; waits for both."""
+        return float(last - first)
 
     def wait(self) -> None:
         """Wait until all work so far is done."""
 
 
-class HostClock:
-    """Time of the host, which on a CPU does all work itself."""
-
-    def mark(self) -> float:
-        return time.perf_counter()
-
-    def seconds_between(self, first: float, last: float) -> float:
-        return last - first
-
-    def wait(self) -> None:
-        """Do nothing: what the host has come by is done."""
-
-
-class DeviceClock:
+class DeviceClock(Clock):
     """Time of a CUDA device's stream. The host is ahead of it: what the host waits for may hold up nothing there.
 
-    Between two marks with no work between them the device stood still, for as long as the host took to the second mark
-    after the device had come to the first.
+    Between two marks without work between them the device stood still.
     """
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
 
     def mark(self) -> torch.cuda.Event:
-        """Put a mark in line behind all work of the current stream."""
         event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
         event.record(torch.cuda.current_stream(self._device))
         return event
@@ -68,39 +64,14 @@ class DeviceClock:
         return float(first.elapsed_time(last)) / 1000
 
     def wait(self) -> None:
-        """Wait until the device has done all work of the current stream."""
         self.mark().synchronize()
 
 
 def clock_of(device: torch.device) -> Clock:
-    return DeviceClock(device) if device.type == "cuda" else HostClock()
+    return DeviceClock(device) if device.type == "cuda" else Clock()
 
 
 T = TypeVar("T")
-
-
-def empty_totals(objectives: Sequence[str], device: torch.device) -> Tensor:
-    """Make totals that count nothing yet, all zero."""
-    return torch.zeros(3 * len(objectives) + 1, device=device)
-
-
-def add_sums(totals: Tensor, sums: Mapping[str, LossSums], num_tokens: int) -> None:
-    """Add the sums of a batch to totals, in place. `sums` has the objectives of the totals, in any order."""
-    ordered = [sums[name] for name in OBJECTIVES if name in sums]
-    values = [value.detach() for each in ordered for value in (each.loss, each.num_correct, each.num_predictions)]
-    totals += torch.stack([*values, torch.full_like(values[0], num_tokens)])
-
-
-def named_metrics(totals: Tensor, objectives: Sequence[str]) -> dict[str, float]:
-    """Measurements of all objectives from global totals, and `loss`, the sum of their mean losses."""
-    values = totals.tolist()
-    metrics: dict[str, float] = {}
-    loss = 0.0
-    for number, name in enumerate(objectives):
-        objective = OBJECTIVES[name]
-        metrics |= objective.metrics(*values[3 * number : 3 * number + 3])
-        loss += metrics[objective.loss_name]
-    return {**metrics, "loss": loss}
 
 
 PEAK_FLOPS = {
@@ -133,8 +104,7 @@ def peak_flops(card: str) -> float | None:
 class Utilization:
     """MFU, model FLOPs utilization (Chowdhery et al. 2022, appendix B): the model's FLOPs in a second over the peak.
 
-    What is computed twice to save memory does not count. Nor do the few that `count_flops_per_token` leaves out, so the
-    true share is a little higher.
+    Activations computed again do not count, nor do the few FLOPs that `count_flops_per_token` leaves out.
     """
 
     flops_per_token: int
@@ -163,21 +133,41 @@ class Utilization:
         return flops / seconds / self.peak
 
 
-class Meter:
-    """Totals and training time since the last reading; only reading and pausing wait for the device.
+class DivergedStepError(RunFailedError):
+    """A step that diverged.
 
     Args:
-        clock: tells how long the device waited for data; the device's own clock where there is none.
+        step: counts from 1, as the steps of metrics do.
+        loss: mean over the batch of all workers.
+        grad_norm: norm of the gradient before it was clipped.
+    """
+
+    def __init__(self, step: int, loss: float, grad_norm: float) -> None:
+        super().__init__(step, loss, grad_norm)  # so that it survives pickling
+        self.step, self.loss, self.grad_norm = step, loss, grad_norm
+
+    def __str__(self) -> str:
+        return f"step {self.step} diverged: its loss is {self.loss:g} and its gradient's norm {self.grad_norm:g}"
+
+
+class Meter:
+    """Totals and training time since the last reading; only reading, looking and pausing wait for the device.
+
+    Args:
+        max_loss: loss above which a step has diverged.
     """
 
     def __init__(
         self,
         worker: Worker,
         objectives: Sequence[str],
+        max_loss: float = math.inf,
         utilization: Utilization | None = None,
         clock: Clock | None = None,
     ) -> None:
-        self._worker, self._objectives, self._utilization = worker, objectives, utilization
+        self._worker, self._objectives = worker, objectives
+        self._max_loss, self._utilization = max_loss, utilization
+        self._unseen: list[tuple[int, Tensor, Tensor]] = []
         self._clock = clock or clock_of(worker.device)
         self._data_waits: list[tuple[Any, Any]] = []
         self._totals = empty_totals(objectives, worker.device)
@@ -188,14 +178,29 @@ class Meter:
         self.num_steps = 0
         """Number of steps since the last reading."""
 
-    def add(self, totals: Tensor, norm: Tensor) -> None:
-        """Count one step."""
+    def add(self, step: int, totals: Tensor, norm: Tensor) -> None:
+        """Count a step: this worker's totals, and the norm of the gradient of all workers."""
         self.num_steps += 1
         self._totals += totals
         self._norm = norm
+        self._unseen.append((step, totals, norm))
+
+    def look(self) -> None:
+        """Look at the steps since the last look, on all workers at once. Raises: DivergedStepError for the first."""
+        if not self._unseen:
+            return
+        steps, totals, norms = zip(*self._unseen, strict=True)
+        self._unseen.clear()
+        summed = torch.stack(totals)
+        all_reduce_sum(summed, self._worker)
+        by_objective = summed[:, :-1].reshape(len(steps), len(self._objectives), 3)
+        losses = (by_objective[:, :, 0] / by_objective[:, :, 2]).sum(1).tolist()
+        for step, loss, norm in zip(steps, losses, torch.stack(norms).tolist(), strict=True):
+            if not (loss <= self._max_loss and math.isfinite(norm)):  # NaN compares as false
+                raise DivergedStepError(step, loss, norm)
 
     def waiting(self, batches: Iterator[T]) -> Iterator[T]:
-        """Pass a worker's batches on, and count the time that its device stands still for want of each."""
+        """Pass a worker's batches on, and measure how long its device idles before each."""
         while True:
             asked_at = self._clock.mark()
             try:
@@ -206,16 +211,15 @@ class Meter:
             yield batch
 
     def saved(self, seconds: float) -> None:
-        """Take down how long training stood still for the last checkpoint."""
+        """Record how long training stood still for the last checkpoint."""
         self._checkpoint_s = seconds
 
     def pause(self) -> None:
-        """Stop the clock, when the steps so far are done: evaluations and checkpoints are not training time."""
+        """Stop the clock once the steps so far are done: evaluations and checkpoints are not training time."""
         self._clock.wait()
         self._seconds += time.perf_counter() - self._started_at
 
     def resume(self) -> None:
-        """Start the clock again."""
         self._started_at = time.perf_counter()
 
     def state(self) -> dict[str, Any]:
@@ -230,11 +234,10 @@ class Meter:
     def restore(self, state: Mapping[str, Any]) -> None:
         """Count from a saved state on; where the number of workers has changed, the first one takes all totals."""
         totals = torch.tensor(state["totals"], dtype=self._totals.dtype, device=self._worker.device)
-        if len(totals) != self._worker.num_workers:
-            totals = torch.cat(
-                [totals.sum(0, keepdim=True), totals.new_zeros(self._worker.num_workers - 1, totals.shape[1])]
-            )
-        self._totals = totals[self._worker.rank].clone()
+        if len(totals) == self._worker.num_workers:
+            self._totals = totals[self._worker.rank].clone()
+        else:
+            self._totals = totals.sum(0) if self._worker.rank == 0 else torch.zeros_like(self._totals)
         self._seconds, self.num_steps = float(state["seconds"]), int(state["num_steps"])
         self._data_wait_s = float(state.get("data_wait_s", 0.0))  # older checkpoints do not have it
 
@@ -242,10 +245,9 @@ class Meter:
         """Measurements since the last reading; then start anew.
 
         Of all workers: those of the objectives, `tokens_per_s`, `grad_norm` and, where it is known, `mfu`. Of this
-        worker: `data_wait_s`, seconds of an average step in which its device stood still for want of its batch, and
-        `data_wait_share`, the share of the training time that they are; `checkpoint_s`, seconds that training
-        stood still for the last checkpoint, where one was saved since; on a GPU `gpu_memory_bytes`, the most that its
-        tensors took since.
+        worker: `data_wait_s`, seconds of an average step in which its device idled before its batch, and
+        `data_wait_share`, their share of the training time; `checkpoint_s`, seconds that training stood still for a
+        checkpoint since; on a GPU `gpu_memory_bytes`, the peak of its tensors.
         """
         all_reduce_sum(self._totals, self._worker)
         values = named_metrics(self._totals, self._objectives)
@@ -271,7 +273,6 @@ class Meter:
         return values
 
     def _read_data_wait_s(self) -> float:
-        """Seconds of waiting for data since the last reading; the device is waited for."""
         self._data_wait_s += sum(self._clock.seconds_between(*marks) for marks in self._data_waits)
         self._data_waits.clear()
         return self._data_wait_s
@@ -279,3 +280,40 @@ class Meter:
     def _num_token_predictions(self) -> float:
         (place,) = (place for place, name in enumerate(self._objectives) if name in TOKEN_OBJECTIVES)
         return float(self._totals[3 * place + 2])
+
+
+def measure_training(spec: "PretrainSpec", config: BertConfig, stream: "ExampleStream") -> float | None:
+    """Estimate the seconds of all steps on this machine's CPU from a few of each phase; None for too large a model.
+
+    The time is that of one worker's part of a step; where several workers share the machine's CPUs, it is more.
+
+    Args:
+        stream: the run's examples, or those of the beginning of its text.
+    """
+    share = -(-spec.global_batch_size // spec.execution.min_workers)
+    sizes = [num_measured_examples(config, length, share) for length, _ in spec.phase_steps()]
+    if not all(sizes):
+        return None
+    with on_threads(spec.threads_per_worker):
+        model = BertForPreTraining.from_config(config, seed=spec.seed)
+        model.train()
+        context = StepContext.build(spec, model, Worker(), warn=lambda message: None)
+        seconds, first = 0.0, 0
+        for size, (_, steps) in zip(sizes, spec.phase_steps(), strict=True):
+            measured = range(first, first + min(steps, NUM_MEASURED_STEPS))
+            seconds += steps * _measure(context, stream, measured, size, share) * share
+            first += steps
+    return seconds
+
+
+def _measure(context: StepContext, stream: "ExampleStream", steps: range, num_examples: int, share: int) -> float:
+    """Seconds of an example of a worker's share in these steps, of which `num_examples` are taken."""
+    measured, num_sequences = [], 0
+    num_parts = -(-context.spec.global_batch_size // num_examples)
+    for step, batch in stream.batches(steps, 0, num_parts):
+        begun_at = time.perf_counter()
+        training_step(context, step, DeviceBatch.copied(batch, context.worker.device), learning_rate=0.0)
+        measured.append(time.perf_counter() - begun_at)
+        num_sequences += batch.num_sequences
+    update_s = measure_update(context.model, context.optimizer)
+    return example_seconds(measured, update_s, num_sequences / len(measured), share)

@@ -12,14 +12,14 @@ from orchestrator.results import MetricEvent
 
 SETTLING_S = 1.0
 NUM_MILESTONES = 10
-"""Lines of a training that are log lines in any case; between them there is one a minute."""
+"""Lines of a training that are logged in any case; between them one a minute is."""
 _LINE_INTERVAL_S = 60.0
 _TOLD_DATA_WAIT = 0.02
 """Share of the training time above which waiting for data is on the lines."""
 
 
 class TrainingStatus:
-    """Lines for the measurements of a run. The time left is estimated from the speed since the first of them.
+    """Lines for the measurements of a run, with the time left.
 
     `phases` are (tokens of a sequence, steps): a step's time goes with its sequences' length.
     """
@@ -33,14 +33,8 @@ class TrainingStatus:
         self.view = TrainingView(0, self._num_steps)
         """View for a terminal, after the newest measurement of which there was a line."""
 
-    def line(self, event: MetricEvent, at_s: float | None = None) -> str:
-        """The line for a measurement: losses, and, in validation, accuracies in brackets.
-
-        An objective without an accuracy has no part in the line.
-
-        Args:
-            at_s: time of the measurement, by any clock that goes on evenly; now when None.
-        """
+    def line(self, event: MetricEvent) -> str:
+        """Line for a measurement: losses, and, in validation, accuracies in brackets."""
         values = event.values
         shown = [o for o in OBJECTIVES.values() if o.has_accuracy and o.loss_name in values]
         losses = [f"{objective.metric_prefix} {values[objective.loss_name]:.3f}" for objective in shown]
@@ -53,7 +47,7 @@ class TrainingStatus:
             self.view = replace(self.view, held_out=line)
             return line
         measured = [*losses, f"{values['tokens_per_s']:,.0f} tokens/s", *_data_wait(values)]
-        left_s = self._left_s(event, time.monotonic() if at_s is None else at_s)
+        left_s = self._left_s(event, time.monotonic())
         self.view = TrainingView(event.step, self._num_steps, measured, left_s, self.view.held_out)
         left = [] if left_s is None else [f"{duration(left_s)} left"]
         return "  ".join([f"step {event.step:,}/{self._num_steps:,}", *measured, *left])
@@ -67,7 +61,7 @@ class TrainingStatus:
         return (now - self._first[1]) / done * left if done > 0 else None
 
     def is_for_the_log(self, event: MetricEvent) -> bool:
-        """Whether the line for an event is a log line: held-out scores, milestones, and one a minute between them."""
+        """Whether a line is logged: held-out scores, milestones, and one a minute between them."""
         is_milestone = event.split == "train" and self.is_milestone(event)
         return self._pace.is_due() or is_milestone or event.split != "train"
 

@@ -1,4 +1,4 @@
-"""One optimizer step over a global batch, on one or many workers.
+"""One optimizer step over a global batch, or an evaluation, on one or many workers: micro-batches, losses, update.
 
 The loss is the sum over the global batch divided by its global counts, so it does not depend on how the batch is cut
 into workers and micro-batches. Dropout is seeded from (seed, step, rank, micro-batch): a step computes the same
@@ -9,9 +9,11 @@ others under the second. Such a step is no less sound, but another run with as m
 Nothing in a step waits for the device: sizes are read from the batch on the host, and sums stay on the device.
 """
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Self
+from functools import partial
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
 import torch.distributed
@@ -20,18 +22,43 @@ from torch.optim import Optimizer
 
 from bert_core.counter_random import derive_key
 from bert_core.examples.packing import PackedBatch
-from bert_core.heads import BertForPreTraining
+from bert_core.heads.pretraining import BertForPreTraining, LossSums
 from bert_core.kernels.dropout import seed_dropout
 from bert_core.learning_rates import learning_rate_factor
-from bert_core.micro_batches import compute_in_parts
+from bert_core.micro_batches import compute_in_parts, first_line
 from bert_core.objectives import OBJECTIVES, active_objectives
 from bert_core.optimization import build_optimizer, set_learning_rate
-from orchestrator.pretraining.collectives import GradientBuckets, StopVote, Worker, all_reduce_sum
-from orchestrator.pretraining.device_batch import DeviceBatch, GlobalCounts, StepLoss, label_loss
-from orchestrator.pretraining.meter import add_sums, empty_totals
-from orchestrator.pretraining.micro_batches import MicroBatches
-from orchestrator.pretraining.step_graphs import StepGraphs
-from orchestrator.specs import PretrainSpec
+from orchestrator.errors import RunFailedError
+from orchestrator.pretraining.collectives import GradientBuckets, StopFlag, Worker, all_reduce_sum
+from orchestrator.pretraining.device_batch import DeviceBatch, MicroBatch
+from orchestrator.training.micro_batches import MicroBatchSize, check_can_shrink
+
+if TYPE_CHECKING:  # the GPU benchmark runs on machines without pydantic
+    from orchestrator.corpus.stream import ExampleStream
+    from orchestrator.pretraining.execution_mode import StepGraphs
+    from orchestrator.specs import PretrainSpec
+
+DIVERGENCE_REMEDY = "lower learning_rate, raise warmup_ratio or lower max_grad_norm, and start a new run"
+_MEMORY_REMEDY = "use a smaller model, lower phases.max_seq_length, or take a device with more memory"
+
+
+@dataclass(frozen=True)
+class GlobalCounts:
+    """Counts of a step's batch over all workers, which sums are divided by: float32 tensors without dimensions."""
+
+    num_predictions: Mapping[str, Tensor]
+    """Predictions of each objective of the run, by its name."""
+    num_tokens: Tensor
+
+
+Sums = dict[str, LossSums]
+"""Sums by the name of the objective."""
+
+StepLoss = Callable[[BertForPreTraining, MicroBatch, "PretrainSpec", GlobalCounts], tuple[Sums, Tensor]]
+"""Function that computes a micro-batch's sums and its share of the loss, without waiting for the device.
+
+Its arguments are a model, a micro-batch on the model's device, the spec and the counts of the global batch.
+"""
 
 
 @dataclass(frozen=True)
@@ -40,26 +67,26 @@ class StepContext:
 
     model: BertForPreTraining
     optimizer: Optimizer
-    spec: PretrainSpec
+    spec: "PretrainSpec"
     worker: Worker
     objectives: tuple[str, ...]
     """Names of the objectives of the run."""
     loss: StepLoss
-    micro_batches: MicroBatches
+    micro_batches: "MicroBatches"
     gradients: GradientBuckets
-    graphs: StepGraphs | None = None
+    graphs: "StepGraphs | None" = None
     """Forward and backward as CUDA graphs, where the run has them; batches are filled up for them then."""
 
     @classmethod
-    def begun(
+    def build(
         cls,
-        spec: PretrainSpec,
+        spec: "PretrainSpec",
         model: BertForPreTraining,
         worker: Worker,
         warn: Callable[[str], None],
         loss: StepLoss | None = None,
     ) -> Self:
-        """Make ready what a spec's training of a model needs; the model is moved to the worker's device.
+        """Build what a spec's training of a model needs; the model is moved to the worker's device.
 
         Args:
             warn: told where micro-batches are made smaller.
@@ -80,11 +107,11 @@ class StepContext:
         micro_batches = MicroBatches(worker, spec, warn)
         return cls(model, optimizer, spec, worker, objectives, loss or label_loss, micro_batches, gradients)
 
-    def forget_gradients(self) -> None:
-        """Drop what a step that ran out of memory left: gradients, and graphs, whose time is over."""
+    def discard_gradients(self) -> None:
+        """Drop what a step that ran out of memory left: gradients, and graphs, which smaller parts do not use."""
         self.optimizer.zero_grad(set_to_none=True)
         if self.graphs is not None:
-            self.graphs.forget()
+            self.graphs.clear()
 
     def learning_rate(self, step: int) -> float:
         """Learning rate of the update that a step, counted from 0, makes."""
@@ -94,37 +121,36 @@ class StepContext:
 
 
 @dataclass(frozen=True)
-class StepSums:
-    """Numbers that a step leaves on the device."""
+class StepResult:
+    """Numbers of a step, which stay on the device."""
 
     totals: Tensor
-    """This worker's totals, as `meter` has them."""
+    """This worker's totals, as `empty_totals` describes them."""
     gradient_norm: Tensor
-    vote: StopVote
+    stop_flag: StopFlag
     """Whether a worker wanted to stop when the step began."""
 
 
 def training_step(
     context: StepContext, step: int, batch: DeviceBatch, learning_rate: float, wants_to_stop: bool = False
-) -> StepSums:
+) -> StepResult:
     """Train on a worker's part of a step. Raises: RunFailedError where memory runs out with a single example."""
-    worker, spec = context.worker, context.spec
-    counts, num_stopping = count_globally(batch.host, context.objectives, worker, wants_to_stop)
-    vote = StopVote.sent(num_stopping)  # before the step's work, so that it arrives before that is done
+    counts, num_stopping = count_globally(batch.host, context.objectives, context.worker, wants_to_stop)
+    stop_flag = StopFlag.send(num_stopping)  # before the step's work, so that it arrives before that is done
     totals = compute_in_parts(
         context.micro_batches,
         batch.host,
         step + 1,
         lambda parts: _forward_and_backward(context, step, batch, parts, counts),
-        forget=context.forget_gradients,
+        forget=context.discard_gradients,
     )
     context.gradients.finish()
     parameters = [parameter for parameter in context.model.parameters() if parameter.grad is not None]
-    norm = nn.utils.clip_grad_norm_(parameters, spec.max_grad_norm)
+    norm = nn.utils.clip_grad_norm_(parameters, context.spec.max_grad_norm)
     set_learning_rate(context.optimizer, learning_rate)
     context.optimizer.step()
     context.optimizer.zero_grad(set_to_none=True)
-    return StepSums(totals, norm, vote)
+    return StepResult(totals, norm, stop_flag)
 
 
 def _forward_and_backward(
@@ -147,9 +173,9 @@ def _forward_and_backward(
 def count_globally(
     batch: PackedBatch, objectives: tuple[str, ...], worker: Worker, wants_to_stop: bool = False
 ) -> tuple[GlobalCounts, Tensor]:
-    """Predictions of each objective and tokens in the parts of all workers, and the workers that want to stop, counted.
+    """Count predictions, tokens, and workers that want to stop, over all workers in one message.
 
-    `batch` is this worker's part. One message carries all.
+    `batch` is this worker's part.
     """
     sizes = [*(OBJECTIVES[name].num_predictions(batch) for name in objectives), len(batch.input_ids), wants_to_stop]
     # Fills, as a tensor made of a list would be copied to the device, which waits for all work before it.
@@ -157,3 +183,150 @@ def count_globally(
     all_reduce_sum(counts, worker)
     *num_predictions, num_tokens, num_stopping = counts.unbind()
     return GlobalCounts(dict(zip(objectives, num_predictions, strict=True)), num_tokens), num_stopping
+
+
+def label_loss(
+    model: BertForPreTraining, micro: MicroBatch, spec: "PretrainSpec", counts: GlobalCounts
+) -> tuple[Sums, Tensor]:
+    """Loss of the labels of all objectives of the run: a `StepLoss`."""
+    sums = pretraining_sums(model, micro, spec, tuple(counts.num_predictions))
+    return sums, loss_of_sums(sums, counts)
+
+
+def loss_of_sums(sums: Sums, counts: GlobalCounts) -> Tensor:
+    """A micro-batch's share of the loss: each objective's summed loss over its global number of predictions, added."""
+    return torch.stack([each.loss / counts.num_predictions[name] for name, each in sums.items()]).sum()
+
+
+def pretraining_sums(
+    model: BertForPreTraining, micro: MicroBatch, spec: "PretrainSpec", objectives: Sequence[str]
+) -> Sums:
+    """Forward over a micro-batch in the run's precision: sums of the objectives of these names."""
+    device_type = micro.sequences.input_ids.device.type
+    with torch.autocast(device_type, torch.bfloat16, enabled=spec.precision == "bf16"):
+        return model.packed_loss_sums(micro.sequences, micro.labels, objectives)
+
+
+def empty_totals(objectives: Sequence[str], device: torch.device) -> Tensor:
+    """Make totals that count nothing yet: one vector of float32, so that workers add them up in one message.
+
+    For each objective its summed loss, right predictions and predictions; then the number of tokens.
+    """
+    return torch.zeros(3 * len(objectives) + 1, device=device)
+
+
+def add_sums(totals: Tensor, sums: Mapping[str, LossSums], num_tokens: int) -> None:
+    """Add the sums of a batch to totals, in place. `sums` has the objectives of the totals, in any order."""
+    ordered = [sums[name] for name in OBJECTIVES if name in sums]
+    values = [value.detach() for each in ordered for value in (each.loss, each.num_correct, each.num_predictions)]
+    totals += torch.stack([*values, torch.full_like(values[0], num_tokens)])
+
+
+def named_metrics(totals: Tensor, objectives: Sequence[str]) -> dict[str, float]:
+    """Measurements of all objectives from global totals, and `loss`, the sum of their mean losses."""
+    values = totals.tolist()
+    metrics: dict[str, float] = {}
+    loss = 0.0
+    for number, name in enumerate(objectives):
+        objective = OBJECTIVES[name]
+        metrics |= objective.metrics(*values[3 * number : 3 * number + 3])
+        loss += metrics[objective.loss_name]
+    return {**metrics, "loss": loss}
+
+
+class MicroBatches(MicroBatchSize[PackedBatch]):
+    """Micro-batches of a worker: so many examples or, where the spec says `micro_batch_tokens`, tokens at most.
+
+    The size is the spec's until memory runs out on a worker, and then half of what was tried. Dropout is drawn for each
+    micro-batch, so the size is part of a checkpoint, and all workers take the smallest one wherever a checkpoint may be
+    written. Workers may have different numbers of micro-batches: they send their gradients once in a step.
+    """
+
+    whole = "global batch"
+    remedy = _MEMORY_REMEDY
+
+    def __init__(self, worker: Worker, spec: "PretrainSpec", warn: Callable[[str], None]) -> None:
+        self._worker = worker
+        self._counts_tokens = spec.micro_batch_tokens is not None
+        self.unit = "tokens" if self._counts_tokens else "examples"
+        self.field = "micro_batch_tokens" if self._counts_tokens else "micro_batch_size"
+        super().__init__(getattr(spec, self.field), warn)
+
+    def split(self, batch: PackedBatch) -> list[PackedBatch]:
+        if self.size is None:
+            return [batch]
+        return batch.split_by_tokens(self.size) if self._counts_tokens else batch.split(self.size)
+
+    def num_examples(self, part: PackedBatch) -> int:
+        return part.num_sequences
+
+    def measure(self, part: PackedBatch) -> int:
+        return len(part.input_ids) if self._counts_tokens else part.num_sequences
+
+    def take_smallest_of_all_workers(self) -> None:
+        """Take the smallest size of any worker, on all workers at once."""
+        if self._worker.num_workers == 1:
+            return
+        none_yet = torch.iinfo(torch.int64).max
+        smallest = torch.tensor(self.size or none_yet, device=self._worker.device)
+        torch.distributed.all_reduce(smallest, op=torch.distributed.ReduceOp.MIN)
+        if int(smallest) < (self.size or none_yet):
+            self.shrink(int(smallest), "on another worker")
+
+    def state(self) -> dict[str, int | None]:
+        """The size, under its name in a checkpoint."""
+        return {self.field: self.size}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Take the size of a checkpoint; where it has none, the spec's."""
+        self.size = state.get(self.field, self._size_of_spec)
+
+
+class EvaluationBatches:
+    """Examples that are evaluated at a time: 64, until memory runs out, and then half of what was tried."""
+
+    def __init__(self, warn: Callable[[str], None]) -> None:
+        self._size, self._warn = 64, warn
+
+    def split(self, batch: PackedBatch) -> list[PackedBatch]:
+        return batch.split(self._size)
+
+    def halve(self, tried: Sequence[PackedBatch], step: int | None, reason: str) -> None:
+        """Take half as much at a time as was tried. Raises: RunFailedError where one example alone was too much."""
+        largest = max(part.num_sequences for part in tried)
+        check_can_shrink(largest, step, reason, _MEMORY_REMEDY)
+        self._size = largest // 2
+        self._warn(
+            f"memory ran out in the evaluation at step {step} with {largest:,} examples at a time "
+            f"({first_line(reason)}); from here on {self._size:,} at a time"
+        )
+
+
+@torch.no_grad()
+def evaluate(context: StepContext, held_out: "ExampleStream", sizes: EvaluationBatches, step: int) -> dict[str, float]:
+    """Measure a model on all held-out examples; each worker takes its part. The model is left in training mode.
+
+    Args:
+        step: steps that have ended, for messages.
+
+    Raises: RunFailedError where memory runs out with a single example, or the loss is not finite.
+    """
+    worker = context.worker
+
+    def compute_totals(batch: DeviceBatch, parts: Sequence[PackedBatch]) -> Tensor:
+        totals = empty_totals(context.objectives, worker.device)
+        for micro in batch.cut(parts):
+            sums = pretraining_sums(context.model, micro, context.spec, context.objectives)
+            add_sums(totals, sums, micro.sequences.num_tokens)
+        return totals
+
+    totals = empty_totals(context.objectives, worker.device)
+    context.model.eval()
+    for _, host in held_out.batches(range(1), worker.rank, worker.num_workers):
+        totals += compute_in_parts(sizes, host, step, partial(compute_totals, DeviceBatch.copied(host, worker.device)))
+    context.model.train()
+    all_reduce_sum(totals, worker)
+    metrics = named_metrics(totals, context.objectives)
+    if not math.isfinite(metrics["loss"]):
+        raise RunFailedError(f"the held-out loss is {metrics['loss']} at step {step}; {DIVERGENCE_REMEDY}")
+    return metrics

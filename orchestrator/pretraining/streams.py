@@ -1,59 +1,16 @@
 """Streams of examples as a pretraining spec asks for them: those to train on, and those of an evaluation. No torch."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-
-from bert_core.counter_random import derive_key, permutation
-from bert_core.examples.segments import TokenizedDocuments
 from bert_core.masking import MaskingConfig
 from bert_core.objectives import NO_SENTENCE_OBJECTIVE, SENTENCE_OBJECTIVES
 from bert_core.objectives.base import SentenceObjective
 from bert_core.objectives.packed_batches import SegmentConfig
-from bert_core.ragged_rows import Int64Array
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.corpus.stream import ExampleStream, ShardReader, StreamConfig
 from orchestrator.errors import CorpusError
 from orchestrator.specs import PretrainSpec
 
 HELD_OUT_TOKENS = 1 << 26
-"""Tokens that are loaded as the one window of an evaluation, about: 128 MB. One hundredth of six billion tokens."""
-
-
-@dataclass(frozen=True)
-class ChosenShards:
-    """Some shards of a store, numbered anew."""
-
-    shards: ShardReader
-    chosen: Sequence[int]
-
-    @property
-    def fingerprint(self) -> str:
-        """The store's own, marked, as the same numbers are other shards here."""
-        return f"{self.shards.fingerprint}/chosen"
-
-    @property
-    def num_shards(self) -> int:
-        return len(self.chosen)
-
-    def document_lengths(self, shard: int) -> Int64Array:
-        return self.shards.document_lengths(self.chosen[shard])
-
-    def read_documents(self, shard: int) -> TokenizedDocuments:
-        return self.shards.read_documents(self.chosen[shard])
-
-
-def choose_shards(shards: ShardReader, seed: int) -> ShardReader:
-    """The shards themselves where they have up to HELD_OUT_TOKENS; else as many as reach that, drawn by the seed."""
-    sizes = [int(shards.document_lengths(shard).sum()) for shard in range(shards.num_shards)]
-    if sum(sizes) <= HELD_OUT_TOKENS:
-        return shards
-    chosen, num_tokens = [], 0
-    for shard in permutation(derive_key(seed, "held_out", shards.fingerprint), len(sizes)).tolist():
-        if num_tokens >= HELD_OUT_TOKENS:
-            break
-        chosen.append(shard)
-        num_tokens += sizes[shard]
-    return ChosenShards(shards, tuple(chosen))
+"""Tokens of the window of shards that an evaluation loads, about: 128 MB. One hundredth of six billion tokens."""
 
 
 def build_stream(spec: PretrainSpec, shards: ShardReader, tokenizer: Tokenizer) -> ExampleStream:
@@ -106,13 +63,15 @@ def build_validation(spec: PretrainSpec, shards: ShardReader, tokenizer: Tokeniz
 
     None with fewer than two documents, or none that is long enough.
     """
-    shards = choose_shards(shards, spec.seed)
     longest = max(phase.max_seq_length for phase in spec.phases)
     one_phase = (spec.phases[0].model_copy(update={"max_seq_length": longest, "share": 1.0}),)
-    # All shards are one window: how training is shuffled must not decide whether there are documents to draw from.
-    whole = spec.model_copy(update={"phases": one_phase, "shuffle_window_shards": max(1, shards.num_shards)})
-    if sum(len(shards.document_lengths(shard)) for shard in range(shards.num_shards)) < 2:
+    lengths = [shards.document_lengths(shard) for shard in range(shards.num_shards)]
+    if sum(map(len, lengths)) < 2:
         return None
+    # All shards are one window, but where they are too large to load: how training is shuffled must not decide whether
+    # there are documents to draw from.
+    window = min(shards.num_shards, HELD_OUT_TOKENS * shards.num_shards // sum(int(each.sum()) for each in lengths))
+    whole = spec.model_copy(update={"phases": one_phase, "shuffle_window_shards": max(1, window)})
     stream = build_stream(whole, shards, tokenizer)
     size = min(spec.execution.evaluation_examples, stream.examples_per_epoch())
     if size == 0:

@@ -2,8 +2,7 @@
 
 import os
 import socket
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -24,43 +23,58 @@ from orchestrator.results import Event
 from orchestrator.storage import join, write_folder
 from orchestrator.training.attempts import refuse_without_mark
 from orchestrator.training.cards import SLOW_BF16, has_bf16_cpu
-from orchestrator.training.event_queue import WorkerPlace
+from orchestrator.training.event_queue import QueueState, WorkerPlace
 from orchestrator.training.worker_log import kept_output
 
 _INTERVAL_S = 0.5
 
 
-class StepReports:
-    """Number of steps that have ended, and whether the run is to stop; neither costs the training loop a message."""
+class DriverLink:
+    """A worker's link to the driver's event queue. Training never waits for it: a thread of rank 0 asks for its state.
 
-    def __init__(self) -> None:
+    Calls of one process to an actor keep their order, so events arrive as they were emitted.
+    """
+
+    def __init__(self, event_queue: Any) -> None:
+        self._queue = event_queue
+        # A restarted worker counts from 0; the event queue already has the events of the worker before it.
+        self._num_before: int = ray.get(event_queue.num_put.remote())
         self._step: int | None = None
-        self._is_stopping = False
+        self._state = QueueState()
+        self._lost: Exception | None = None
 
-    def note(self, step: int) -> bool:
+    def ask(self) -> bool:
+        """Report the steps that have ended, and learn the queue's state; returns whether the queue is there."""
+        try:
+            self._state = ray.get(self._queue.report_step.remote(self._step))
+        except ray.exceptions.RayError as error:
+            self._lost = error
+        return self._lost is None
+
+    def raise_end(self) -> None:
+        """Raise the reason why the work must end, where there is one. Raises: RunStoppedError, RayError."""
+        if self._lost is not None:
+            raise self._lost
+        if self._state.has_failed:
+            raise RunStoppedError("the run was stopped")
+
+    def emit(self, event: Event) -> None:
+        """Send an event. Raises: as `raise_end` does."""
+        self.raise_end()
+        self._queue.put.remote(event)
+
+    def num_confirmed(self) -> int:
+        """Number of this worker's events, from the first on, that were recorded when the thread last asked."""
+        return self._state.num_confirmed - self._num_before
+
+    def note_step(self, step: int) -> bool:
         """Take down the steps that have begun (on CPUs: ended). Returns whether the driver has asked to stop."""
         self._step = step
-        return self._is_stopping
+        return self._state.is_stopping
 
-    def exchange(self, report: Callable[[int | None], bool]) -> None:
-        """Report the steps and learn of a request to stop."""
-        self._is_stopping = report(self._step)
-
-
-@contextmanager
-def reporting_steps(event_queue: Any) -> Iterator[StepReports]:
-    """Exchange reports with the driver's event queue from a thread, twice a second, during the block."""
-    reports = StepReports()
-
-    def exchange() -> bool:
-        try:
-            reports.exchange(lambda step: bool(ray.get(event_queue.report_step.remote(step))))
-        except ray.exceptions.RayError:
-            return False  # the queue is lost: the next event says so
-        return True
-
-    with repeating(exchange, _INTERVAL_S, "step-reports"):
-        yield reports
+    def find_hosts(self) -> tuple[str, ...]:
+        """Hosts of the workers that have begun, by rank."""
+        return tuple(place.host for place in ray.get(self._queue.status.remote()).places)
 
 
 @dataclass(frozen=True)
@@ -79,8 +93,7 @@ def run_worker(config: dict[str, WorkerOrder]) -> None:
     order = config["order"]
     context = ray.train.get_context()
     rank, num_workers = context.get_world_rank(), context.get_world_size()
-    node_id = ray.get_runtime_context().get_node_id()
-    place = WorkerPlace(rank, socket.gethostname(), os.getpid(), node_id, num_workers)
+    place = WorkerPlace(rank, socket.gethostname(), os.getpid(), num_workers)
     if not ray.get(order.event_queue.begin.remote(place)):
         return
     try:
@@ -96,7 +109,7 @@ def run_worker(config: dict[str, WorkerOrder]) -> None:
 
 
 def _train(order: WorkerOrder, worker: Worker) -> None:
-    job, event_queue = order.job, order.event_queue
+    job = order.job
     notes: list[str] = []
     # A job with a teacher is of a distillation, whose spec holds this one as a section.
     field = "execution.device" if job.teacher_digest is None else "pretraining.execution.device"
@@ -112,23 +125,11 @@ def _train(order: WorkerOrder, worker: Worker) -> None:
         notes.append(f"precision {SLOW_BF16}")
     if worker.device.type == "cuda" and (job.spec.execution.deterministic or is_traced()):
         keep_one_order()
-
-    def emit(event: Event) -> None:
-        if ray.get(event_queue.put.remote(event)):
-            raise RunStoppedError("the run was stopped")
-
-    # A restarted worker counts from 0; the event queue already has the events of the worker before it.
-    already_there = ray.get(event_queue.num_put.remote())
+    link = DriverLink(order.event_queue)
     with ExitStack() as until_end:
-        reports = until_end.enter_context(reporting_steps(event_queue)) if worker.rank == 0 else StepReports()
-        loop = TrainingLoop(
-            job,
-            worker,
-            emit,
-            num_confirmed=lambda: ray.get(event_queue.num_confirmed.remote()) - already_there,
-            note_step=reports.note,
-            find_hosts=lambda: tuple(place.host for place in ray.get(event_queue.status.remote()).places),
-        )
+        if worker.rank == 0:
+            until_end.enter_context(repeating(link.ask, _INTERVAL_S, "driver-link"))
+        loop = TrainingLoop(job, worker, link.emit, link.num_confirmed, link.note_step, link.find_hosts)
         for note in notes:
             loop.events.warn(note)
         batches = partial(
@@ -141,11 +142,9 @@ def _train(order: WorkerOrder, worker: Worker) -> None:
             pace=PrefetchPace(window_memory(ray.train.get_context().get_local_world_size()), loop.events.warn),
         )
         is_complete = loop.train(traced(batches, worker, job.attempt))
-    if is_complete and worker.rank == 0:
-        save_model(loop, job)
-
-
-def save_model(loop: TrainingLoop, job: PretrainJob) -> None:
-    """Save the model and its tokenizer in Hugging Face's layout, in the run's folder."""
-    with write_folder(join(job.run_folder, "model")) as folder:
-        loop.write_model(folder)
+    if worker.rank == 0:
+        link.ask()  # all events have arrived then
+        link.raise_end()
+        if is_complete:
+            with write_folder(join(job.run_folder, "model")) as folder:
+                loop.write_model(folder)

@@ -20,21 +20,18 @@ Entries = list[dict[str, Any]]
 
 @dataclass(frozen=True)
 class FencedList:
-    """A list in a JSON file of a run, beside the number of the attempt that has written it last.
-
-    Args:
-        path: the file; a missing one is an empty list.
-        name: name of the list in the file.
-        fields: names that each entry of the list has.
-        attempt: number of the attempt that reads and writes here; what a newer one has written stops it.
-        remedy: what a person can do where the file is damaged.
-    """
+    """A list in a JSON file of a run, beside the number of the attempt that has written it last."""
 
     path: str
+    """The file; a missing one is an empty list."""
     name: str
+    """Name of the list in the file."""
     fields: tuple[str, ...]
+    """Names that each entry of the list has."""
     attempt: int
+    """Number of the attempt that reads and writes here; what a newer one has written stops it."""
     remedy: str
+    """Advice where the file is damaged."""
 
     def read(self) -> Entries:
         """Return the entries, whichever attempt has written them. Raises: CheckpointError where the file is damaged."""
@@ -45,9 +42,9 @@ class FencedList:
         return self._refuse_if_superseded(read_seen(self.path))
 
     def replace(self, change: Callable[[Entries], Entries]) -> tuple[Entries, Entries]:
-        """Replace the entries by what `change` makes of them; returns those of before and those of now.
+        """Replace the entries by what `change` makes of them; returns the old and the new ones.
 
-        On S3, where another process writes in between, `change` is asked again with what that one has written.
+        On S3, where another process writes in between, `change` is called again with what that one has written.
 
         Raises: RunStoppedError where a newer attempt has written the file; CheckpointError where it is damaged.
         """
@@ -78,14 +75,14 @@ class FencedList:
 
 
 def how_to_go_on(run_id: str) -> str:
-    """The last words of an error after which a run can be resumed, as who asked for the run would type them."""
+    """Last words of an error: the command that resumes the run, as its user would type it."""
     asked_at = os.environ.get(ASKED_AT_VARIABLE)
     return f"go on with: orchestrator {f'--address {asked_at} submit --resume' if asked_at else 'resume'} {run_id}"
 
 
 @contextmanager
 def marked_storage(run_folder: str, attempt: int) -> Iterator[str]:
-    """Leave a file of a name that was never used before in a run's folder during the block; yields its path."""
+    """Keep a file of a new name in a run's folder during the block, for `refuse_without_mark`; yields its path."""
     mark = join(run_folder, f".attempt-{attempt}-{uuid4().hex}")
     write_bytes(mark, b"")
     try:

@@ -16,7 +16,7 @@ MAX_PADDED_TOKENS = 16_384
 
 @dataclass(frozen=True)
 class Schedule:
-    """The steps of a trial, and those after which it is evaluated; a last, smaller batch is a batch as well."""
+    """Steps of a trial, and those after which it is evaluated; the last, smaller batch of an epoch counts."""
 
     num_examples: int
     batch_size: int
@@ -25,12 +25,10 @@ class Schedule:
 
     @property
     def steps_per_epoch(self) -> int:
-        """Number of batches that an epoch's examples make."""
         return -(-self.num_examples // self.batch_size)
 
     @property
     def num_steps(self) -> int:
-        """Number of steps of the trial, at least one."""
         return max(1, round(self.epochs * self.steps_per_epoch))
 
     @property
@@ -52,8 +50,7 @@ def num_evaluations(epochs: float, evaluations_per_epoch: int) -> int:
 def epoch_batches(lengths: NDArray[np.int64], batch_size: int, seed: int, epoch: int) -> Iterator[NDArray[np.int64]]:
     """An epoch's batches as indices of examples: shuffled, alike in length within a batch, batches shuffled again.
 
-    Args:
-        lengths: (N,) tokens of each example.
+    `lengths` are the tokens of each example, (N,).
     """
     order = permutation(derive_key(seed, "order", epoch), len(lengths))
     window = batch_size * _WINDOW_BATCHES

@@ -1,8 +1,4 @@
-"""Cards and CPU of a machine as torch tells of them, and what a person is told before work begins there.
-
-All questions to `torch.cuda` about a card are asked in `find_card`, so that tests can answer in place of one; the one
-kernel that a card is tried with is `launch_kernel`.
-"""
+"""GPUs and CPU of a machine: whether torch can use them, in which precision, and notes on what limits them."""
 
 import os
 import platform
@@ -36,16 +32,15 @@ class Card:
     total_bytes: int
 
     @property
-    def taken_bytes(self) -> int:
-        """Bytes that others hold, where this process has not allocated any yet."""
-        return self.total_bytes - self.free_bytes
+    def capability_text(self) -> str:
+        return "{}.{}".format(*self.capability)
 
 
 def find_card(or_else: str = "") -> Card:
-    """Find this process's first card, and let it compute once.
+    """Find this process's first card, and launch a kernel there.
 
     Args:
-        or_else: what whoever asked for the card can set to do without it: `set execution.device cpu`.
+        or_else: setting that does without the card: `set execution.device cpu`.
 
     Raises: ClusterError, with the reason why it cannot compute, and what to do.
     """
@@ -61,11 +56,17 @@ def find_card(or_else: str = "") -> Card:
     if not is_available:
         raise ClusterError(_no_card_text([str(warning.message) for warning in caught]) + remedy)
     try:
-        free, total = torch.cuda.mem_get_info()
-        card = Card(torch.cuda.get_device_name(), torch.cuda.get_device_capability(), free, total)
-        _check_kernels(card, remedy)
+        card = Card(torch.cuda.get_device_name(), torch.cuda.get_device_capability(), *torch.cuda.mem_get_info())
+        launch_kernel()
         return card
     except RuntimeError as error:  # the driver is there, and the card does not answer
+        if "no kernel image" in str(error):
+            built_for, needed = ", ".join(torch.cuda.get_arch_list()), "sm_{}{}".format(*card.capability)
+            raise ClusterError(
+                f"the GPU cannot be used: {card.name} has compute capability {card.capability_text}, and this torch "
+                f"({torch.__version__}) is built for {built_for}; install a torch that is built for {needed} "
+                f"there{remedy}"
+            ) from None
         reason = _first_sentence(str(error))
         raise ClusterError(f"the GPU cannot be used ({reason}); look at `nvidia-smi`{remedy}") from None
 
@@ -75,22 +76,8 @@ def launch_kernel() -> None:
     torch.ones(1, device="cuda").add_(1).item()
 
 
-def _check_kernels(card: Card, remedy: str) -> None:
-    """Check that this torch was built with kernels for a card. Raises: ClusterError; RuntimeError for other errors."""
-    try:
-        launch_kernel()
-    except RuntimeError as error:
-        if "no kernel image" not in str(error):
-            raise
-        raise ClusterError(
-            f"the GPU cannot be used: {card.name} has compute capability {_capability_text(card)}, and this torch "
-            f"({torch.__version__}) is built for {', '.join(torch.cuda.get_arch_list())}; install a torch that is "
-            f"built for sm_{''.join(map(str, card.capability))} there{remedy}"
-        ) from None
-
-
 def _no_card_text(warned: list[str]) -> str:
-    """Text on a card that torch cannot use, from what it warned of."""
+    """Reason why torch finds no card, from its warnings."""
     told = next((text for text in warned if "driver" in text.lower()), None)
     if told is None:
         reason = f" ({_first_sentence(warned[0])})" if warned else ""
@@ -119,18 +106,16 @@ def check_card(card: Card, precision: Precision) -> None:
     """Check that a card computes in a precision as fast as it should. Raises: SpecError."""
     if precision == "bf16" and not has_bf16(card):
         raise SpecError(
-            f"precision bf16: {card.name} has no units for it (compute capability {_capability_text(card)}, "
+            f"precision bf16: {card.name} has no units for it (compute capability {card.capability_text}, "
             "8.0 is the first that has); set precision to fp32"
         )
 
 
 def card_notes(device: str, *, is_shared: bool = False, trains_in: Precision | None = None) -> list[str]:
-    """Texts that a person is told of a device that is used all the same, one for each limit; none of a CPU.
-
-    To be asked before this process takes memory of the card. What is not there at all `choose_device` refuses.
+    """Notes on what limits a card, for its user; none of a CPU. Call it before this process takes memory of the card.
 
     Args:
-        is_shared: whether others on the card are of the same work, so that nobody need be told of them.
+        is_shared: whether others on the card are of the same work, and no news.
         trains_in: precision of the training that the card is for.
     """
     if device == "cpu":
@@ -140,14 +125,15 @@ def card_notes(device: str, *, is_shared: bool = False, trains_in: Precision | N
     except ClusterError:
         return []
     notes = []
-    if not is_shared and card.taken_bytes > _TAKEN_SHARE * card.total_bytes:
+    taken_bytes = card.total_bytes - card.free_bytes
+    if not is_shared and taken_bytes > _TAKEN_SHARE * card.total_bytes:
         notes.append(
-            f"others hold {gib_text(card.taken_bytes)} of the {gib_text(card.total_bytes)} of {card.name}: this work "
+            f"others hold {gib_text(taken_bytes)} of the {gib_text(card.total_bytes)} of {card.name}: this work "
             "goes on beside them, with less memory and slower; `nvidia-smi` names them"
         )
     if card.capability < OLDEST_CAPABILITY:
         notes.append(
-            f"{card.name} (compute capability {_capability_text(card)}) is too old for flash attention and TF32: "
+            f"{card.name} (compute capability {card.capability_text}) is too old for flash attention and TF32: "
             "attention is computed on padded rows, and products in full fp32"
         )
     elif trains_in == "fp32":
@@ -159,7 +145,7 @@ def card_notes(device: str, *, is_shared: bool = False, trains_in: Precision | N
 
 
 def new_card_notes(device: str, *, is_shared: bool = False, trains_in: Precision | None = None) -> list[str]:
-    """Texts of `card_notes` the first time in a process; none later, when it holds memory of the card itself."""
+    """Notes of `card_notes` the first time in a process; none later, when it holds memory of the card itself."""
     if os.getpid() in _PROCESSES_TOLD:
         return []
     _PROCESSES_TOLD.add(os.getpid())
@@ -182,12 +168,7 @@ def measure_peak(work: Callable[[], None]) -> int:
 
 
 def gib_text(num_bytes: float) -> str:
-    """Bytes in GiB, with one digit behind the point."""
     return f"{num_bytes / (1 << 30):.1f} GiB"
-
-
-def _capability_text(card: Card) -> str:
-    return "{}.{}".format(*card.capability)
 
 
 def has_bf16_cpu() -> bool:

@@ -3,9 +3,9 @@
 The pointer file is replaced after a checkpoint is complete, so that it never names half of one; no checkpoint is found
 by listing folders. One that does not match its digests is skipped with a warning, and the one before it is used.
 
-Each carries digests of everything that decides the next steps (its identity), by part: spec, data, tokenizer, teacher,
-versions. Where one differs, what a run reads has drifted, and going on would mix two runs. That is refused, unless the
-attempt allows it; then the run is marked. Details beside the digests tell which field or file has changed.
+Each carries digests of all that decides the next steps (its identity), by part: spec, data, tokenizer, teacher,
+versions. Going on where one differs would mix two runs. That is refused, unless the attempt allows it; then the run is
+marked. Details beside the digests tell which field or file has changed.
 """
 
 import logging
@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
-from functools import partial
 from typing import Any
 
 import torch
@@ -40,6 +39,8 @@ from orchestrator.training.attempts import Entries, FencedList
 POINTER = "checkpoints.json"
 FOLDER = "checkpoints"
 _FIELDS = tuple(field.name for field in fields(CheckpointEvent))
+_MAX_NAMED = 8
+"""Fields and files that a message names at most."""
 Warn = Callable[[str], None]
 """A function that is told, in one line, of a problem that stops nothing."""
 logger = logging.getLogger(__name__)
@@ -53,17 +54,12 @@ def delete_checkpoints(run_folder: str) -> None:
 
 @dataclass(frozen=True)
 class Checkpoints:
-    """Checkpoints of one run, saved and read by one attempt.
-
-    Args:
-        run_folder: folder of the run on the storage.
-        attempt: number of the attempt; a newer attempt's checkpoints stop this one.
-        keep: number of checkpoints to keep.
-    """
+    """Checkpoints of one run, saved and read by one attempt, which a newer attempt's checkpoints stop."""
 
     run_folder: str
     attempt: int = 1
     keep: int = 2
+    """Number of checkpoints to keep."""
 
     def newest_first(self) -> list[CheckpointEvent]:
         """Complete checkpoints of the run, newest first."""
@@ -78,10 +74,9 @@ class Checkpoints:
 
         None where there is none, or where it is damaged: `read_newest` says so, and takes an older one.
         """
-        for event in self.newest_first():
+        for event in self.newest_first()[:1]:
             with suppress(OSError, ValueError, KeyError):
                 return event.step, read_json(join(event.path, STATE_FILE))["extra"]
-            break
         return None
 
     def save(
@@ -91,9 +86,7 @@ class Checkpoints:
         return self.write(step, contents_of(model, optimizer, extra), warn)
 
     def write(self, step: int, contents: StateContents, warn: Warn = logger.warning) -> CheckpointEvent:
-        """Write a checkpoint, then the pointer file, then delete the checkpoints that are too old.
-
-        `warn` is told of one that cannot be deleted: the new one is good, and `tidy` will try again.
+        """Write a checkpoint, then the pointer file, then delete old ones; `warn` is told where that fails.
 
         Raises: RunStoppedError where a newer attempt of the run has superseded this one.
         """
@@ -103,16 +96,16 @@ class Checkpoints:
             digest = contents.write(folder)
             num_bytes = sum(file.stat().st_size for file in folder.iterdir())
         event = CheckpointEvent(step, path, digest, num_bytes)
-        known, kept = self._pointer.replace(partial(self._with_newest, event))
+
+        def with_newest(known: Entries) -> Entries:
+            return [asdict(event), *(entry for entry in known if entry["step"] < step)][: self.keep]
+
+        known, kept = self._pointer.replace(with_newest)
         kept_paths = {entry["path"] for entry in kept}
         for entry in known:
             if entry["path"] not in kept_paths:
                 _delete_or_warn(entry["path"], warn)
         return event
-
-    def _with_newest(self, event: CheckpointEvent, known: Entries) -> Entries:
-        """Entries of the pointer file with one more; those that are too old or of a later step are left out."""
-        return [asdict(event), *(entry for entry in known if entry["step"] < event.step)][: self.keep]
 
     def read_newest(self, warn: Warn) -> tuple[CheckpointEvent, TrainingState] | None:
         """Read the newest complete checkpoint; None where the run has none yet.
@@ -163,33 +156,15 @@ class Checkpoints:
 
 
 def _without_remedy(error: Exception) -> str:
-    """Return what is wrong with a checkpoint, without the advice to take another: the next one is tried anyway."""
+    """Drop the advice to take another checkpoint: the next one is tried anyway."""
     return str(error).removesuffix(f"; {REMEDY}")
 
 
 def _delete_or_warn(path: str, warn: Warn) -> None:
-    """Delete a file or folder that nobody needs any more; where that fails, its bytes are all that is lost."""
     try:
         delete(path)
     except OSError as error:
         warn(f"{path} cannot be deleted ({error.strerror or error}); it is not used any more: delete it by hand")
-
-
-def saves_in_background(device: torch.device) -> bool:
-    """Whether a run on a device writes its checkpoints while it trains.
-
-    On a GPU: the host's processors are idle there. On CPUs the writer takes from training what training would otherwise
-    wait for, and the copy takes memory.
-    """
-    return device.type == "cuda"
-
-
-@dataclass(frozen=True)
-class SavedCheckpoint:
-    """A complete checkpoint, and what a person should know of it."""
-
-    event: CheckpointEvent
-    warnings: list[str]
 
 
 class CheckpointSaver:
@@ -197,54 +172,51 @@ class CheckpointSaver:
 
     Args:
         in_background: whether `save` returns when the state has been copied, in place of when it has been written.
+        on_saved: told of each checkpoint once it is complete, in the thread that wrote it.
+        warn: told of an old checkpoint that cannot be deleted, in that thread too.
     """
 
-    def __init__(self, checkpoints: Checkpoints, in_background: bool) -> None:
-        self._checkpoints = checkpoints
+    def __init__(
+        self,
+        checkpoints: Checkpoints,
+        in_background: bool,
+        on_saved: Callable[[CheckpointEvent], None],
+        warn: Warn = logger.warning,
+    ) -> None:
+        self._checkpoints, self._on_saved, self._warn = checkpoints, on_saved, warn
         self._copies = HostCopies() if in_background else None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="checkpoint") if in_background else None
-        self._under_way: Future[SavedCheckpoint] | None = None
+        self._writing: Future[None] | None = None
 
     def save(self, step: int, model: nn.Module, optimizer: Optimizer, extra: Mapping[str, Any]) -> None:
-        """Save a checkpoint, which `take` returns when it is complete; the one before it has been taken.
-
-        Raises: without a thread what `Checkpoints.write` raises.
-        """
-        assert self._under_way is None, "the copy of a checkpoint that is being written must stay as it is"
+        """Save a checkpoint. Raises: without a thread what `Checkpoints.write` raises."""
         if self._thread is None or self._copies is None:
-            self._under_way = Future()
-            self._under_way.set_result(self._write(step, contents_of(model, optimizer, extra)))
+            self._write(step, contents_of(model, optimizer, extra))
         else:
+            assert self._writing is None, "the copy of a checkpoint that is being written must stay as it is"
             contents = contents_of(model, optimizer, extra, self._copies.of)
-            self._under_way = self._thread.submit(self._write, step, contents)
+            self._writing = self._thread.submit(self._write, step, contents)
 
-    def take(self, wait: bool = False) -> SavedCheckpoint | None:
-        """Return a checkpoint that is complete, once; None where there is none, or while it is written.
+    def wait(self) -> None:
+        """Wait until the checkpoint that is being written is complete. Raises: what `Checkpoints.write` raised."""
+        if self._writing is not None:
+            writing, self._writing = self._writing, None
+            writing.result()
 
-        Args:
-            wait: wait for the one that is being written.
-
-        Raises: what `Checkpoints.write` raised.
-        """
-        if self._under_way is None or not (wait or self._under_way.done()):
-            return None
-        done, self._under_way = self._under_way, None
-        return done.result()
+    def raise_failure(self) -> None:
+        """Raise what `Checkpoints.write` raised, where it has; without waiting."""
+        if self._writing is not None and self._writing.done():
+            self.wait()
 
     def settle(self) -> None:
         """Wait for a checkpoint that is being written, where another error is on its way: a failure is only logged."""
         try:
-            self.take(wait=True)
+            self.wait()
         except Exception as error:
             logger.warning("the checkpoint that was being written failed: %s", error)
 
-    def _write(self, step: int, contents: StateContents) -> SavedCheckpoint:
-        warnings: list[str] = []
-        return SavedCheckpoint(self._checkpoints.write(step, contents, warnings.append), warnings)
-
-
-_MAX_NAMED = 8
-"""Fields and files that a message names at most."""
+    def _write(self, step: int, contents: StateContents) -> None:
+        self._on_saved(self._checkpoints.write(step, contents, self._warn))
 
 
 def versions() -> dict[str, str]:

@@ -1,12 +1,9 @@
-"""The one way between workers and their driver: an actor that holds events until the driver has recorded them, and
-the driver's request to stop until the workers have seen it.
+"""Event queue between workers and their driver: an actor that keeps events until the driver has recorded them.
 
 Nothing is lost when the driver dies: a checkpoint carries the metrics that the driver had not confirmed by then, and
-what comes after the checkpoint is computed again. The actor lives on the driver's node, as a lost node elsewhere must
-not end the run.
+what comes after the checkpoint is computed again.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,15 +15,12 @@ from orchestrator.results import Event
 
 @dataclass(frozen=True)
 class WorkerPlace:
-    """Place of a worker that has begun."""
+    """Rank and address of a worker that has begun, in a group of `num_workers`."""
 
     rank: int
     host: str
     pid: int
-    node_id: str = ""
-    """Ray's id of the host's node."""
     num_workers: int = 1
-    """Number of workers of its group."""
 
 
 @dataclass(frozen=True)
@@ -43,14 +37,21 @@ class WorkerFailure:
 
 @dataclass(frozen=True)
 class WorkersStatus:
-    """State of the workers, as far as it is known beside their events."""
+    """State of the workers: those of the newest group that have begun, and all failures of this attempt."""
 
     places: tuple[WorkerPlace, ...] = ()
-    """Workers of the newest group that have begun, by rank."""
     step: int | None = None
     """Number of steps that have ended; None before the first one of these workers."""
     failures: tuple[WorkerFailure, ...] = ()
-    """Failures of this attempt, in order."""
+
+
+@dataclass(frozen=True)
+class QueueState:
+    """State of an event queue for its workers: recorded events, a request to stop, an error that ends the work."""
+
+    num_confirmed: int = 0
+    is_stopping: bool = False
+    has_failed: bool = False
 
 
 class EventQueue:
@@ -67,11 +68,10 @@ class EventQueue:
         self._failures: list[WorkerFailure] = []
         self._selector: dict[str, str] = {}
 
-    def put(self, event: Event | Exception) -> bool:
-        """Leave an event, or the reason why the work must end; returns whether there is such a reason."""
+    def put(self, event: Event | Exception) -> None:
+        """Leave an event, or the reason why the work must end."""
         self._events.append(event)
         self._has_failed |= isinstance(event, Exception)
-        return self._has_failed
 
     def take(self, num_recorded: int) -> list[Event | Exception]:
         """All events but the first `num_recorded`, which are confirmed to be recorded and are forgotten here.
@@ -86,32 +86,26 @@ class EventQueue:
         """Number of events that have arrived; the caller's own are among them, since its calls keep their order."""
         return self._num_confirmed + len(self._events)
 
-    def num_confirmed(self) -> int:
-        """Number of events, from the first on, that are recorded."""
-        return self._num_confirmed
-
     def stop(self) -> None:
         """Ask the workers to save a checkpoint as soon as they can, and to end."""
         self._is_stopping = True
 
     def is_stopping(self) -> bool:
-        """Whether the workers are asked to stop."""
         return self._is_stopping
 
     def place_workers(self, selector: dict[str, str]) -> None:
-        """Say by which labels the next group of workers looks for nodes; those of the group before have ended."""
+        """Begin a new group of workers, on nodes with these labels; those of the group before have ended."""
         self._selector = selector
         self._forget_group()
 
     def selector(self) -> dict[str, str]:
-        """Labels by which the newest workers look, or looked, for nodes."""
+        """Labels of the nodes of the newest group."""
         return self._selector
 
     def begin(self, place: WorkerPlace) -> bool:
         """Announce a worker; returns whether there is work for it: no error so far, and no request to stop.
 
-        Workers that begin together go in or leave together: one that is let in waits for the others, and hears of a
-        request that comes meanwhile after its first step.
+        The answer is the same for a whole group, whose workers wait for each other.
         """
         if place.rank in self._places:  # nobody has reported that it ended
             self.report_failure(place.rank, "its process was killed or crashed")
@@ -121,15 +115,15 @@ class EventQueue:
         self._step = None
         return self._may_group_work and not self._has_failed
 
-    def report_step(self, step: int | None) -> bool:
-        """Say how many steps have ended, None before the first; returns whether the workers are asked to stop there."""
+    def report_step(self, step: int | None) -> QueueState:
+        """Take down how many steps have ended, None before the first."""
         self._step = step
-        return self._is_stopping
+        return QueueState(self._num_confirmed, self._is_stopping, self._has_failed)
 
     def report_failure(self, rank: int, cause: str) -> None:
-        """Say that a worker has failed; all of them begin again, or the work ends."""
-        place = self._places.get(rank)
-        self._failures.append(WorkerFailure(rank, cause) if place is None else WorkerFailure(rank, cause, place.host))
+        """Record that a worker has failed; all of them begin again, or the work ends."""
+        host = {"host": self._places[rank].host} if rank in self._places else {}
+        self._failures.append(WorkerFailure(rank, cause, **host))
         self._forget_group()
 
     def _forget_group(self) -> None:
@@ -145,36 +139,6 @@ _EventQueueActor = ray.remote(num_cpus=0)(EventQueue)
 
 
 def launch_event_queue() -> Any:
-    """Start an event queue as an actor on the driver's node, where it stays.
-
-    Ray puts an actor without resources on a random node, which may be a preemptible one.
-    """
+    """Start an event queue as an actor on the driver's node, where it stays: another node may be lost."""
     here = ray.get_runtime_context().get_node_id()
     return _EventQueueActor.options(scheduling_strategy=NodeAffinitySchedulingStrategy(here, soft=False)).remote()
-
-
-class EventReader:
-    """The driver's end of an event queue: passes events on in order, each at least once, interrupted or not.
-
-    Args:
-        queue: the actor.
-        on_event: records an event. An event during which it was interrupted comes again.
-    """
-
-    def __init__(self, queue: Any, on_event: Callable[[Event], None]) -> None:
-        self._queue, self._on_event = queue, on_event
-        self._num_recorded = 0
-
-    def read(self) -> WorkersStatus:
-        """Pass on what has arrived; returns what is known of the workers.
-
-        Raises: an error that a worker put into the queue; RayError when the queue is lost; what `on_event` raises.
-        """
-        status: WorkersStatus
-        events, status = ray.get([self._queue.take.remote(self._num_recorded), self._queue.status.remote()])
-        for event in events:
-            if isinstance(event, Exception):
-                raise event
-            self._on_event(event)
-            self._num_recorded += 1
-        return status

@@ -1,7 +1,6 @@
-"""Micro-batches where memory runs out: a batch goes through the model in smaller parts, and stays the same batch.
+"""Gradient accumulation where memory runs out: the micro-batch is halved, and the batch stays the same.
 
-How much goes through at a time is the spec's until memory runs out, and then half of what was tried. Losses of parts
-add up to that of the batch, up to the order of additions. What a part is, a subclass says.
+Losses of micro-batches add up to that of the batch, up to the order of additions.
 """
 
 from abc import ABC, abstractmethod
@@ -15,7 +14,7 @@ B = TypeVar("B")
 
 
 class MicroBatchSize(ABC, Generic[B]):
-    """Size of the micro-batches of a training.
+    """Size of the micro-batches of a training; a subclass knows what a batch is.
 
     Args:
         size: the spec's; None for a whole batch.
@@ -25,9 +24,8 @@ class MicroBatchSize(ABC, Generic[B]):
     field: str
     """Name of the size in the spec."""
     unit: str = "examples"
-    """Name of what the size counts."""
     whole: ClassVar[str]
-    """Name of what stays the same, as a person is told."""
+    """Name of what stays the same."""
     remedy: ClassVar[str]
     """Remedy where a single example is too much."""
 
@@ -37,12 +35,10 @@ class MicroBatchSize(ABC, Generic[B]):
         """Size of a micro-batch at most, in the unit; None for a whole batch."""
 
     @abstractmethod
-    def split(self, batch: B) -> list[B]:
-        """Cut a batch into its micro-batches."""
+    def split(self, batch: B) -> list[B]: ...
 
     @abstractmethod
-    def num_examples(self, part: B) -> int:
-        """Count the examples of a micro-batch."""
+    def num_examples(self, part: B) -> int: ...
 
     def measure(self, part: B) -> int:
         """Count a micro-batch in the unit."""
@@ -57,17 +53,12 @@ class MicroBatchSize(ABC, Generic[B]):
         self.shrink(largest // 2, f"at step {step} with {largest:,} {self.unit} at a time ({first_line(reason)})")
 
     def shrink(self, size: int, where: str) -> None:
-        """Take less at a time, and tell where memory ran out."""
+        """Take less at a time, and warn where memory ran out."""
         self.size = size
         self._warn(
             f"memory ran out {where}; from here on {size:,} at a time, at the same {self.whole}: "
             f"{self.field} {size} does so from the start"
         )
-
-    @property
-    def has_shrunk(self) -> bool:
-        """Whether memory ran out, so that less is taken at a time than the spec says."""
-        return self.size != self._size_of_spec
 
 
 def check_can_shrink(num_examples: int, step: int | None, reason: str, remedy: str) -> None:

@@ -1,7 +1,6 @@
-"""Snapshots of a run: its model at chosen steps as Hugging Face folders, and one manifest file that names them.
+"""Snapshots of a run: its model at chosen steps as Hugging Face folders, which stay, and a manifest that names them.
 
-A checkpoint serves to go on with a run, and the next ones take its place; a snapshot serves to be used, and stays. The
-manifest file is replaced after a snapshot is complete, so that it never names half of one; no snapshot is found by
+The manifest file is replaced after a snapshot is complete, so that it never names half of one; no snapshot is found by
 listing folders.
 """
 
@@ -29,12 +28,7 @@ def snapshot_folders(run_folder: str) -> dict[int, str]:
 
 @dataclass(frozen=True)
 class Snapshots:
-    """Snapshots of one run, saved by one attempt.
-
-    Args:
-        run_folder: folder of the run on the storage.
-        attempt: number of the attempt; a newer attempt's claim stops this one.
-    """
+    """Snapshots of one run, saved by one attempt, which a newer attempt's claim stops."""
 
     run_folder: str
     attempt: int = 1
@@ -54,10 +48,7 @@ class Snapshots:
                 delete(join(self.run_folder, FOLDER, name))
 
     def save(self, step: int, write_model: Callable[[Path], None]) -> None:
-        """Write a snapshot, then the manifest file.
-
-        Args:
-            write_model: writes model and tokenizer into the folder it is given.
+        """Write a snapshot by `write_model`, which gets a folder, then the manifest file.
 
         Raises: RunStoppedError where a newer attempt has claimed the run's snapshots; nothing is left of this one.
         """

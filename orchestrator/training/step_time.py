@@ -1,4 +1,4 @@
-"""Measuring of a few training steps before a run: how many examples they may have, and on how many threads they run."""
+"""Estimate of a training's time from a few steps: how many examples they have, what an example then takes."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -16,19 +16,14 @@ NUM_MEASURED_STEPS = 3
 FORWARD_SHARE = 1 / 3
 """Share of a training step's work that reading the same examples takes: a forward pass without a backward one."""
 _SLOW_CPU_FLOPS = 2e10
-"""FLOP/s that one thread of a slow CPU makes, about: decides how much is measured, and no number that is told."""
+"""FLOP/s of one thread of a slow CPU, about; decides how much is measured, not what is estimated."""
 _STEP_S = 2.0
 """Few examples take much longer, each, than those of a whole batch: as many are measured as a person waits for."""
 _LONGEST_EXAMPLE_S = 2.0
 
 
 def num_measured_examples(config: BertConfig, num_tokens: float, num_examples: int) -> int:
-    """Number of a step's examples that are measured within two seconds; 0 where one of them takes longer.
-
-    Args:
-        num_tokens: tokens of an example.
-        num_examples: examples of a whole step.
-    """
+    """Number of a step's `num_examples`, of `num_tokens` each, that take two seconds; 0 where one takes longer."""
     example_s = count_flops_per_token(config) * num_tokens / _SLOW_CPU_FLOPS
     return 0 if example_s > _LONGEST_EXAMPLE_S else max(1, min(num_examples, int(_STEP_S / example_s)))
 
@@ -67,7 +62,6 @@ def measure_update(model: nn.Module, optimizer: Optimizer) -> float:
 
 @contextmanager
 def on_threads(num_threads: int) -> Iterator[None]:
-    """Let torch use so many threads in the block."""
     before = torch.get_num_threads()
     torch.set_num_threads(num_threads)
     try:

@@ -1,12 +1,10 @@
-"""Watch of a driver over its workers: it says within seconds that they have no place, within a minute that they do not
-begin or that no step ends, with what is missing; it says so again ever more rarely, and ends the run when that
-lasts too long.
+"""Watch of a driver over its workers: warns ever more rarely of what does not go on, and ends the run at a limit.
 
 | what is seen | what follows |
 | --- | --- |
-| fewer workers have begun than were asked, and have no place | a warning after 10, 20, 40, … s |
-| fewer workers have begun than were asked | a warning after 1, 2, 4, 8, … minutes; after the limit a ClusterError |
-| no step has ended for a minute, and for ten times the usual | the same; after the limit a RunFailedError |
+| fewer workers have begun than were asked, and have no place | a warning after 10, 20, 40, … s, with what is missing |
+| fewer workers have begun than were asked | a warning after 1, 2, 4, 8, … minutes; at the limit a ClusterError |
+| no step has ended for a minute, and for ten times the usual | the same; at the limit a RunFailedError |
 | a worker failed, and Ray starts all of them again | a warning at once, with rank, host and cause |
 | all of them have begun again | a line with the step that they go on from, and their hosts |
 """
@@ -23,12 +21,13 @@ from bert_core.errors import CheckpointError
 from orchestrator.errors import ClusterError, RunFailedError
 from orchestrator.periodic import Reminders, Shortage
 from orchestrator.progress import duration
+from orchestrator.results import Event
 from orchestrator.training.checkpoints import Checkpoints
-from orchestrator.training.event_queue import EventReader, WorkersStatus
+from orchestrator.training.event_queue import WorkersStatus
 
 SLOW_FACTOR = 10.0
 """A step that takes so many times the usual is worth a warning."""
-
+POLL_S = 0.3
 logger = logging.getLogger(__name__)
 
 
@@ -43,15 +42,15 @@ class Expectation:
     reports_steps: bool = True
     """Whether the workers say how many steps have ended; of others only the beginning is watched."""
     none_begun: str = "waiting for the training process to begin"
-    """Words that say of a single worker that it has not begun; how long that has lasted follows."""
+    """Text for a single worker that has not begun."""
 
 
 class WorkerWatch:
     """Watch over one group of workers, fed with what is known of them several times a second.
 
     Args:
-        find_shortage: says what the workers need and what the cluster has free; asked only when something is said.
-        how_to_go_on: the last words of an error.
+        find_shortage: finds what the workers need and what the cluster has free; asked only when something is said.
+        how_to_go_on: last words of an error.
         newest_step: step of the checkpoint that workers who begin go on from; None where they begin anew.
     """
 
@@ -72,7 +71,7 @@ class WorkerWatch:
         self._num_steps, self._steps_s = 0, 0.0
 
     def look(self, status: WorkersStatus) -> None:
-        """Compare what is known of the workers with the last look; say what is wrong.
+        """Compare the workers with the last look; warn of what is wrong.
 
         Raises: ClusterError, RunFailedError where nothing has gone on for too long.
         """
@@ -80,9 +79,9 @@ class WorkerWatch:
         if status != self._seen:
             self._note_progress(status)
         waited_s, slow_s = self._clock() - self._since, SLOW_FACTOR * self._usual_step_s()
-        if waited_s < slow_s or not self._is_watched(status):
-            return
         has_begun = self._have_all_begun(status)
+        if waited_s < slow_s or (has_begun and not self._expected.reports_steps):
+            return
         problem = self._problem(status, waited_s)
         if waited_s < self._expected.max_wait_s:
             self._reminders.look(waited_s, problem, logger, has_begun=has_begun)
@@ -111,11 +110,11 @@ class WorkerWatch:
             return "the last checkpoint"
         return "the beginning" if step is None else f"step {step:,}"
 
-    def _have_all_begun(self, status: WorkersStatus) -> bool:
-        return len(status.places) >= self._num_workers(status)
-
     def _num_workers(self, status: WorkersStatus) -> int:
         return max([self._expected.num_workers, *(place.num_workers for place in status.places)])
+
+    def _have_all_begun(self, status: WorkersStatus) -> bool:
+        return len(status.places) >= self._num_workers(status)
 
     def _note_progress(self, status: WorkersStatus) -> None:
         now = self._clock()
@@ -127,9 +126,6 @@ class WorkerWatch:
 
     def _usual_step_s(self) -> float:
         return self._steps_s / self._num_steps if self._num_steps else 0.0
-
-    def _is_watched(self, status: WorkersStatus) -> bool:
-        return self._expected.reports_steps or not self._have_all_begun(status)
 
     def _problem(self, status: WorkersStatus, waited_s: float) -> str:
         num_begun, num_workers = len(status.places), self._num_workers(status)
@@ -146,49 +142,62 @@ class WorkerWatch:
         return f"no training step has ended for {waited}{usual}; the last was step {status.step:,}; {places}"
 
 
-POLL_S = 0.3
-
-
-@dataclass(frozen=True)
-class Follower:
-    """A driver that waits for work of which it has been told through an event queue."""
+@dataclass
+class DriverLoop:
+    """A driver's loop: it takes the events of its workers until their work has ended."""
 
     queue: Any
-    """The actor."""
-    reader: EventReader
+    """The event queue's actor."""
+    on_event: Callable[[Event], None]
+    """Records an event: each in order, and again one during which it was interrupted."""
     watch: WorkerWatch
     checks: Sequence[Callable[[], None]]
     """Called several times a second; each raises when waiting is in vain: a lost cluster, another's run."""
     has_ended: Callable[[], bool]
     run_folder: str
     safe_place: str
-    """Place at which the workers save, as a person is told: `after the next evaluation`."""
+    """Place at which the workers save, in words: `after the next evaluation`."""
+    _num_recorded: int = 0
 
-    def follow(self) -> WorkersStatus:
-        """Wait until the work has ended; returns what is known of the workers then.
+    def run(self) -> WorkersStatus:
+        """Wait until the work has ended; returns the workers' last status.
 
         Raises: KeyboardInterrupt after the workers have ended, whose attribute `step` is the step from which the run
-            goes on, or None where it begins anew; what `EventReader.read` and `WorkerWatch.look` raise.
+            goes on, or None where it begins anew; what `take_events` and `WorkerWatch.look` raise.
         """
         try:
-            return self._follow()
+            return self._run()
         except KeyboardInterrupt as interrupt:
             if ray.get(self.queue.status.remote()).places:
                 logger.info(f"stopping: saving a checkpoint {self.safe_place}; Ctrl-C again leaves at once")
                 ray.get(self.queue.stop.remote())
-                self._follow()
+                self._run()
             step = Checkpoints(self.run_folder).newest_step()
             vars(interrupt)["step"] = step
             logger.info("stopped before the first checkpoint" if step is None else f"stopped after step {step:,}")
             raise
 
-    def _follow(self) -> WorkersStatus:
+    def _run(self) -> WorkersStatus:
         while True:
-            has_ended = self.has_ended()  # before reading, so that nothing is left unread at the end
-            status = self.reader.read()
+            has_ended = self.has_ended()  # before taking events, so that none is left at the end
+            status = self.take_events()
             if has_ended:
                 return status
             self.watch.look(status)
             for check in self.checks:
                 check()
             time.sleep(POLL_S)
+
+    def take_events(self) -> WorkersStatus:
+        """Pass on the events that have arrived; returns the workers' status.
+
+        Raises: an error that a worker put into the queue; RayError when the queue is lost; what `on_event` raises.
+        """
+        status: WorkersStatus
+        events, status = ray.get([self.queue.take.remote(self._num_recorded), self.queue.status.remote()])
+        for event in events:
+            if isinstance(event, Exception):
+                raise event
+            self.on_event(event)
+            self._num_recorded += 1
+        return status

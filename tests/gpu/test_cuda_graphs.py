@@ -19,8 +19,9 @@ from bert_core.examples.packing import SizeBucket
 from bert_core.heads.pretraining import BertForPreTraining
 from bert_core.kernels.dropout import seed_dropout
 from bert_core.packed_sequences import PackedSequences
-from orchestrator.pretraining.device_batch import DeviceBatch, GlobalCounts, filled_micro_batch, label_loss
-from orchestrator.pretraining.step_graphs import StepGraphs
+from orchestrator.pretraining.device_batch import DeviceBatch, filled_micro_batch
+from orchestrator.pretraining.execution_mode import StepGraphs
+from orchestrator.pretraining.step import GlobalCounts, label_loss
 from tests.gpu.devices import small_setting
 
 pytestmark = pytest.mark.skipif(

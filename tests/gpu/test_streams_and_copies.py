@@ -18,9 +18,9 @@ from benchmarks.gpu.texts import first_batches, generated_text
 from bert_core.checkpoints.training_state import contents_of
 from bert_core.device_copies import HostCopies, copy_together
 from bert_core.examples.packing import PackedBatch
-from orchestrator.pretraining.collectives import StopVote
+from orchestrator.pretraining.collectives import StopFlag
 from orchestrator.pretraining.device_batch import MicroBatch, device_batches
-from orchestrator.pretraining.meter import DeviceClock, HostClock, clock_of
+from orchestrator.pretraining.meter import Clock, DeviceClock, clock_of
 from tests.gpu.devices import ON_EACH_DEVICE, small_setting
 
 TEXT = generated_text(num_documents=100, num_words=48)
@@ -134,10 +134,10 @@ def test_a_vote_is_that_of_the_workers_and_is_sent_without_waiting(
     keep_busy(device)
     refuse_to_wait(device)
     number.copy_(sending)  # behind the work in line: a vote that is read too early is still −1, or what lay there
-    vote = StopVote.sent(number)
+    vote = StopFlag.send(number)
     allow_to_wait()
     assert (vote.arrived is not None) == vote.num_stopping.is_pinned() == (device == "cuda")
-    assert vote.is_to_stop() is (num_stopping > 0)
+    assert vote.is_set() is (num_stopping > 0)
     assert int(vote.num_stopping) == num_stopping
 
 
@@ -145,7 +145,7 @@ def test_a_vote_is_that_of_the_workers_and_is_sent_without_waiting(
 def test_a_clock_tells_the_seconds_of_the_devices_work(device: str, refuse_to_wait: Callable[[str], None]) -> None:
     target = torch.device(device)
     clock = clock_of(target)
-    assert isinstance(clock, DeviceClock if device == "cuda" else HostClock)
+    assert isinstance(clock, DeviceClock if device == "cuda" else Clock)
     keep_busy(device)
     clock.wait()
     begun_at = time.perf_counter()

@@ -13,7 +13,6 @@ import torch
 
 from orchestrator.pretraining.collectives import Worker
 from orchestrator.pretraining.device_batch import device_batches
-from orchestrator.pretraining.divergence import StepWatch
 from orchestrator.pretraining.loop import TrainingLoop
 from orchestrator.pretraining.meter import Meter
 from orchestrator.pretraining.step import training_step
@@ -55,16 +54,14 @@ def test_nothing_waits_between_two_logged_steps(tmp_path: Path, name: str) -> No
     job = make_job(tmp_path, **RUNS[name])
     loop = TrainingLoop(job, worker, lambda event: None)
     loop.model.train()
-    meter = Meter(worker, loop.objectives)
-    watch = StepWatch(worker, len(loop.objectives), max_loss=1e3)
+    meter = Meter(worker, loop.context.objectives)
     for step, batch in meter.waiting(device_batches(job.stream.batches(range(12)), worker.device)):
         if step == 2:  # what is made once is made: the optimizer's state, the libraries' handles
             torch.cuda.set_sync_debug_mode("error")
-        sums = training_step(loop.context, step, batch, learning_rate=1e-3)
-        meter.add(sums.totals, sums.gradient_norm)
-        watch.add(step + 1, sums.totals, sums.gradient_norm)
+        result = training_step(loop.context, step, batch, learning_rate=1e-3)
+        meter.add(step + 1, result.totals, result.gradient_norm)
     torch.cuda.set_sync_debug_mode("default")
-    watch.look()
+    meter.look()
     values = meter.read()
     assert 0.0 < values["loss"] < 20.0
     assert 0.0 <= values["data_wait_share"] <= 1.0

@@ -17,8 +17,6 @@ from orchestrator.corpus import token_store
 from orchestrator.corpus.stream import SplitShards
 from orchestrator.corpus.token_store import MANIFEST, Manifest, ShardInfo, TokenStore, write_shard
 from orchestrator.errors import ClusterError, CorpusError
-from orchestrator.pretraining import streams
-from orchestrator.pretraining.streams import ChosenShards, choose_shards
 from orchestrator.results import FileCount
 from tests.orchestrator.corpus.shards import document_ids
 from tests.orchestrator.pretraining import small_run
@@ -217,28 +215,3 @@ def test_a_manifest_is_walked_over_a_few_times_whatever_its_size(
     assert sum(int(split.document_lengths(shard).sum()) for shard in range(split.num_shards)) == 27_000
     assert len({split.fingerprint for _ in range(50)}) == 1
     assert CountedShards.num_walks < 10
-
-
-def test_of_many_held_out_tokens_the_seed_chooses_some_shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shards = SplitShards(store_with_lengths(tmp_path), "train")
-    sizes = [int(shards.document_lengths(shard).sum()) for shard in range(3)]
-    monkeypatch.setattr(streams, "HELD_OUT_TOKENS", max(sizes) + 1)
-    drawn = {seed: choose_shards(shards, seed) for seed in range(20)}
-    assert all(isinstance(each, ChosenShards) and each.num_shards == 2 for each in drawn.values())
-    assert choose_shards(shards, 7) == drawn[7]
-    assert len({tuple(each.chosen) for each in drawn.values()}) > 3
-    first = drawn[0]
-    assert first.read_documents(0).tokens.tolist() == shards.read_documents(first.chosen[0]).tokens.tolist()
-    assert first.document_lengths(1).tolist() == shards.document_lengths(first.chosen[1]).tolist()
-    assert first.fingerprint != shards.fingerprint
-
-
-def test_validation_of_a_huge_split_reads_the_chosen_shards_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    job = small_run.make_job(tmp_path)
-    store = TokenStore.open(str(tmp_path / "store"))
-    monkeypatch.setattr(streams, "HELD_OUT_TOKENS", 1)
-    validation = small_run.build_validation(job.spec, SplitShards(store, "train"), job.tokenizer)
-    assert validation is not None
-    assert validation.store.num_shards == 1

@@ -18,9 +18,9 @@ from bert_core.heads import BertForPreTraining, BertForSequenceClassification
 from orchestrator.distillation.masked_tokens import MaskedTokenLoss, compare_pretrained, load_teacher
 from orchestrator.execution.runner import run_spec
 from orchestrator.pretraining.collectives import Worker
-from orchestrator.pretraining.device_batch import DeviceBatch, GlobalCounts, MicroBatch
+from orchestrator.pretraining.device_batch import DeviceBatch, MicroBatch
 from orchestrator.pretraining.job import PretrainJob
-from orchestrator.pretraining.step import count_globally
+from orchestrator.pretraining.step import GlobalCounts, count_globally
 from orchestrator.registry import Registry
 from orchestrator.settings import Settings
 from orchestrator.specs.distill import LossWeightsSpec

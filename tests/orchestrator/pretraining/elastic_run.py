@@ -18,7 +18,7 @@ from orchestrator.execution.run_log import LOG_FILE
 from orchestrator.execution.runner import run_spec
 from orchestrator.kinds import pretrain
 from orchestrator.pretraining.batch_trace import TRACE_VARIABLE, read_trace
-from orchestrator.pretraining.device_batch import label_loss
+from orchestrator.pretraining.step import label_loss
 from orchestrator.registry import Registry
 from orchestrator.settings import Settings
 from tests.orchestrator.pretraining.small_run import write_spec

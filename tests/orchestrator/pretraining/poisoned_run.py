@@ -8,8 +8,9 @@ import torch
 
 from bert_core.heads import BertForPreTraining
 from orchestrator.pretraining.batch_trace import combine_digests, example_digests, global_batch_digest
-from orchestrator.pretraining.device_batch import GlobalCounts, MicroBatch, Sums, label_loss
+from orchestrator.pretraining.device_batch import MicroBatch
 from orchestrator.pretraining.job import PretrainJob
+from orchestrator.pretraining.step import GlobalCounts, Sums, label_loss
 from orchestrator.specs import PretrainSpec
 from tests.orchestrator.pretraining.batches_on_host import on_host
 from tests.orchestrator.pretraining.small_run import make_job

@@ -18,7 +18,7 @@ from orchestrator.pretraining import loop as loop_module
 from orchestrator.results import CheckpointEvent, Event, MessageEvent, MetricEvent
 from orchestrator.training.checkpoints import Checkpoints
 from tests.orchestrator.pretraining.poisoned_run import poisoned
-from tests.orchestrator.pretraining.small_run import final_digests, make_job, run
+from tests.orchestrator.pretraining.small_run import final_digests, make_job, run, save_in_background
 
 pytestmark = pytest.mark.training
 
@@ -29,7 +29,7 @@ WRITING_S = 0.3
 
 @pytest.fixture
 def background(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop_module, "saves_in_background", lambda device: True)
+    monkeypatch.setattr(loop_module, "CheckpointSaver", save_in_background)
 
 
 @pytest.fixture

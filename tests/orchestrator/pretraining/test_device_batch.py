@@ -19,7 +19,7 @@ from bert_core.examples.packing import PackedBatch
 from bert_core.packed_sequences import PackedSequences
 from orchestrator.errors import CorpusError
 from orchestrator.pretraining.collectives import Worker
-from orchestrator.pretraining.device_batch import DeviceBatch, lay_end_to_end, num_values, one_step_ahead
+from orchestrator.pretraining.device_batch import DeviceBatch, lay_end_to_end, one_step_ahead
 from orchestrator.pretraining.step import count_globally
 from tests.orchestrator.pretraining.batches_on_host import on_host
 from tests.orchestrator.pretraining.small_run import make_job
@@ -116,7 +116,7 @@ class FakeCopies:
         self.sent.append(int(batch.input_ids[0]))
         self.senders.add(threading.current_thread().name)
         self.has_sent.release()
-        return torch.from_numpy(lay_end_to_end(batch, np.empty(num_values(batch), np.int32)))
+        return torch.from_numpy(lay_end_to_end(batch))
 
     def receive(self, sent: torch.Tensor) -> torch.Tensor:
         self.received.append(int(sent[0]))

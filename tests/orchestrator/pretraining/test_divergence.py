@@ -16,12 +16,14 @@ import torch
 
 from bert_core.examples.packing import PackedBatch
 from orchestrator.errors import RunFailedError
-from orchestrator.pretraining import batch_trace, divergence
+from orchestrator.pretraining import batch_trace
+from orchestrator.pretraining import meter as meter_module
 from orchestrator.pretraining.batch_trace import global_batch_digest, read_trace, traced
 from orchestrator.pretraining.collectives import Worker
-from orchestrator.pretraining.divergence import DivergedStepError, StepWatch, max_loss
+from orchestrator.pretraining.divergence import max_loss
 from orchestrator.pretraining.job import PretrainJob
 from orchestrator.pretraining.loop import TrainingLoop
+from orchestrator.pretraining.meter import DivergedStepError, Meter
 from orchestrator.results import CheckpointEvent, Event, MessageEvent, MetricEvent
 from orchestrator.specs import PretrainSpec
 from orchestrator.training.checkpoints import Checkpoints
@@ -148,20 +150,20 @@ def test_the_first_of_several_bad_steps_is_named_with_the_loss_of_all_workers(mo
     def reduce_with_an_equal_one(values: torch.Tensor, worker: Worker) -> None:
         values *= worker.num_workers
 
-    monkeypatch.setattr(divergence, "all_reduce_sum", reduce_with_an_equal_one)
-    watch = StepWatch(Worker(1, 2), 2, max_loss=5.0)
-    watch.look()
+    monkeypatch.setattr(meter_module, "all_reduce_sum", reduce_with_an_equal_one)
+    meter = Meter(Worker(1, 2), ["masked_lm", "next_sentence"], max_loss=5.0)
+    meter.look()
     for step, loss in ((1, 1.0), (2, 9.0), (3, math.nan)):
-        watch.add(step, torch.tensor([3 * loss, 0.0, 3.0, 4.0, 1.0, 4.0, 50.0]), torch.tensor(0.5))
+        meter.add(step, torch.tensor([3 * loss, 0.0, 3.0, 4.0, 1.0, 4.0, 50.0]), torch.tensor(0.5))
     with pytest.raises(
         DivergedStepError, match=r"step 2 diverged: its loss is 10 and its gradient's norm 0\.5"
     ) as told:
-        watch.look()
+        meter.look()
     assert str(pickle.loads(pickle.dumps(told.value))) == str(told.value)
-    watch.look()
-    watch.add(4, torch.tensor([3.0, 0.0, 3.0, 4.0, 1.0, 4.0, 50.0]), torch.tensor(math.inf))
+    meter.look()
+    meter.add(4, torch.tensor([3.0, 0.0, 3.0, 4.0, 1.0, 4.0, 50.0]), torch.tensor(math.inf))
     with pytest.raises(DivergedStepError, match=r"step 4 .* norm inf"):
-        watch.look()
+        meter.look()
 
 
 def test_the_largest_loss_is_that_of_the_spec_or_ten_times_guessing() -> None:

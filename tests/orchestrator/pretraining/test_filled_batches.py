@@ -12,10 +12,9 @@ from benchmarks._attention_choice import forced_attention
 from bert_core.examples.packing import SizeBucket
 from bert_core.objectives import active_objectives
 from orchestrator.pretraining.collectives import Worker
-from orchestrator.pretraining.device_batch import DeviceBatch, MicroBatch, filled_micro_batch, label_loss
+from orchestrator.pretraining.device_batch import DeviceBatch, MicroBatch, filled_micro_batch
 from orchestrator.pretraining.job import PretrainJob, build_model
-from orchestrator.pretraining.meter import add_sums, empty_totals
-from orchestrator.pretraining.step import count_globally
+from orchestrator.pretraining.step import add_sums, count_globally, empty_totals, label_loss
 from tests.orchestrator.pretraining.batches_on_host import on_host
 from tests.orchestrator.pretraining.small_run import make_job
 

@@ -1,5 +1,6 @@
 """A job, and what a driver says at a bad end. Alone: pytest tests/orchestrator/pretraining/test_launch.py"""
 
+import re
 import threading
 from pathlib import Path
 from typing import Any
@@ -15,28 +16,21 @@ from bert_core.heads import BertForPreTraining
 from bert_core.objectives import TOKEN_OBJECTIVES
 from bert_core.objectives.masked_lm import MaskedLM
 from bert_core.text.tokenizer_training import train_wordpiece
-from orchestrator.errors import ClusterError, OrchestratorError, RunFailedError
+from orchestrator.errors import ClusterError, OrchestratorError, RunFailedError, RunStoppedError
 from orchestrator.execution.runner import run_spec
 from orchestrator.models.config import build_config
 from orchestrator.pretraining import worker
 from orchestrator.pretraining.collectives import Worker
 from orchestrator.pretraining.job import PretrainJob, build_model, check_start
-from orchestrator.pretraining.launch import FailureReport, _Fit, _follow, _train, failure_cause, root_failure
+from orchestrator.pretraining.launch import FailureReport, _run, _train, failure_cause, root_failure, training_error
 from orchestrator.pretraining.worker import WorkerOrder
+from orchestrator.results import MessageEvent
 from orchestrator.settings import Settings
 from orchestrator.specs import ModelSpec, PretrainSpec
 from orchestrator.training.event_queue import EventQueue, WorkerFailure, WorkerPlace
 from tests.orchestrator.pretraining.small_run import make_job, make_tokenizer, write_spec
 from tests.orchestrator.training.local_actor import LocalActor
 from tests.waiting import PATIENCE_S
-
-
-class Trainer:
-    def __init__(self, error: Exception) -> None:
-        self.error = error
-
-    def fit(self) -> None:
-        raise self.error
 
 
 class DeathError(Exception):
@@ -83,11 +77,9 @@ PEER_GONE = RuntimeError("[gloo/transport/tcp/pair.cc:534] Connection closed by 
 def test_the_reason_is_one_line_and_says_how_to_go_on(
     error: Exception, failures: tuple[WorkerFailure, ...], kind: type[OrchestratorError], message: str
 ) -> None:
-    trainer: Any = Trainer(error)
-    fit = _Fit(trainer)
-    fit.run()
-    with pytest.raises(kind, match=message):
-        fit.raise_reason("7f3a", failures)
+    found = training_error(error, "7f3a", failures)
+    assert type(found) is kind
+    assert re.search(message, str(found))
 
 
 @pytest.mark.parametrize(
@@ -122,6 +114,34 @@ def test_each_failure_is_reported_with_its_host(monkeypatch: pytest.MonkeyPatch)
     ]
 
 
+def test_a_workers_link_learns_of_a_stop_a_failure_and_a_lost_queue_when_it_asks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ray, "get", lambda value: value)
+    queue = EventQueue()
+    queue.put(MessageEvent("of the worker before"))
+    link = worker.DriverLink(LocalActor(queue))
+    link.emit(MessageEvent("first"))
+    assert not link.note_step(1)
+    queue.take(2)
+    queue.stop()
+    assert link.ask()
+    assert (queue.status().step, link.num_confirmed(), link.note_step(2)) == (1, 1, True)
+    queue.put(RunStoppedError("the driver has left"))
+    link.emit(MessageEvent("second"))
+    link.ask()
+    with pytest.raises(RunStoppedError):
+        link.emit(MessageEvent("third"))
+
+    def fail(value: object) -> None:
+        raise ray.exceptions.RaySystemError("node died")
+
+    monkeypatch.setattr(ray, "get", fail)
+    assert not link.ask()
+    with pytest.raises(ray.exceptions.RaySystemError):
+        link.raise_end()
+
+
 @pytest.mark.ray
 def test_workers_without_a_place_end_the_run_with_what_is_missing(ray_cluster: None, tmp_path: Path) -> None:
     holder = ray.remote(num_cpus=5.5)(EventQueue).remote()
@@ -129,7 +149,7 @@ def test_workers_without_a_place_end_the_run_with_what_is_missing(ray_cluster: N
     job = make_job(tmp_path, execution={"max_wait_minutes": 0.05})
     missing = r"training process to begin for .*needs 1 × \{CPU: 1\}; free now: 0\.5 of 6 CPU on "
     with pytest.raises(ClusterError, match=missing):
-        _train(job, use_gpu=False, on_event=lambda event: None, on_wait=lambda: None)
+        _train(job, on_event=lambda event: None, on_wait=lambda: None)
     (fit,) = (thread for thread in threading.enumerate() if thread.name == "fit")
     ray.kill(holder)
     fit.join(PATIENCE_S)
@@ -163,6 +183,7 @@ def test_a_worker_without_a_card_names_the_field_of_its_spec(
     nothing: Any = None
     common: dict[str, Any] = {
         "spec": spec,
+        "storage": "storage",
         "run_folder": "run",
         "attempt": 1,
         "tokenizer": nothing,
@@ -175,12 +196,12 @@ def test_a_worker_without_a_card_names_the_field_of_its_spec(
 
 def test_a_lost_event_queue_says_how_to_go_on() -> None:
     class Lost:
-        def follow(self) -> None:
+        def run(self) -> None:
             raise ray.exceptions.RaySystemError("node died")
 
-    follower: Any = Lost()
+    loop: Any = Lost()
     with pytest.raises(ClusterError, match=r"lost the process that collects measurements: .*orchestrator resume 7f3a"):
-        _follow(follower, "7f3a")
+        _run(loop, "7f3a")
 
 
 def spec(**changes: object) -> PretrainSpec:

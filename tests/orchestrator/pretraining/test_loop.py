@@ -27,7 +27,7 @@ from orchestrator import storage
 from orchestrator.corpus.stream import SplitShards
 from orchestrator.errors import RunFailedError, RunStoppedError
 from orchestrator.inference.pretraining_heads import next_sentence
-from orchestrator.pretraining import loop as loop_module
+from orchestrator.pretraining import step as step_module
 from orchestrator.pretraining.batch_trace import TRACE_VARIABLE, read_trace
 from orchestrator.pretraining.collectives import Worker
 from orchestrator.pretraining.job import PretrainJob
@@ -321,7 +321,7 @@ def test_validation_is_the_same_for_any_number_of_workers(
         totals += sums
         sums = totals.clone()
 
-    monkeypatch.setattr(loop_module, "all_reduce_sum", add_to_those_before)
+    monkeypatch.setattr(step_module, "all_reduce_sum", add_to_those_before)
     job = make_job(tmp_path, global_batch_size=60, execution={"num_workers": num_workers})
     for rank in reversed(range(num_workers)):  # the last one always has examples
         together = TrainingLoop(job, Worker(rank, num_workers), lambda event: None).evaluate(0)

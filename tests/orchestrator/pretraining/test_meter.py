@@ -10,7 +10,8 @@ from bert_core.config import BertConfig
 from bert_core.heads.pretraining import LossSums
 from bert_core.objectives import OBJECTIVES
 from orchestrator.pretraining.collectives import Worker
-from orchestrator.pretraining.meter import Meter, Utilization, add_sums, empty_totals, named_metrics
+from orchestrator.pretraining.meter import Clock, Meter, Utilization
+from orchestrator.pretraining.step import add_sums, empty_totals, named_metrics
 
 CPU = torch.device("cpu")
 ACTIVE = ("masked_lm", "sentence_order", "span_boundary")
@@ -74,7 +75,7 @@ def test_a_meter_starts_anew_after_each_reading() -> None:
     for loss in (4.0, 8.0):
         totals = empty_totals(["next_sentence"], CPU)
         add_sums(totals, {"next_sentence": sums_of(loss, 1.0, 4.0)}, num_tokens=10)
-        meter.add(totals, torch.tensor(0.5))
+        meter.add(1, totals, torch.tensor(0.5))
         assert meter.read()["nsp_loss"] == loss / 4
 
 
@@ -82,11 +83,11 @@ def test_waiting_for_batches_is_told_for_each_step(monkeypatch: pytest.MonkeyPat
     clock, meter = FakeClock(monkeypatch), Meter(Worker(), ["next_sentence"])
     for number in meter.waiting(clock.batches(0.5)):
         clock.now += 2.0
-        meter.add(torch.ones(4), torch.zeros(()))
+        meter.add(1, torch.ones(4), torch.zeros(()))
         if number == 1:
             break
     assert meter.read()["data_wait_s"] == 0.5
-    meter.add(torch.ones(4), torch.zeros(()))
+    meter.add(1, torch.ones(4), torch.zeros(()))
     assert meter.read()["data_wait_s"] == 0.0
 
 
@@ -94,7 +95,7 @@ def test_a_restored_meter_has_waited_as_long_as_the_saved_one(monkeypatch: pytes
     clock = FakeClock(monkeypatch)
     saved, restored = Meter(Worker(), ["next_sentence"]), Meter(Worker(), ["next_sentence"])
     for _ in saved.waiting(clock.batches(3.0, 1)):
-        saved.add(torch.ones(4), torch.zeros(()))
+        saved.add(1, torch.ones(4), torch.zeros(()))
     restored.restore(saved.state())
     assert restored.read()["data_wait_s"] == 3.0
 
@@ -103,14 +104,14 @@ def test_the_share_of_waiting_is_one_of_the_training_time(monkeypatch: pytest.Mo
     clock, meter = FakeClock(monkeypatch), Meter(Worker(), ["next_sentence"])
     for _ in meter.waiting(clock.batches(0.5)):
         clock.now += 2.0
-        meter.add(torch.ones(4), torch.zeros(()))
+        meter.add(1, torch.ones(4), torch.zeros(()))
         meter.pause()
         clock.now += 100.0  # an evaluation
         meter.resume()
     assert meter.read()["data_wait_share"] == pytest.approx(0.2)
 
 
-class DeviceInLine:
+class DeviceInLine(Clock):
     """A clock of a device that does what is in line behind the host: the host waits, the device does not."""
 
     def __init__(self) -> None:
@@ -144,7 +145,7 @@ def test_a_device_waits_only_for_what_it_has_no_work_before(host_waits_s: float,
     meter = Meter(Worker(), ["next_sentence"], clock=device)
     for _ in meter.waiting(batches()):
         device.work(2.0)
-        meter.add(torch.ones(4), torch.zeros(()))
+        meter.add(1, torch.ones(4), torch.zeros(()))
     assert meter.read()["data_wait_s"] == device_waits_s / 2
 
 
@@ -153,7 +154,7 @@ def test_steps_in_line_are_training_time_and_what_follows_them_is_not(monkeypatc
     monkeypatch.setattr("time.perf_counter", lambda: device.host)
     meter = Meter(Worker(), ["next_sentence"], clock=device)
     device.work(2.0)  # steps, of which the host is ahead
-    meter.add(torch.ones(4), torch.zeros(()))
+    meter.add(1, torch.ones(4), torch.zeros(()))
     meter.pause()
     device.work(5.0)  # an evaluation
     device.wait()
@@ -164,9 +165,9 @@ def test_steps_in_line_are_training_time_and_what_follows_them_is_not(monkeypatc
 def test_the_time_of_a_checkpoint_is_told_once() -> None:
     meter = Meter(Worker(), ["next_sentence"])
     meter.saved(1.5)
-    meter.add(torch.ones(4), torch.zeros(()))
+    meter.add(1, torch.ones(4), torch.zeros(()))
     assert meter.read()["checkpoint_s"] == 1.5
-    meter.add(torch.ones(4), torch.zeros(()))
+    meter.add(1, torch.ones(4), torch.zeros(()))
     assert "checkpoint_s" not in meter.read()
 
 
@@ -207,10 +208,10 @@ def test_the_peak_is_that_of_all_workers_or_unknown(
 def test_a_meter_tells_the_share_of_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = FakeClock(monkeypatch)
     names = ("masked_lm", "next_sentence")
-    meter = Meter(Worker(), names, Utilization(flops_per_token=10, flops_per_prediction=100, peak=1e4))
+    meter = Meter(Worker(), names, utilization=Utilization(flops_per_token=10, flops_per_prediction=100, peak=1e4))
     totals = empty_totals(names, CPU)
     sums = {name: sums_of(1.0, 1.0, count) for name, count in zip(names, (15.0, 4.0), strict=True)}
     add_sums(totals, sums, num_tokens=100)
-    meter.add(totals, torch.zeros(()))
+    meter.add(1, totals, torch.zeros(()))
     clock.now += 2.0
     assert meter.read()["mfu"] == (10 * 100 + 100 * 15) / 2.0 / 1e4

@@ -14,9 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from bert_core.errors import CheckpointError
-from orchestrator.pretraining import shared_checkpoint
-from orchestrator.pretraining.collectives import Worker
-from orchestrator.pretraining.shared_checkpoint import read_for_all
+from orchestrator.pretraining.collectives import Worker, read_for_all
 from orchestrator.training.checkpoints import Checkpoints
 
 FIRST, SECOND = Worker(0, 2), Worker(1, 2)
@@ -62,7 +60,6 @@ def wire(monkeypatch: pytest.MonkeyPatch) -> Wire:
     wire = Wire()
     monkeypatch.setattr(torch.distributed, "broadcast", wire.broadcast)
     monkeypatch.setattr(torch.distributed, "broadcast_object_list", wire.broadcast_object_list)
-    monkeypatch.setattr(shared_checkpoint, "MESSAGE_BYTES", 100)
     return wire
 
 

@@ -7,7 +7,10 @@ import pytest
 
 from bert_core.examples.packing import PackedBatch
 from bert_core.examples.segments import TokenizedDocuments
+from orchestrator.corpus.stream import SplitShards
+from orchestrator.corpus.token_store import TokenStore
 from orchestrator.errors import CorpusError
+from orchestrator.pretraining import streams
 from orchestrator.pretraining.streams import build_masking, build_stream, build_validation
 from orchestrator.specs import PretrainSpec
 from tests.orchestrator.pretraining.small_run import make_job, make_tokenizer
@@ -85,3 +88,22 @@ def test_workers_share_all_validation_examples_whatever_their_number(tmp_path: P
     together = PackedBatch.concatenate([batch for share in shares for batch in share])
     for name in PackedBatch.__dataclass_fields__:
         assert np.array_equal(getattr(together, name), getattr(whole, name)), name
+
+
+def test_an_evaluation_of_a_huge_split_does_not_load_all_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = make_job(tmp_path, execution={"evaluation_examples": 12})
+    monkeypatch.setattr(streams, "HELD_OUT_TOKENS", 1)
+    train = SplitShards(TokenStore.open(str(tmp_path / "store")), "train")
+    validation = build_validation(job.spec, train, job.tokenizer)
+    assert validation is not None
+    read: list[int] = []
+    read_documents = SplitShards.read_documents
+
+    def note(shards: SplitShards, shard: int) -> TokenizedDocuments:
+        read.append(shard)
+        return read_documents(shards, shard)
+
+    monkeypatch.setattr(SplitShards, "read_documents", note)
+    ((_, batch),) = validation.batches(range(1))
+    assert batch.num_sequences == 12
+    assert len(read) == 1

@@ -165,34 +165,37 @@ def held(tmp_path: Path) -> HeldWriter:
     return HeldWriter(str(tmp_path / "run"))
 
 
+def ignore(event: CheckpointEvent) -> None:
+    """A listener of complete checkpoints."""
+
+
 def test_a_checkpoint_is_that_of_its_step_and_named_when_it_is_complete(tmp_path: Path, held: HeldWriter) -> None:
-    training, saver = Training(), CheckpointSaver(held, in_background=True)
+    events: list[CheckpointEvent] = []
+    training, saver = Training(), CheckpointSaver(held, in_background=True, on_saved=events.append)
     extra = {"sizes": [3, 4]}
     at_once = Checkpoints(str(tmp_path / "at_once")).save(1, training.model, training.optimizer, extra)
     saver.save(1, training.model, training.optimizer, extra)
     training.step()
-    assert saver.take() is None
-    assert held.newest_first() == []
+    saver.raise_failure()
+    assert held.newest_first() == events == []
     held.may_write.set()
-    saved = saver.take(wait=True)
-    assert saved is not None
-    assert saved.event == held.newest_first()[0]
-    assert saved.event.digest == at_once.digest
-    assert saver.take(wait=True) is None
+    saver.wait()
+    assert events == held.newest_first()
+    assert events[0].digest == at_once.digest
 
 
-def test_a_write_that_fails_is_raised_when_it_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_write_that_fails_is_raised_when_it_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: Any) -> CheckpointEvent:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(Checkpoints, "write", fail)
     training = Training()
-    saver = CheckpointSaver(Checkpoints(str(tmp_path)), in_background=True)
+    saver = CheckpointSaver(Checkpoints(str(tmp_path)), True, ignore)
     saver.save(1, training.model, training.optimizer, {})
     with pytest.raises(OSError, match="No space left"):
-        saver.take(wait=True)
-    assert saver.take(wait=True) is None
-    at_once = CheckpointSaver(Checkpoints(str(tmp_path)), in_background=False)
+        saver.wait()
+    saver.wait()  # which is raised once
+    at_once = CheckpointSaver(Checkpoints(str(tmp_path)), False, ignore)
     with pytest.raises(OSError, match="No space left"):
         at_once.save(1, training.model, training.optimizer, {})
 
@@ -205,11 +208,10 @@ def test_a_failure_beside_another_error_is_logged(
 
     monkeypatch.setattr(Checkpoints, "write", fail)
     training = Training()
-    saver = CheckpointSaver(Checkpoints(str(tmp_path)), in_background=True)
+    saver = CheckpointSaver(Checkpoints(str(tmp_path)), True, ignore)
     saver.save(1, training.model, training.optimizer, {})
     saver.settle()
     assert "the checkpoint that was being written failed: [Errno 5]" in caplog.text
-    assert saver.take(wait=True) is None
 
 
 STEP_BEFORE, STEP = 5, 10
@@ -281,9 +283,9 @@ def test_a_disk_that_fails_anywhere_leaves_a_good_checkpoint(code: int, in_backg
         with pytest.MonkeyPatch.context() as patched:
             disk = FailingDisk(patched, fail_at, code)
             try:
-                saver = CheckpointSaver(checkpoints, in_background)
+                saver = CheckpointSaver(checkpoints, in_background, ignore)
                 saver.save(STEP, model, optimizer, {})
-                saver.take(wait=True)
+                saver.wait()
                 outcomes.append("saved")
             except OSError as error:
                 outcomes.append("failed" if error.errno == code else f"another error: {error}")

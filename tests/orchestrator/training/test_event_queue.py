@@ -6,12 +6,15 @@ Run alone: pytest tests/orchestrator/training/test_event_queue.py
 import json
 import subprocess
 import sys
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 import ray
 
 from orchestrator.results import Event, MessageEvent
-from orchestrator.training.event_queue import EventQueue, EventReader, WorkerFailure, WorkerPlace
+from orchestrator.training.event_queue import EventQueue, WorkerFailure, WorkerPlace
+from orchestrator.training.worker_watch import DriverLoop
 from tests.orchestrator.training.local_actor import LocalActor
 from tests.waiting import PATIENCE_S
 
@@ -23,6 +26,11 @@ def queue(monkeypatch: pytest.MonkeyPatch) -> EventQueue:
     return EventQueue()
 
 
+def driver_loop(queue: EventQueue, on_event: Callable[[Event], None]) -> DriverLoop:
+    unwatched: Any = None
+    return DriverLoop(LocalActor(queue), on_event, unwatched, [], lambda: True, "run", "")
+
+
 def message(number: int) -> MessageEvent:
     return MessageEvent(str(number))
 
@@ -31,10 +39,10 @@ def test_events_are_confirmed_when_the_driver_has_recorded_them(queue: EventQueu
     queue.put(message(0))
     queue.put(message(1))
     assert queue.take(0) == [message(0), message(1)]
-    assert (queue.num_put(), queue.num_confirmed()) == (2, 0)
+    assert (queue.num_put(), queue.report_step(1).num_confirmed) == (2, 0)
     queue.put(message(2))
     assert queue.take(2) == [message(2)]
-    assert (queue.num_put(), queue.num_confirmed()) == (3, 2)
+    assert (queue.num_put(), queue.report_step(1).num_confirmed) == (3, 2)
 
 
 @pytest.mark.parametrize("interrupted_at", [0, 1, 2])
@@ -48,30 +56,31 @@ def test_an_interrupted_reader_passes_every_event_on(queue: EventQueue, interrup
             raise KeyboardInterrupt
         recorded.append(event)
 
-    reader = EventReader(LocalActor(queue), record_until_interrupted)
+    loop = driver_loop(queue, record_until_interrupted)
     with pytest.raises(KeyboardInterrupt):
-        reader.read()
-    reader._on_event = recorded.append
-    reader.read()
+        loop.take_events()
+    loop.on_event = recorded.append
+    loop.take_events()
     assert recorded == [message(number) for number in range(3)]
-    reader.read()
-    assert queue.num_confirmed() == 3
+    loop.take_events()
+    assert queue.report_step(1).num_confirmed == 3
 
 
 def test_an_error_of_a_worker_is_raised_in_the_driver(queue: EventQueue) -> None:
-    assert queue.put(ValueError("odd"))
+    queue.put(ValueError("odd"))
+    assert queue.report_step(1).has_failed
     with pytest.raises(ValueError, match="odd"):
-        EventReader(LocalActor(queue), lambda event: None).read()
+        driver_loop(queue, lambda event: None).take_events()
     assert not queue.begin(WorkerPlace(0, "a", 1)), "a restarted worker has nothing to do"
 
 
 def test_workers_learn_of_a_stop_with_their_next_report(queue: EventQueue) -> None:
     assert queue.begin(WorkerPlace(0, "a", 1))
-    assert not queue.report_step(3)
+    assert not queue.report_step(3).is_stopping
     queue.stop()
-    assert queue.report_step(4)
+    assert queue.report_step(4).is_stopping
     assert queue.is_stopping()
-    assert not queue.put(message(0)), "a stop is no failure"
+    assert not queue.report_step(5).has_failed, "a stop is no failure"
 
 
 def test_workers_that_begin_together_go_in_or_leave_together(queue: EventQueue) -> None:

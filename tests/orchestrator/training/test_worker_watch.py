@@ -20,8 +20,8 @@ from orchestrator.results import Event, MessageEvent
 from orchestrator.training import worker_watch
 from orchestrator.training.attempts import marked_storage, refuse_without_mark
 from orchestrator.training.checkpoints import Checkpoints
-from orchestrator.training.event_queue import EventQueue, EventReader, WorkerFailure, WorkerPlace, WorkersStatus
-from orchestrator.training.worker_watch import Expectation, Follower, WorkerWatch
+from orchestrator.training.event_queue import EventQueue, WorkerFailure, WorkerPlace, WorkersStatus
+from orchestrator.training.worker_watch import DriverLoop, Expectation, WorkerWatch
 from tests.orchestrator.training.local_actor import LocalActor
 
 PLACES = (WorkerPlace(0, "north", 11), WorkerPlace(1, "south", 12))
@@ -150,16 +150,15 @@ class Driver:
         Checkpoints(str(self.folder)).save(step, model, torch.optim.AdamW(model.parameters()), {})
 
     def follow(self) -> None:
-        actor = LocalActor(self.queue)
-        Follower(
-            actor,
-            EventReader(actor, self.recorded.append),
+        DriverLoop(
+            LocalActor(self.queue),
+            self.recorded.append,
             WorkerWatch(Expectation(1, 60.0), lambda: Shortage(False, "", ""), ""),
             [lambda: None, self.check],
             self.has_ended,
             str(self.folder),
             "after this step",
-        ).follow()
+        ).run()
 
 
 @pytest.fixture(autouse=True)
