@@ -20,7 +20,7 @@ from typing import Any, Protocol
 
 from orchestrator.cluster.connection import check_listening
 from orchestrator.errors import ClusterError, InputError, NotFoundError, SeveralRunsError
-from orchestrator.execution.origin import with_absolute_paths
+from orchestrator.execution.launch_folder import with_absolute_paths
 from orchestrator.execution.waiting import looks
 from orchestrator.settings import (
     API_ADDRESS_VARIABLE,

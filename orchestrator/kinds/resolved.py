@@ -1,20 +1,23 @@
 """Names in a spec, looked up once: their folders, tokenizers, configurations, tasks."""
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Protocol
 
 from bert_core.checkpoints.weight_files import WEIGHTS_FILE
 from bert_core.config import BertConfig
+from bert_core.model import BertModel
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.models.resolve import content_digest, pin_names, resolve_name
-from orchestrator.models.weight_checks import check_weights
+from orchestrator.registry.parameters import RECORDED_DIGITS
+from orchestrator.results import Split
 from orchestrator.settings import Settings
 from orchestrator.specs import Spec, TaskSpec
 from orchestrator.specs.references import NAME_FIELDS, STAGE_MARK, TOKENIZER_FIELDS, Product, SpecT, names_of
 from orchestrator.storage import local_copy
 from orchestrator.storage.hub import check_size, is_hub
+from orchestrator.storage.uris import is_local
 from orchestrator.tasks import Task, load_task
 from orchestrator.training.snapshots import snapshot_folders
 
@@ -173,3 +176,27 @@ class Resolved:
     def drop_examples(self) -> None:
         """Let the examples that tasks have read go, so that those of a pipeline's stages are not all held at once."""
         self._tasks = {key: replace(task) for key, task in self._tasks.items()}
+
+
+def check_weights(folder: str) -> None:
+    """Read the weights of a model folder on this machine's disks; those elsewhere are first read by who loads them.
+
+    Raises: CheckpointError, as loading the model does; InputError for one that is too large to be fetched from the hub.
+    """
+    if is_local(folder) or (is_hub(folder) and not check_size(folder)):
+        BertModel.from_pretrained(local_copy(folder), seed=None)  # takes no memory for a model
+
+
+def data_digests(task: Task, splits: Iterable[Split]) -> dict[str, str]:
+    """Digests of splits by name: of the examples, of the file, and of the whole split where a limit takes a part.
+
+    The leaderboard ranks scores on the same examples together. By the others it knows a model that learned from some of
+    the examples that another run is scored on.
+    """
+    digests: dict[str, str] = {}
+    for split in splits:
+        taken, whole, file = task.digests(split)
+        digests |= {split: taken, f"{split}_file": file}
+        if whole != taken:
+            digests[f"{split}_whole"] = whole
+    return {name: digest[:RECORDED_DIGITS] for name, digest in digests.items()}

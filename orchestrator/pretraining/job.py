@@ -17,7 +17,7 @@ from bert_core.text.tokenizer_files import TOKENIZER_FILES
 from orchestrator.cluster.nodes import Processes
 from orchestrator.corpus.stream import ExampleStream
 from orchestrator.errors import SpecError
-from orchestrator.models.config import build_config
+from orchestrator.models.info import build_config
 from orchestrator.pretraining.device_batch import StepLoss
 from orchestrator.results import DatasetResult, Event
 from orchestrator.specs import PretrainSpec

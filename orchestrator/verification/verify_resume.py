@@ -32,8 +32,8 @@ from uuid import uuid4
 
 from orchestrator.errors import ClusterError, RunFailedError, SpecError
 from orchestrator.kinds import resolved_inputs
+from orchestrator.kinds.preflight import input_problems, refuse
 from orchestrator.measurements import is_of_the_machine
-from orchestrator.planning.checks import check_inputs
 from orchestrator.pretraining.batch_trace import HOLD_VARIABLE, TRACE_VARIABLE, combine_digests, num_holding, read_trace
 from orchestrator.progress import counted
 from orchestrator.registry import Registry
@@ -298,7 +298,7 @@ def verify_resume(
         )
     _check_counts(_pretraining_of(spec), worker_counts)
     inputs = resolved_inputs(spec, settings)
-    check_inputs(spec, inputs)
+    refuse(input_problems(spec, inputs))
     named = replace_names(spec, inputs.folder)  # the children have another registry
     home = settings.home.absolute() / "verify" / uuid4().hex[:8]
     home.mkdir(parents=True)

@@ -13,7 +13,7 @@ import pytest
 
 from orchestrator.cluster.capacity import check_processes
 from orchestrator.cluster.nodes import Node
-from orchestrator.planning.plan import needed_resources
+from orchestrator.kinds.preflight import needed_resources
 from orchestrator.specs.loading import load_spec
 from tests.deploy.recipes import PINS, ROOT, cluster_specs, containers, kubernetes_object, pod_templates
 

@@ -10,8 +10,8 @@ from bert_core.config import BertConfig
 from bert_core.model import BertModel
 from bert_core.text.tokenizer_training import train_wordpiece
 from orchestrator.kinds import kind_of, resolved_inputs
-from orchestrator.planning.checks import check_inputs
-from orchestrator.planning.plan import plan_rows
+from orchestrator.kinds.plan import plan_rows
+from orchestrator.kinds.preflight import input_problems, refuse
 from orchestrator.settings import Settings
 from orchestrator.specs.loading import parse_spec
 from orchestrator.specs.pipeline import stages_of
@@ -65,7 +65,7 @@ def pipeline(**stages: dict[str, Any]) -> dict[str, Any]:
 def check(settings: Settings, **stages: dict[str, Any]) -> None:
     """Check a pipeline of these stages as a run does before it starts."""
     spec = parse_spec(pipeline(**stages))
-    check_inputs(spec, resolved_inputs(spec, settings))
+    refuse(input_problems(spec, resolved_inputs(spec, settings)))
 
 
 def plan(settings: Settings, values: dict[str, Any]) -> dict[str, str]:

@@ -16,7 +16,7 @@ import yaml
 from orchestrator.drafting.draft import Draft, draft_spec
 from orchestrator.errors import InputError, NotFoundError, TaskDataError
 from orchestrator.kinds import resolved_inputs
-from orchestrator.planning.checks import check_inputs
+from orchestrator.kinds.preflight import input_problems, refuse
 from orchestrator.settings import Settings
 from orchestrator.specs.loading import load_spec
 from orchestrator.specs.parts import task_of
@@ -46,7 +46,7 @@ def written(folder: Path, *files: Path, **fields: Any) -> dict[str, Any]:
     made = draft(folder, *files, **fields)
     made.write(replaces=True)
     spec = load_spec(made.spec_path)
-    check_inputs(spec, resolved_inputs(spec, Settings.from_options(home=str(folder / "home"), environ={})))
+    refuse(input_problems(spec, resolved_inputs(spec, Settings.from_options(home=str(folder / "home"), environ={}))))
     values: dict[str, Any] = yaml.safe_load(Path(made.spec_path).read_text(encoding="utf-8"))
     return values
 

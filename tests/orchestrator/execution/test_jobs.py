@@ -33,7 +33,7 @@ from orchestrator.execution.jobs import (
     submit_resume,
     submit_run,
 )
-from orchestrator.execution.origin import with_absolute_paths
+from orchestrator.execution.launch_folder import with_absolute_paths
 from orchestrator.run_ids import is_run_id
 from orchestrator.settings import Settings
 from orchestrator.specs.loading import parse_spec

@@ -16,7 +16,7 @@ from orchestrator.results import (
     TrialResult,
 )
 from tests.orchestrator.registry.samples import model_result
-from tests.orchestrator.small_specs import DISTILL, EVALUATE, PRETRAIN, PROBE, STORE, SWEEP, TOKENIZER
+from tests.orchestrator.small_specs import DISTILL, EVALUATE, PRETRAIN, PROBE, STORE, SWEEP, TOKENIZER, pipeline
 
 CORPUS_RESULT = DatasetResult("wiki", "corpus", "c" * 64, "storage/corpora/c", {"num_documents": 3})
 TRIALS = [
@@ -79,6 +79,7 @@ SAMPLES = {
         ),
     ),
     "evaluate": Sample(EVALUATE, EvaluationResult("sst2", "test", {"accuracy": 0.9}, 1821, "predictions.jsonl")),
+    "pipeline": Sample(pipeline(store=STORE, score=EVALUATE), None),
 }
 """By the kind's name."""
 

@@ -1,6 +1,6 @@
 """Checks before anything starts, across the stages of a pipeline: what a run would only find out later.
 
-Alone: pytest tests/orchestrator/planning/test_checks.py
+Alone: pytest tests/orchestrator/kinds/test_preflight.py
 """
 
 from pathlib import Path
@@ -11,7 +11,7 @@ import pytest
 from bert_core.errors import CheckpointError, ConfigError
 from orchestrator.errors import CorpusError, InputError, SpecError, TaskDataError
 from orchestrator.kinds import resolved_inputs
-from orchestrator.planning.plan import plan_rows
+from orchestrator.kinds.plan import plan_rows
 from orchestrator.registry import Registry
 from orchestrator.results import ModelResult
 from orchestrator.settings import Settings

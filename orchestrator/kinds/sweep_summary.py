@@ -1,4 +1,4 @@
-"""Words on a sweep that has completed: its groups of trials as a table, the best trial, and what it gained."""
+"""Summary of a completed sweep: its groups of trials as a table, the best trial, and what it gained."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -96,7 +96,7 @@ class TrialGroup:
     """Whether the trial with the best score of all is in it."""
 
 
-def sweep_ending(run: RunRecord, registry: Registry) -> Iterator[str]:
+def sweep_summary(run: RunRecord, registry: Registry) -> Iterator[str]:
     """Yield the result in one line, then the groups as a table, the best trial's values, and what they gain."""
     trials = registry.trials.table(run.id).records
     score = f"metrics.{run.metric}"
