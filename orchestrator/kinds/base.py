@@ -32,7 +32,7 @@ from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
 from orchestrator.results import DriftEvent, Event, MessageEvent, MetricEvent
 from orchestrator.settings import Settings
-from orchestrator.specs import Spec
+from orchestrator.specs import PretrainSpec, Spec
 from orchestrator.specs.parts import task_of, text_sources_of
 from orchestrator.specs.references import Product
 
@@ -182,6 +182,8 @@ class Kind(ABC, Generic[S, R]):
     spec: type[S]
     products: frozenset[Product] = frozenset()
     """Products that later stages of a pipeline can take from a run of this kind."""
+    resumes_midway: bool = False
+    """Whether an interrupted run goes on from the midst of its work."""
 
     @property
     def name(self) -> str:
@@ -224,6 +226,10 @@ class Kind(ABC, Generic[S, R]):
 
     def recorded_time(self, spec: S, registry: Registry) -> MeasuredTime | None:
         """Return how long a run takes by what recorded runs like it took; None where there are none."""
+        return None
+
+    def pretraining(self, spec: S) -> tuple[str, PretrainSpec] | None:
+        """Path of the section that pretrains on a corpus, with a dot at its end, and the section; None without one."""
         return None
 
     def resources(self, spec: S) -> Resources:

@@ -65,6 +65,7 @@ class _Distillation(Kind[DistillSpec, R]):
 
     spec = DistillSpec
     products = frozenset({Product.TOKENIZER, Product.ENCODER, Product.TASK_MODEL, Product.SNAPSHOTS})
+    resumes_midway = True
 
     @abstractmethod
     def start_config(self, spec: DistillSpec, inputs: Resolved) -> BertConfig | None:
@@ -247,6 +248,9 @@ class _CorpusDistillation(_Distillation[PretrainResult]):
 
     def disk(self, spec: DistillSpec, inputs: Resolved) -> Iterator[DiskUse]:
         yield from pretraining_disk(_pretraining(spec), self.num_parameters(spec, inputs), inputs)
+
+    def pretraining(self, spec: DistillSpec) -> tuple[str, PretrainSpec]:
+        return "pretraining.", _pretraining(spec)
 
     def resources(self, spec: DistillSpec) -> Resources:
         return _PRETRAIN.resources(_pretraining(spec))

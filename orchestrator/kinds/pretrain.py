@@ -44,6 +44,7 @@ class PretrainKind(Kind[PretrainSpec, PretrainResult]):
 
     spec = PretrainSpec
     products = frozenset({Product.TOKENIZER, Product.ENCODER, Product.SNAPSHOTS})
+    resumes_midway = True
 
     def check(self, spec: PretrainSpec, inputs: Resolved) -> None:
         """Check that the model's numbers fit together, and that the model to continue from fits data and tokenizer."""
@@ -71,6 +72,9 @@ class PretrainKind(Kind[PretrainSpec, PretrainResult]):
         config = pretraining_config(spec, inputs)
         num_parameters = None if config is None else count_pretraining_parameters(config)
         yield from pretraining_disk(spec, num_parameters, inputs)
+
+    def pretraining(self, spec: PretrainSpec) -> tuple[str, PretrainSpec]:
+        return "", spec
 
     def resources(self, spec: PretrainSpec) -> Resources:
         """Return the CPUs of workers and of their data pipelines, and a GPU for each worker as `device` says.

@@ -77,6 +77,7 @@ class SweepKind(Kind[SweepSpec, SweepResult]):
 
     spec = SweepSpec
     products = frozenset({Product.TOKENIZER, Product.ENCODER, Product.TASK_MODEL})
+    resumes_midway = True
 
     def check(self, spec: SweepSpec, inputs: Resolved) -> None:
         """Check that task and space go together, that models fit every recipe, and every labeled example."""
