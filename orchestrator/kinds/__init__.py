@@ -11,7 +11,6 @@ from orchestrator.kinds.resolved import Resolved
 from orchestrator.kinds.sweep import SweepKind
 from orchestrator.settings import Settings
 from orchestrator.specs import Spec
-from orchestrator.specs.pipeline import stages_of
 
 _KINDS_OF_STAGES: tuple[AnyKind, ...] = (
     TokenizerKind(),
@@ -34,4 +33,4 @@ def kind_of(spec: Spec) -> AnyKind:
 
 def resolved_inputs(spec: Spec, settings: Settings) -> Resolved:
     """An empty `Resolved` for a spec, and for all stages of a pipeline together."""
-    return Resolved(stages_of(spec), settings, kind_of)
+    return Resolved(spec.stage_specs(), settings, kind_of)

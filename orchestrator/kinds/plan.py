@@ -18,7 +18,6 @@ from orchestrator.progress import counted, duration, size_text
 from orchestrator.registry import Registry, RunRecord
 from orchestrator.specs import PipelineSpec, Spec
 from orchestrator.specs.parts import text_sources_of
-from orchestrator.specs.pipeline import stages_of
 
 
 @dataclass(frozen=True)
@@ -93,7 +92,7 @@ def plan_rows(spec: Spec, inputs: Resolved, *, with_time: bool = False) -> list[
     Raises: TaskDataError for a task's file that cannot be read, and the like.
     """
     rows, is_pipeline = [], isinstance(spec, PipelineSpec)
-    for name, stage in stages_of(spec).items():
+    for name, stage in spec.stage_specs().items():
         with naming_stage(name) if is_pipeline else nullcontext():
             kind = kind_of(stage)
             facts = [("kind", kind.name), *_text_facts(stage), *kind.facts(stage, inputs)]

@@ -16,7 +16,6 @@ from orchestrator.kinds.resolved import Resolved
 from orchestrator.progress import size_text
 from orchestrator.settings import Settings
 from orchestrator.specs import Spec
-from orchestrator.specs.pipeline import stages_of
 from orchestrator.storage import delete, join, write_bytes
 from orchestrator.storage.folders import nearest_existing
 from orchestrator.storage.free_space import free_bytes, used_bytes
@@ -131,7 +130,7 @@ def uses_text(uses: Sequence[DiskUse]) -> str:
 
 def needed_resources(spec: Spec, have: Mapping[str, float]) -> Resources:
     """Resources that a spec takes of a cluster with these; of a pipeline the most of any stage, and all processes."""
-    needs = [kind_of(stage).resources(stage).on(have) for stage in stages_of(spec).values()]
+    needs = [kind_of(stage).resources(stage).on(have) for stage in spec.stage_specs().values()]
     names = {name for need in needs for name in need.total}
     return Resources(
         {name: max(need.total.get(name, 0.0) for need in needs) for name in names},
@@ -164,6 +163,6 @@ def check_capacity(
 
 def warn_of_unused_gpus(spec: Spec, have: Mapping[str, float]) -> None:
     """Warn of GPUs that are there, and that a stage does not take as they are too few."""
-    for name, stage in stages_of(spec).items():
+    for name, stage in spec.stage_specs().items():
         if note := kind_of(stage).resources(stage).unused_gpus(have):
             logger.warning(f"{name}: {note}" if name else note)

@@ -5,15 +5,14 @@ CPUs, intervals of logs and checkpoints. Keys are those of any override, so a st
 Beside them the `trials` of a sweep may grow: each search proposes the points that were there first, then the others.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from orchestrator.errors import SpecError
 from orchestrator.specs.differences import differences
 from orchestrator.specs.fields import Section, Spec, role_of
 from orchestrator.specs.loading import spec_values, validate_document
 from orchestrator.specs.overrides import Overrides, apply_override, parse_overrides
-from orchestrator.specs.pipeline import AnySpec, PipelineSpec
-from orchestrator.specs.sweep import SweepSpec
+from orchestrator.specs.pipeline import AnySpec
 from orchestrator.specs.yaml_text import KeyPath, Place, YamlDocument
 
 _POINTS = "trials"
@@ -29,7 +28,7 @@ def override_execution(spec: AnySpec, overrides: Overrides) -> AnySpec:
     document = YamlDocument(spec_values(spec), {})
     for key, value, place in parse_overrides(overrides):
         section, below, rest = _section_of(spec, key)
-        if not (isinstance(spec, SweepSpec) and key == _POINTS):
+        if key != _POINTS:
             _refuse_identity(section, key, rest, place)
         apply_override(document, rest, value, place, below)
     changed = validate_document(document)
@@ -40,12 +39,13 @@ def override_execution(spec: AnySpec, overrides: Overrides) -> AnySpec:
 
 def adds_points(spec: Spec, changed: Spec) -> bool:
     """Whether a sweep has more points than before. Raises: SpecError for fewer, and where it has tried all points."""
-    if not isinstance(spec, SweepSpec) or not isinstance(changed, SweepSpec) or changed.trials == spec.trials:
+    was, now = getattr(spec, _POINTS, None), getattr(changed, _POINTS, None)
+    if was == now:
         return False
-    if spec.trials is None:
+    if was is None:
         raise SpecError("trials: the grid has tried all its points; start a new run with more values in `space`")
-    if changed.trials is None or changed.trials < spec.trials:
-        raise SpecError(f"trials: the sweep has {spec.trials} points, which stay; give a larger number")
+    if now is None or now < was:
+        raise SpecError(f"trials: the sweep has {was} points, which stay; give a larger number")
     return True
 
 
@@ -54,10 +54,10 @@ def _section_of(spec: Spec, key: str) -> tuple[Section, KeyPath, str]:
 
     A stage's name may have dots: a variant's is `stage.variant`.
     """
-    if isinstance(spec, PipelineSpec):
-        for name, stage in spec.stages.items():
-            if key.startswith(f"stages.{name}."):
-                return stage, ("stages", name), key.removeprefix(f"stages.{name}.")
+    stages: Mapping[str, Spec] = getattr(spec, "stages", {})
+    for name, stage in stages.items():
+        if key.startswith(f"stages.{name}."):
+            return stage, ("stages", name), key.removeprefix(f"stages.{name}.")
     return spec, (), key
 
 
@@ -84,7 +84,7 @@ def _refuse_identity(section: Section, key: str, rest: str, place: Place) -> Non
 
 def _changeable(section: Section) -> str:
     """Text of the fields that an attempt may change: `num_cpus`, `execution.…`; a pipeline's are its stages'."""
-    if isinstance(section, PipelineSpec):
+    if hasattr(section, "stages"):
         return "stages.NAME.execution.…"
     return ", ".join(_execution_fields(section)) or "nothing"
 

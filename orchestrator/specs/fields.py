@@ -6,6 +6,7 @@ checkpoints and logging) only change how it is reached.
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, is_dataclass
 from typing import Any, ClassVar, Self
 
@@ -88,6 +89,10 @@ class Spec(Section):
         """SHA-256 of everything that shapes the result, as 64 hexadecimal digits."""
         values = {"kind": self.kind, **self.identity_values()}
         return hashlib.sha256(json.dumps(values, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+    def stage_specs(self) -> Mapping[str, "Spec"]:
+        """Specs of the runs that it asks for, by name: the stages of a pipeline, else itself."""
+        return {self.name or self.kind: self}
 
     def named(self, name: str) -> Self:
         """The same spec under a name, unless it has one."""

@@ -320,7 +320,7 @@ def _compare_pretraining(
         path: of the section that pretrains, with a dot at its end.
     """
     num_workers, total = pretraining.execution.min_workers, 2 * num_steps
-    execution = {
+    execution: dict[str, object] = {
         "num_workers": num_workers,
         "checkpoint_every_steps": num_steps,
         "checkpoint_every_minutes": None,

@@ -14,7 +14,6 @@ from orchestrator.kinds.plan import plan_rows
 from orchestrator.kinds.preflight import input_problems, refuse
 from orchestrator.settings import Settings
 from orchestrator.specs.loading import parse_spec
-from orchestrator.specs.pipeline import stages_of
 from orchestrator.training.snapshots import Snapshots
 
 CORPUS = {"files": ["corpus.txt"]}
@@ -77,7 +76,7 @@ def plan_lines(settings: Settings, values: dict[str, Any]) -> list[tuple[str, st
     """The plan of a spec, line by line; of several stages the last one's."""
     spec = parse_spec(values)
     rows = plan_rows(spec, resolved_inputs(spec, settings))
-    last = list(stages_of(spec))[-1]
+    last = list(spec.stage_specs())[-1]
     return [(row.what, row.value) for row in rows if row.stage == last and row.what != "disk in all"]
 
 

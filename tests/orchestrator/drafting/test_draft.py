@@ -20,7 +20,6 @@ from orchestrator.kinds.preflight import input_problems, refuse
 from orchestrator.settings import Settings
 from orchestrator.specs.loading import load_spec
 from orchestrator.specs.parts import task_of
-from orchestrator.specs.pipeline import stages_of
 from orchestrator.specs.task import TaskSpec
 from orchestrator.tasks import load_task
 from tests.orchestrator.drafting.made_files import (
@@ -324,7 +323,7 @@ def test_the_kind_of_a_published_task_is_found(
 ) -> None:
     made = draft_spec(request_for(tmp_path, *map(shared_file, files)))
     made.write(replaces=True)
-    task = task_of(stages_of(load_spec(made.spec_path))["finetuning"])
+    task = task_of(load_spec(made.spec_path).stage_specs()["finetuning"])
     assert task is not None
     assert (task.head, task.text_columns) == (kind, columns)
 
@@ -332,4 +331,4 @@ def test_the_kind_of_a_published_task_is_found(
 def test_published_text_is_for_pretraining(tmp_path: Path) -> None:
     made = draft_spec(request_for(tmp_path, shared_file("pretrain/wikitext-2/valid.txt.gz")))
     made.write(replaces=True)
-    assert list(stages_of(load_spec(made.spec_path))) == ["tokenizer", "pretraining"]
+    assert list(load_spec(made.spec_path).stage_specs()) == ["tokenizer", "pretraining"]
