@@ -31,18 +31,13 @@ class Difference:
     """Difference of two means, the first one's minus the second one's."""
 
     value: float
-    half_width: float | None
+    half_width: float | None = None
     """Half of its 95 % interval; None where no group of the sweep shows how much seeds matter."""
     num_seeds_needed: int | None = None
     """Number of seeds of each group that would settle a difference of this size, where it is known."""
 
-    @property
-    def is_more_than_noise(self) -> bool | None:
-        """Whether the interval leaves out zero; None where there is no interval."""
-        return None if self.half_width is None else abs(self.value) > self.half_width
-
-    def words(self, several_seeds: str) -> str:
-        """Text of the difference, and of what it says.
+    def text(self, several_seeds: str) -> str:
+        """Text of the difference, and whether it is more than the noise of seeds.
 
         Args:
             several_seeds: override that has each recipe trained with several seeds; empty where each was.
@@ -50,25 +45,20 @@ class Difference:
         if self.half_width is None:
             remedy = f"; several seeds show it: {several_seeds}" if several_seeds else ""
             return f"{self.value:+.4f}; seed noise not known{remedy}"
-        told = f"{self.value:+.4f} ± {self.half_width:.4f} (95 %)"
-        if self.is_more_than_noise:
-            return f"{told}, more than seed noise"
+        interval = f"{self.value:+.4f} ± {self.half_width:.4f} (95 %)"
+        if abs(self.value) > self.half_width:
+            return f"{interval}, more than seed noise"
         needed = f"; about {self.num_seeds_needed} seeds each would settle it" if self.num_seeds_needed else ""
-        return f"{told}, not more than seed noise{needed}"
+        return f"{interval}, not more than seed noise{needed}"
 
 
 def compute_difference(first: Summary, second: Summary, noise: SeedNoise | None) -> Difference:
     """Compare two groups by the noise of seeds in their sweep."""
     value = first.mean - second.mean
     if noise is None:
-        return Difference(value, None)
+        return Difference(value)
     sds = [math.sqrt(noise.of_mean(group).variance * group.n) for group in (first, second)]
     return Difference(value, noise.of_difference(first, second).half_width(), seeds_of_each_group(value, *sds))
-
-
-def compute_gain(group: Summary, constant: float, noise: SeedNoise | None) -> Difference:
-    """Compare a group with a score that has no noise of its own."""
-    return Difference(group.mean - constant, noise and noise.of_mean(group).half_width())
 
 
 _MOST_ROWS = 10
@@ -213,17 +203,17 @@ def _gains(groups: Sequence[TrialGroup], baseline: float | None, several_seeds: 
     best, noise = groups[0], SeedNoise.of([group.summary for group in groups])
     remedy = several_seeds if all(group.summary.n == 1 for group in groups) else ""
     if baseline is not None:
-        gain = compute_gain(best.summary, baseline, noise)
-        yield f"beside the majority baseline ({baseline:.4f}): {gain.words(remedy)}"
+        gain = Difference(best.summary.mean - baseline, noise and noise.of_mean(best.summary).half_width())
+        yield f"beside the majority baseline ({baseline:.4f}): {gain.text(remedy)}"
     at_random = next((group for group in groups if group.starts_at_random), None)
     if at_random is best and not all(group.starts_at_random for group in groups):
         yield "random weights did best"
-    if at_random is not None and at_random is not best:
-        difference = compute_difference(best.summary, at_random.summary, noise)
-        yield f"beside random weights ({at_random.summary.mean:.4f}): {difference.words(remedy)}"
-    if len(groups) > 1 and groups[1] is not at_random:
-        difference = compute_difference(best.summary, groups[1].summary, noise)
-        yield f"beside the next group ({groups[1].summary.mean:.4f}): {difference.words(remedy)}"
+    others = {"random weights": None if at_random is best else at_random}
+    others["the next group"] = None if len(groups) == 1 or groups[1] is at_random else groups[1]
+    for what, other in others.items():
+        if other is not None:
+            difference = compute_difference(best.summary, other.summary, noise)
+            yield f"beside {what} ({other.summary.mean:.4f}): {difference.text(remedy)}"
     if len(groups) > 1 and noise is not None:
         yield (
             "the noise of seeds is pooled over all groups here; `orchestrator compare` tests two groups by their own "

@@ -160,19 +160,18 @@ def test_a_group_of_one_seed_has_the_noise_of_the_others(recorder: Recorder) -> 
 
 
 @pytest.mark.parametrize(
-    ("first", "second", "is_more", "said"),
+    ("first", "second", "half_width", "num_seeds", "said"),
     [
-        ([0.9, 0.91, 0.92], [0.5, 0.51, 0.52], True, "0.0227"),
-        ([0.5, 0.7], [0.4, 0.6], False, "33 seeds"),
-        ([0.7], [0.4, 0.6], False, "seeds"),
-        ([0.7], [0.6], None, "seeds=[0,1,2]"),
-        ([0.7] * 3, [0.5] * 3, None, "seed noise not known"),
+        ([0.9, 0.91, 0.92], [0.5, 0.51, 0.52], 0.0227, 2, ", more"),
+        ([0.5, 0.7], [0.4, 0.6], 0.6085, 33, "33 seeds"),
+        ([0.7], [0.6], None, None, "seeds=[0,1,2]"),
+        ([0.7] * 3, [0.5] * 3, None, None, "seed noise not known"),
     ],
 )
 def test_a_difference_is_told_beside_the_noise(
-    first: list[float], second: list[float], is_more: bool | None, said: str
+    first: list[float], second: list[float], half_width: float | None, num_seeds: int | None, said: str
 ) -> None:
     groups = summarize(first), summarize(second)
     found = compute_difference(*groups, SeedNoise.of(groups))
-    assert found.is_more_than_noise is is_more
-    assert said in found.words("seeds=[0,1,2]")
+    assert (found.half_width, found.num_seeds_needed) == (pytest.approx(half_width, abs=1e-4), num_seeds)
+    assert said in found.text("seeds=[0,1,2]")
