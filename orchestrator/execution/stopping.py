@@ -5,7 +5,6 @@ The request is a file because the storage is what every machine of a run reaches
 
 import os
 import socket
-import time
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -54,7 +53,7 @@ def stop_run(
         if (starting := starting_attempt(record, folder)) is not None:
             StopRequest(starting.number, force).save(folder)
             say(f"asked run {record.id} to stop: process {starting.pid} on {starting.host} is about to go on with it")
-            return record if timeout_s is None else _wait_for_start(registry, record, folder, timeout_s, say)
+            return record if timeout_s is None else _wait_for_end(registry, record, folder, timeout_s, say)
         if record.state.is_final:
             return _ended_already(record, say)
         is_gone = not record.state.has_driver or has_died_here(record)
@@ -69,7 +68,7 @@ def stop_run(
             return _record_stopped(registry, record, say)
         StopRequest(record.attempt, force).save(folder)
         say(f"asked run {record.id} to stop: process {record.pid} on {record.host}")
-        return record if timeout_s is None else _wait_for_end(registry, record, timeout_s, say)
+        return record if timeout_s is None else _wait_for_end(registry, record, None, timeout_s, say)
 
 
 def _ended_already(record: RunRecord, say: Callable[[str], None]) -> RunRecord:
@@ -77,37 +76,33 @@ def _ended_already(record: RunRecord, say: Callable[[str], None]) -> RunRecord:
     return record
 
 
-def _wait_for_start(
-    registry: Registry, asked: RunRecord, folder: str, timeout_s: float, say: Callable[[str], None]
+def _wait_for_end(
+    registry: Registry, asked: RunRecord, folder: str | None, timeout_s: float, say: Callable[[str], None]
 ) -> RunRecord:
-    """Wait until the attempt that is starting has begun, and then for its end; or until its process has given up."""
-    give_up_at = time.monotonic() + timeout_s
-    for _ in looks(timeout_s, _POLL_S):
-        has_left = starting_attempt(asked, folder) is None  # before the run is read, whose attempt it may have begun
-        record = patient(registry).run(asked.id)
-        if record.attempt > asked.attempt:
-            return _wait_for_end(registry, record, max(0.0, give_up_at - time.monotonic()), say)
-        if has_left:
-            return _ended_already(record, say) if record.state.is_final else _record_stopped(registry, record, say)
-    raise _not_ended(asked, timeout_s)
+    """Wait until a run that was asked to stop has ended, and its process as well where that is one of this machine.
 
-
-def _wait_for_end(registry: Registry, asked: RunRecord, timeout_s: float, say: Callable[[str], None]) -> RunRecord:
-    """Wait until a run that was asked to stop has ended, and its process as well where that is one of this machine."""
-    is_here, pid = asked.host == socket.gethostname(), asked.pid
+    Args:
+        folder: of the run, whose next attempt is starting: that has to begin first, or its process to give up; None
+            where the attempt is recorded.
+    """
     for _ in looks(timeout_s, _POLL_S):
-        has_died = has_died_here(asked)  # before its state is read, which it may write as its last deed
+        # Before the run is read: its process may begin the attempt, or write its state as its last deed.
+        is_starting = folder is not None and starting_attempt(asked, folder) is not None
+        has_died = has_died_here(asked)
         record = patient(registry).run(asked.id)
-        if record.state.is_final and not (is_here and pid is not None and is_alive(pid)):
+        if folder is not None:
+            if record.attempt > asked.attempt:
+                asked, folder = record, None
+            elif not is_starting:
+                return _ended_already(record, say) if record.state.is_final else _record_stopped(registry, record, say)
+            continue
+        is_here = asked.host == socket.gethostname() and asked.pid is not None
+        if record.state.is_final and not (is_here and is_alive(asked.pid or 0)):
             say(f"run {record.id} has ended, as {record.state}")
             return record
         if not record.state.is_final and (has_died or record.state == RunState.LOST):
             return _record_stopped(registry, record, say)
-    raise _not_ended(asked, timeout_s)
-
-
-def _not_ended(asked: RunRecord, timeout_s: float) -> RunFailedError:
-    return RunFailedError(
+    raise RunFailedError(
         f"run {asked.id} has not ended within {timeout_s:g} s; "
         f"wait longer, or let it leave without saving: orchestrator stop {asked.id} --force"
     )

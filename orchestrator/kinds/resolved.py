@@ -1,9 +1,9 @@
 """Names in a spec, looked up once: their folders, tokenizers, configurations, tasks."""
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING
 
 from bert_core.checkpoints.weight_files import WEIGHTS_FILE
 from bert_core.config import BertConfig
@@ -21,23 +21,10 @@ from orchestrator.storage.uris import is_local
 from orchestrator.tasks import Task, load_task
 from orchestrator.training.snapshots import snapshot_folders
 
+if TYPE_CHECKING:
+    from orchestrator.kinds.base import AnyKind
+
 logger = logging.getLogger(__name__)
-
-
-class StageKind(Protocol):
-    """The part of `kinds.base.Kind` that tells of the model or tokenizer that an earlier stage will make."""
-
-    def model_configs(self, spec: Any, inputs: "Resolved") -> Iterator[BertConfig | None]:
-        """Yield the configuration of each model that the stage may leave."""
-
-    def vocab_size(self, spec: Any, inputs: "Resolved") -> int | None:
-        """Return the size of the vocabulary that the stage leaves."""
-
-    def tokenizer_like(self, spec: Any, inputs: "Resolved") -> Tokenizer | None:
-        """Return a tokenizer that cuts text about as that of the stage will."""
-
-    def snapshot_steps(self, spec: Any) -> tuple[int, ...]:
-        """Return the steps after which the stage keeps its model."""
 
 
 class Resolved:
@@ -46,15 +33,13 @@ class Resolved:
     Each thing is looked up when it is first asked for and kept, so that a run uses what its plan has seen. A model's
     weights are read to check them alone, and only where they are on this machine's disks. A name may be `@stage`: what
     that stage will make is told as far as its spec decides it, and None says that only the run does. For one thread.
+
+    Args:
+        stages: the specs that `@stage` can name.
+        kind_of: returns the kind of a stage's spec.
     """
 
-    def __init__(self, stages: Mapping[str, Spec], settings: Settings, kind_of: Callable[[Spec], StageKind]) -> None:
-        """Look nothing up yet.
-
-        Args:
-            stages: the specs that `@stage` can name.
-            kind_of: the kind of a stage's spec.
-        """
+    def __init__(self, stages: Mapping[str, Spec], settings: Settings, kind_of: "Callable[[Spec], AnyKind]") -> None:
         self.stages = stages
         self.settings = settings
         self._kind_of = kind_of
