@@ -69,18 +69,19 @@ class Jobs:
     def __init__(self, client: Any, address: str, silence_s: float = 15.0) -> None:
         self._client, self._address, self._silence_s = client, address, silence_s
 
-    def _ask(self, method: str, *arguments: Any, **options: Any) -> Any:
+    def ask(self, method: str, *arguments: Any, **options: Any) -> Any:
+        """Call a method of Ray's client."""
         with _translated(self._address):
             return getattr(self._client, method)(*arguments, **options)
 
     def submit(self, job_id: str, entrypoint: str, environment: Mapping[str, Any], metadata: Mapping[str, str]) -> None:
         """Submit a command of the shell as a job; an id that was used before is refused."""
         options = {"runtime_env": dict(environment), "metadata": dict(metadata)}
-        self._ask("submit_job", entrypoint=entrypoint, submission_id=job_id, **options)
+        self.ask("submit_job", entrypoint=entrypoint, submission_id=job_id, **options)
 
     def submitted(self) -> dict[str, JobDetails]:
         """All jobs that were submitted to the cluster, by their ids; drivers that connected are none of them."""
-        return {job.submission_id: job for job in self._ask("list_jobs") if job.submission_id}
+        return {job.submission_id: job for job in self.ask("list_jobs") if job.submission_id}
 
     def follow_log(self, job_id: str, take: Callable[[str], object]) -> None:
         """Pass a job's log on piece by piece, until the job has ended.
@@ -94,7 +95,7 @@ class Jobs:
                 coming = asyncio.ensure_future(anext(pieces, None))
                 try:
                     while not (await asyncio.wait({coming}, timeout=self._silence_s))[0]:
-                        if self._ask("get_job_info", job_id).status.is_terminal():
+                        if self.ask("get_job_info", job_id).status.is_terminal():
                             await asyncio.wait({coming}, timeout=self._silence_s)
                             break
                     if not coming.done():
@@ -109,24 +110,13 @@ class Jobs:
 
         asyncio.run(read())
 
-    def log(self, job_id: str) -> str:
-        return str(self._ask("get_job_logs", job_id))
-
     def wait(self, job_id: str) -> JobDetails:
         """Wait until a job has ended, and return what Ray says of it."""
         for _ in looks(None, _POLL_S):
-            details: JobDetails = self._ask("get_job_info", job_id)
+            details: JobDetails = self.ask("get_job_info", job_id)
             if details.status.is_terminal():
                 break
         return details
-
-    def stop(self, job_id: str) -> None:
-        """Ask a job to end."""
-        self._ask("stop_job", job_id)
-
-    def delete(self, job_id: str) -> None:
-        """Forget a job that has ended."""
-        self._ask("delete_job", job_id)
 
 
 def open_jobs(address: str) -> Jobs:

@@ -52,7 +52,11 @@ def working_in_launch_folder(run_folder: str | None, settings: Settings) -> Iter
 
 def means_the_same_anywhere(settings: Settings) -> Settings:
     """The settings with a registry that is the same one in every folder."""
-    return replace(settings, registry=_absolute_location(settings.registry))
+    prefixes = ("file:", _SQLITE, _SQLITE.replace(":", "+pysqlite:", 1))
+    prefix = next((prefix for prefix in prefixes if settings.registry.startswith(prefix)), "")
+    if not prefix and "://" in settings.registry:
+        return settings
+    return replace(settings, registry=prefix + absolute(settings.registry.removeprefix(prefix)))
 
 
 def launch_folder(run_folder: str | None) -> Path:
@@ -70,14 +74,6 @@ def launch_folder(run_folder: str | None) -> Path:
             f"{path} is damaged: it should name the folder that the run was started in; write it anew as "
             '{"folder": "/the/folder"}, then resume'
         ) from error
-
-
-def _absolute_location(registry: str) -> str:
-    """A registry's location that means the same in every folder."""
-    for prefix in ("file:", _SQLITE, _SQLITE.replace(":", "+pysqlite:", 1)):
-        if registry.startswith(prefix):
-            return prefix + absolute(registry.removeprefix(prefix))
-    return registry if "://" in registry else absolute(registry)
 
 
 def with_absolute_paths(values: Any, field: str = "", *, even_missing: bool = False) -> Any:

@@ -28,7 +28,7 @@ _BY_NAME = {kind.name: kind for kind in KINDS}
 
 def kind_of(spec: Spec) -> AnyKind:
     """The kind of a spec."""
-    return _BY_NAME[spec.kind].of(spec)
+    return _BY_NAME[spec.kind].for_spec(spec)
 
 
 def resolved_inputs(spec: Spec, settings: Settings) -> Resolved:

@@ -190,8 +190,8 @@ class Kind(ABC, Generic[S, R]):
         """The word after `kind:` in a spec."""
         return str(self.spec.model_fields["kind"].default)
 
-    def of(self, spec: S) -> "AnyKind":
-        """The kind itself; a kind that works in several ways returns the object for the way that a spec asks for."""
+    def for_spec(self, spec: S) -> "AnyKind":
+        """Return the kind itself, or the object for one of the ways in which it works, as the spec asks for."""
         return self
 
     def problems(self, spec: S, inputs: Resolved) -> list[Problem]:

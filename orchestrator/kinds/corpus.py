@@ -61,7 +61,6 @@ class TokenizerKind(Kind[TokenizerSpec, TokenizerResult]):
         return result
 
     def record(self, result: TokenizerResult, run_id: str, recorder: Recorder) -> RunOutcome:
-        """Write the tokenizer's folder and its scores on text that it was not trained on."""
         recorder.registry.datasets.record_tokenizer(run_id, result)
         recorder.record_final_metrics(run_id, 0, "validation", result.report)
         return RunOutcome()
@@ -120,7 +119,6 @@ class CorpusKind(Kind[CorpusSpec, DatasetResult]):
         return result
 
     def record(self, result: DatasetResult, run_id: str, recorder: Recorder) -> RunOutcome:
-        """Write the token store with its counts and files."""
         recorder.registry.datasets.record(run_id, result)
         return RunOutcome()
 

@@ -38,7 +38,6 @@ from orchestrator.kinds.pretrain import (
     PretrainKind,
     build_listener,
     build_request,
-    longest_sequence,
     pretraining_config,
 )
 from orchestrator.kinds.pretraining_estimates import measure_steps, pretraining_disk, step_facts
@@ -92,7 +91,6 @@ class _Distillation(Kind[DistillSpec, R]):
             yield "memory", f"{memory_text(own)}, and {size_text(4 * theirs)} of the teacher"
 
     def num_parameters(self, spec: DistillSpec, inputs: Resolved) -> int | None:
-        """Return the student's parameters without its head; None where only the run decides them."""
         student = self.student_config(spec, inputs)
         return None if student is None else count_encoder_parameters(student)
 
@@ -104,9 +102,9 @@ class _Distillation(Kind[DistillSpec, R]):
 
 
 class DistillKind(_Distillation[DistillResult]):
-    """Distillation on a task that the teacher knows; with `pretraining` in the spec `of` returns that on a corpus."""
+    """Distillation on a task that the teacher knows; on a corpus, with `pretraining` in the spec, see `for_spec`."""
 
-    def of(self, spec: DistillSpec) -> AnyKind:
+    def for_spec(self, spec: DistillSpec) -> AnyKind:
         return self if spec.pretraining is None else _ON_CORPUS
 
     def check(self, spec: DistillSpec, inputs: Resolved) -> None:
@@ -206,7 +204,6 @@ class DistillKind(_Distillation[DistillResult]):
         return result
 
     def record(self, result: DistillResult, run_id: str, recorder: Recorder) -> RunOutcome:
-        """Write the data, both's scores, and the student."""
         for dataset in result.datasets:
             recorder.registry.datasets.record(run_id, dataset)
         recorder.record_final_metrics(run_id, result.best_step, "test", result.test_metrics)
@@ -227,7 +224,8 @@ class _CorpusDistillation(_Distillation[PretrainResult]):
         """Check that the pretraining can run, and that the teacher reads its sequences and its tokens."""
         pretraining = _pretraining(spec)
         _PRETRAIN.check(pretraining, inputs)
-        check_positions("pretraining.phases.max_seq_length", longest_sequence(pretraining), [spec.teacher], inputs)
+        longest = max(phase.max_seq_length for phase in pretraining.phases)
+        check_positions("pretraining.phases.max_seq_length", longest, [spec.teacher], inputs)
         check_tokenizer(spec.teacher, pretraining.tokenizer, inputs)
         config = inputs.config(spec.teacher)
         if config is not None and config.causal_attention:

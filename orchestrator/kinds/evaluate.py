@@ -84,7 +84,6 @@ class EvaluateKind(Kind[EvaluateSpec, EvaluationResult]):
         return result
 
     def record(self, result: EvaluationResult, run_id: str, recorder: Recorder) -> RunOutcome:
-        """Write the scores, and the number of examples among them."""
         scores = {**result.metrics, "num_examples": float(result.num_examples)}
         recorder.record_final_metrics(run_id, 0, result.split, scores)
         return RunOutcome(predictions_path=result.predictions_path)

@@ -42,7 +42,7 @@ class PipelineKind(Kind[PipelineSpec, None]):
         self._kinds = {kind.name: kind for kind in kinds}
 
     def _kind(self, spec: Spec) -> AnyKind:
-        return self._kinds[spec.kind].of(spec)
+        return self._kinds[spec.kind].for_spec(spec)
 
     def problems(self, spec: PipelineSpec, inputs: Resolved) -> list[Problem]:
         """Find the problems of all stages; one that a later stage has because of an earlier one is told once."""

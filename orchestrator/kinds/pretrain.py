@@ -49,7 +49,8 @@ class PretrainKind(Kind[PretrainSpec, PretrainResult]):
     def check(self, spec: PretrainSpec, inputs: Resolved) -> None:
         """Check that the model's numbers fit together, and that the model to continue from fits data and tokenizer."""
         build_config(spec.model, _ANY_VOCAB_SIZE)
-        check_positions("phases.max_seq_length", longest_sequence(spec), [spec.init_from], inputs)
+        longest = max(phase.max_seq_length for phase in spec.phases)
+        check_positions("phases.max_seq_length", longest, [spec.init_from], inputs)
         if spec.init_from != RANDOM:
             check_tokenizer(spec.init_from, spec.tokenizer, inputs)
 
@@ -166,11 +167,6 @@ def workers_text(execution: ExecutionSpec) -> str:
         f"{execution.min_workers} to {execution.max_workers}, as there is room; every step has the same batch, and "
         "weights differ in the last bits from those of another number of workers"
     )
-
-
-def longest_sequence(spec: PretrainSpec) -> int:
-    """Tokens of the longest sequence in any phase."""
-    return max(phase.max_seq_length for phase in spec.phases)
 
 
 def pretraining_config(spec: PretrainSpec, inputs: Resolved) -> BertConfig | None:

@@ -101,13 +101,11 @@ class SweepKind(Kind[SweepSpec, SweepResult]):
         yield from trial_facts(spec, inputs, list(self.model_configs(spec, inputs)))
 
     def disk(self, spec: SweepSpec, inputs: Resolved) -> Iterator[DiskUse]:
-        """Yield the weights of the best trial, and weights and checkpoints of those that run at a time."""
         at_a_time = min(_num_trials(spec), spec.execution.max_concurrent_trials or 1)
         num_parameters = most_parameters(spec, list(self.model_configs(spec, inputs)))
         yield from fine_tuning_disk(num_parameters, at_a_time, 1 + at_a_time, keep=1)
 
     def resources(self, spec: SweepSpec) -> Resources:
-        """Return what one trial takes, and how many run at a time where there is room."""
         one = Resources.of_one_process(spec.execution.cpus_per_trial, spec.execution.gpus_per_trial)
         num_trials = _num_trials(spec)
         return replace(one, up_to=min(num_trials, spec.execution.max_concurrent_trials or num_trials))
