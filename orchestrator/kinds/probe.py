@@ -15,7 +15,7 @@ from orchestrator.errors import SpecError
 from orchestrator.kinds.base import DiskUse, Fact, Kind, MeasuredTime, Resources, RunContext
 from orchestrator.kinds.estimates import task_facts, times_text
 from orchestrator.kinds.resolved import Resolved
-from orchestrator.kinds.sweep import SweepKind
+from orchestrator.kinds.sweep import SweepKind, record_trials
 from orchestrator.kinds.sweep_estimates import trial_facts
 from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.results import MetricEvent, SweepResult, TrialResult
@@ -84,15 +84,9 @@ class ProbeKind(Kind[ProbeSpec, ProbeResult]):
 
     def record(self, result: ProbeResult, run_id: str, recorder: Recorder) -> RunOutcome:
         """Write every trial, the best one's test scores as that trial's, and the curve as the run's measurements."""
-        sweep = result.sweep
-        for dataset in sweep.datasets:
-            recorder.registry.datasets.record(run_id, dataset)
-        recorder.registry.trials.set_metric(run_id, sweep.task, sweep.metric)
-        recorder.registry.trials.record(run_id, sweep.trials)
-        best = sweep.best
-        recorder.record_final_metrics(run_id, best.best_step, "test", sweep.test_metrics, trial=best.key)
+        outcome = record_trials(result.sweep, run_id, recorder)
         recorder.record_events(run_id, [MetricEvent(point.step, "validation", point.metrics) for point in result.curve])
-        return RunOutcome(best.model.folder if best.model else None, best.predictions_path)
+        return outcome
 
     def input_identity(self, spec: ProbeSpec, inputs: Resolved) -> list[Any]:
         snapshots = chosen_snapshots(spec, inputs)

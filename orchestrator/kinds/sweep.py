@@ -158,17 +158,12 @@ class SweepKind(Kind[SweepSpec, SweepResult]):
 
     def record(self, result: SweepResult, run_id: str, recorder: Recorder) -> RunOutcome:
         """Write every trial, and the best one's scores and model as the sweep's own."""
-        for dataset in result.datasets:
-            recorder.registry.datasets.record(run_id, dataset)
-        recorder.registry.trials.set_metric(run_id, result.task, result.metric)
-        recorder.registry.trials.record(run_id, result.trials)
-        best = result.best
-        for trial in (None, best.key):
-            recorder.record_final_metrics(run_id, best.best_step, "test", result.test_metrics, trial=trial)
+        outcome, best = record_trials(result, run_id, recorder), result.best
+        recorder.record_final_metrics(run_id, best.best_step, "test", result.test_metrics)
         recorder.record_final_metrics(run_id, best.best_step, "validation", best.metrics)
         if best.model is not None:
             recorder.record_model(run_id, best.model)
-        return RunOutcome(best.model.folder if best.model else None, best.predictions_path)
+        return outcome
 
     def summary(self, run: RunRecord, registry: Registry) -> Iterator[str]:
         yield from sweep_summary(run, registry)
@@ -187,6 +182,17 @@ class SweepKind(Kind[SweepSpec, SweepResult]):
 
     def tokenizer_like(self, spec: SweepSpec, inputs: Resolved) -> Tokenizer | None:
         return first_tokenizer(first_recipe(spec), inputs)
+
+
+def record_trials(result: SweepResult, run_id: str, recorder: Recorder) -> RunOutcome:
+    """Write every trial, with the best one's test scores, and the data that they read."""
+    for dataset in result.datasets:
+        recorder.registry.datasets.record(run_id, dataset)
+    recorder.registry.trials.set_metric(run_id, result.task, result.metric)
+    recorder.registry.trials.record(run_id, result.trials)
+    best = result.best
+    recorder.record_final_metrics(run_id, best.best_step, "test", result.test_metrics, trial=best.key)
+    return RunOutcome(best.model.folder if best.model else None, best.predictions_path)
 
 
 def _num_trials(spec: SweepSpec) -> int:

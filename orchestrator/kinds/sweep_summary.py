@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from statistics import fmean
-from typing import Any
 
 from bert_core.checkpoints.weight_files import WEIGHTS_FILE
 from bert_core.errors import BertCoreError
@@ -65,59 +64,52 @@ _MOST_ROWS = 10
 _WIDTH = 80
 """Characters of a line of the table at most."""
 _PARAMETER = "params."
-_START = "init_from"
 _SEVERAL_SEEDS = "seeds=[0,1,2]"
 _CODE = "version of the code"
 """Heading of the column that tells groups of different code apart."""
 
 
-@dataclass(frozen=True)
-class TrialGroup:
-    """Completed trials that differ only in seed and fold."""
-
-    varied: Mapping[str, str]
-    """Values that set the group apart from others, as text, by field."""
-    summary: Summary
-    """Statistics of its seeds."""
-    baseline: float | None
-    """Mean score of what needs no reading of the text."""
-    starts_at_random: bool
-    holds_best: bool
-    """Whether the trial with the best score of all is in it."""
-
-
 def sweep_summary(run: RunRecord, registry: Registry) -> Iterator[str]:
     """Yield the result in one line, then the groups as a table, the best trial's values, and what they gain."""
-    trials = registry.trials.table(run.id).records
-    score = f"metrics.{run.metric}"
-    scored = scored_trials(trials, str(run.metric))
+    trials, metric = registry.trials.table(run.id).records, str(run.metric)
+    scored = scored_trials(trials, metric)
     if not scored:
         return
-    best = scored[0]
+    best, score = scored[0], f"metrics.{metric}"
     folds, took = best.get("params.folds"), f" after {duration(run.seconds or 0.0)}"
     varied = [name.removeprefix(_PARAMETER) for name in varied_parameters(scored)]
-    groups = _groups(scored, varied, str(run.metric))
+    groups = trial_groups(scored, metric)
     if not groups:
         yield f"no seed of {run.task} was scored on all of its {folds} folds{took}"
         return
-    baseline = groups[0].baseline if folds else best.get(f"metrics.baseline.{run.metric}")
+    summaries = [summarize(group.scores) for group in groups]
+    baselines = [one.baseline for one in groups[0].runs if one.baseline is not None]
+    baseline = best.get(f"metrics.baseline.{metric}") if not folds else fmean(baselines) if baselines else None
     shown, whose = best[score], "its trial" if len(trials) == 1 else f"the best of {len(trials)} trials"
     if folds:
-        seeds = f" and {groups[0].summary.n} seeds" if groups[0].summary.n > 1 else ""
+        seeds = f" and {summaries[0].n} seeds" if summaries[0].n > 1 else ""
         first = f", the first of {len(groups)} groups" if len(groups) > 1 else ""
-        shown, whose = groups[0].summary.mean, f"the mean over {folds} folds{seeds}{first}"
+        shown, whose = summaries[0].mean, f"the mean over {folds} folds{seeds}{first}"
     beside = "" if baseline is None else f" (baseline {baseline:.4f})"
-    yield f"{run.metric} {shown:.4f} on {run.task} by {whose}{beside}{took}"
-    yield from _table(groups, list(groups[0].varied), str(run.metric))
-    values = [f"{name} {short_value(best.get(_PARAMETER + name))}" for name in varied]
-    named = ", ".join([*values, replicate_text(best)])
-    yield f"best: trial {best['number']} ({named}), {run.metric} {best[score]:.4f}"
-    if not groups[0].holds_best:
-        yield f"first group: {values_text(groups[0].varied)}; groups stand by the worse end of their interval"
+    yield f"{metric} {shown:.4f} on {run.task} by {whose}{beside}{took}"
+    has_several_codes = len({group_code(row["group"]) for row in scored}) > 1
+    values = [
+        {name: short_value(group.parameters.get(_PARAMETER + name)) for name in varied}
+        | ({_CODE: group_code(group.key)} if has_several_codes else {})
+        for group in groups
+    ]
+    yield from _table(values, summaries, metric)
+    named = ", ".join(
+        [*(f"{name} {short_value(best.get(_PARAMETER + name))}" for name in varied), replicate_text(best)]
+    )
+    yield f"best: trial {best['number']} ({named}), {metric} {best[score]:.4f}"
+    if all(one.id != best["id"] for one in groups[0].runs):
+        yield f"first group: {values_text(values[0])}; groups stand by the worse end of their interval"
     positive = _positive_label(run)
     if positive is not None:
         yield f"f1 is the score of {positive}, the second label"
-    yield from _gains(groups, baseline, _several_seeds(run, registry))
+    starts_at_random = [group.parameters.get(f"{_PARAMETER}init_from") == RANDOM for group in groups]
+    yield from _gains(summaries, starts_at_random, baseline, _several_seeds(run, registry))
 
 
 def _several_seeds(run: RunRecord, registry: Registry) -> str:
@@ -141,79 +133,56 @@ def _positive_label(run: RunRecord) -> str | None:
     return None
 
 
-def _groups(rows: Sequence[Mapping[str, Any]], varied: Sequence[str], metric: str) -> list[TrialGroup]:
-    """The groups in the order of the leaderboard; where code was changed meanwhile, each tells its own.
+def _table(values: Sequence[Mapping[str, str]], summaries: Sequence[Summary], metric: str) -> Iterator[str]:
+    """The groups as the lines of a table, the best ones; of what varies as many columns as fit.
 
     Args:
-        rows: scored trials, the best first.
+        values: of each group the values that set it apart from others, as text, by field; in the leaderboard's order.
     """
-    has_several_codes = len({group_code(row["group"]) for row in rows}) > 1
-    return [
-        TrialGroup(
-            {name: short_value(group.parameters.get(_PARAMETER + name)) for name in varied}
-            | ({_CODE: group_code(group.key)} if has_several_codes else {}),
-            summarize(group.scores),
-            fmean(baselines) if baselines else None,
-            group.parameters.get(_PARAMETER + _START) == RANDOM,
-            any(run.id == rows[0]["id"] for run in group.runs),
-        )
-        for group in trial_groups(rows, metric)
-        for baselines in [[run.baseline for run in group.runs if run.baseline is not None]]
-    ]
-
-
-def _table(groups: Sequence[TrialGroup], varied: Sequence[str], metric: str) -> Iterator[str]:
-    """The groups as the lines of a table, the best ones; of what varies as many columns as fit."""
-    if len(groups) == 1 and groups[0].summary.n == 1:
+    if len(summaries) == 1 and summaries[0].n == 1:
         return
-    shown = groups[:_MOST_ROWS]
-    summaries = [group.summary for group in shown]
     headings = (f"mean {metric}", "sd", "seeds")
-    numbers = [(f"{one.mean:.4f}", "–" if one.sd is None else f"{one.sd:.4f}", str(one.n)) for one in summaries]
+    shown = summaries[:_MOST_ROWS]
+    numbers = [(f"{one.mean:.4f}", "–" if one.sd is None else f"{one.sd:.4f}", str(one.n)) for one in shown]
     number_widths = [max(map(len, column)) for column in zip(headings, *numbers, strict=True)]
     left = _WIDTH - sum(2 + width for width in number_widths)
     widths: dict[str, int] = {}
-    for name in varied:
-        width = max(len(name), *(len(group.varied[name]) for group in shown))
+    for name in values[0]:
+        width = max(len(name), *(len(texts[name]) for texts in values[:_MOST_ROWS]))
         if left >= 2 + width:
             widths[name] = width
             left -= 2 + width
-
-    def line(names: Mapping[str, str], cells: Sequence[str]) -> str:
-        texts = [f"{names[name]:<{width}}" for name, width in widths.items()]
-        return "  " + "  ".join(
-            [*texts, *(f"{cell:>{width}}" for cell, width in zip(cells, number_widths, strict=True))]
-        )
-
-    yield line({name: name for name in widths}, headings)
-    for group, cells in zip(shown, numbers, strict=True):
-        yield line(group.varied, cells)
-    if len(groups) > len(shown):
-        yield f"  and {len(groups) - len(shown)} more groups"
-    if len(widths) < len(varied):
-        yield f"  which differ in {', '.join(name for name in varied if name not in widths)} as well"
+    for texts, cells in [({name: name for name in widths}, headings), *zip(values, numbers, strict=False)]:
+        left_cells = [f"{texts[name]:<{width}}" for name, width in widths.items()]
+        right_cells = [f"{cell:>{width}}" for cell, width in zip(cells, number_widths, strict=True)]
+        yield "  " + "  ".join([*left_cells, *right_cells])
+    if len(summaries) > len(shown):
+        yield f"  and {len(summaries) - len(shown)} more groups"
+    if len(widths) < len(values[0]):
+        yield f"  which differ in {', '.join(name for name in values[0] if name not in widths)} as well"
 
 
-def _gains(groups: Sequence[TrialGroup], baseline: float | None, several_seeds: str) -> Iterator[str]:
+def _gains(
+    groups: Sequence[Summary], starts_at_random: Sequence[bool], baseline: float | None, several_seeds: str
+) -> Iterator[str]:
     """Lines on the best group's mean beside the majority baseline, random weights and the next group.
 
     Args:
         several_seeds: override that has each recipe trained with several seeds.
     """
-    best, noise = groups[0], SeedNoise.of([group.summary for group in groups])
-    remedy = several_seeds if all(group.summary.n == 1 for group in groups) else ""
+    best, noise = groups[0], SeedNoise.of(groups)
+    remedy = several_seeds if all(group.n == 1 for group in groups) else ""
     if baseline is not None:
-        gain = Difference(best.summary.mean - baseline, noise and noise.of_mean(best.summary).half_width())
+        gain = Difference(best.mean - baseline, noise and noise.of_mean(best).half_width())
         yield f"beside the majority baseline ({baseline:.4f}): {gain.text(remedy)}"
-    at_random = next((group for group in groups if group.starts_at_random), None)
-    if at_random is best and not all(group.starts_at_random for group in groups):
+    if starts_at_random[0] and not all(starts_at_random):
         yield "random weights did best"
-    others = {"random weights": None if at_random is best else at_random}
-    others["the next group"] = None if len(groups) == 1 or groups[1] is at_random else groups[1]
-    for what, other in others.items():
-        if other is not None:
-            difference = compute_difference(best.summary, other.summary, noise)
-            yield f"beside {what} ({other.summary.mean:.4f}): {difference.text(remedy)}"
+    at_random = starts_at_random.index(True) if True in starts_at_random else 0
+    others = [(at_random, "random weights"), *([] if at_random == 1 else [(1, "the next group")])]
+    for place, what in others:
+        if 0 < place < len(groups):
+            difference = compute_difference(best, groups[place], noise)
+            yield f"beside {what} ({groups[place].mean:.4f}): {difference.text(remedy)}"
     if len(groups) > 1 and noise is not None:
         yield (
             "the noise of seeds is pooled over all groups here; `orchestrator compare` tests two groups by their own "
