@@ -84,8 +84,8 @@ SAMPLES = {
 """By the kind's name."""
 
 
-def complete(recorder: Recorder, run_id: str, name: str, result: Any = None) -> None:
-    """Record a kind's result, the sample's where none is given, and that the run has completed."""
+def complete(recorder: Recorder, run_id: str, name: str) -> None:
+    """Record the sample's result of a kind, and that the run has completed."""
     (kind,) = (kind for kind in KINDS if kind.name == name)
-    outcome = kind.record(SAMPLES[name].result if result is None else result, run_id, recorder)
+    outcome = kind.record(SAMPLES[name].result, run_id, recorder)
     recorder.complete(run_id, outcome)

@@ -78,6 +78,15 @@ def test_a_stage_that_makes_something_else(settings: Settings, stage: dict[str, 
         check(settings, words=TOKENIZER, store=store, model=PRETRAIN, last=stage)
 
 
+def test_problems_of_all_stages_are_told_together_and_each_once(settings: Settings) -> None:
+    uneven = {**PRETRAIN, "model": {"hidden_size": 32, "num_attention_heads": 3}}
+    task = {**SWEEP, "recipe": {"init_from": "@model", "max_seq_length": 41}}
+    with pytest.raises(ConfigError) as refused:
+        check(settings, model=uneven, task=task, long={**DISTILL, "recipe": {"max_seq_length": 41}})
+    stages = [line.partition(": ")[0] for line in str(refused.value).splitlines()]
+    assert stages == ["stages.model", "stages.long"]
+
+
 def test_sequences_that_the_model_cannot_read(settings: Settings) -> None:
     with pytest.raises(SpecError, match=r"phases\.max_seq_length 128"):
         check(settings, model={**PRETRAIN, "init_from": "short"})
