@@ -137,7 +137,7 @@ def check_resume(run_id: str, overrides: Overrides = (), *, settings: Settings, 
     record, spec = _run_to_resume(run_id, overrides, settings)
     if spec is not None:
         with _ready_to_resume(record, spec, settings, allow_drift) as inputs:
-            check_room(spec, inputs, _left(record, settings))
+            check_storage_and_capacity(spec, inputs, _left(record, settings))
         return replace(record, state=RunState.STOPPED)
     return record
 
@@ -254,7 +254,7 @@ def _pin_uris(spec: SpecT) -> SpecT:
     return replace_texts(spec, lambda field, text: pin(text) if is_hub(text) else text)
 
 
-def check_room(spec: Spec, inputs: Resolved, left: Sequence[str] = ()) -> None:
+def check_storage_and_capacity(spec: Spec, inputs: Resolved, left: Sequence[str] = ()) -> None:
     """Check that the storage, and the cluster that the settings name or else this machine, have what a spec takes.
 
     No local Ray is started.

@@ -26,13 +26,9 @@ _SPARE = 0.1
 logger = logging.getLogger(__name__)
 
 
-def preflight(spec: Spec, inputs: Resolved, left: Sequence[str] = ()) -> list[Problem]:
-    """Find every problem of a spec and what it names, and then of the storage; an empty list lets it run.
-
-    Args:
-        left: folders of earlier attempts, and of a pipeline's stages: their files are not written again.
-    """
-    return input_problems(spec, inputs) or storage_problems(spec, inputs, left)
+def preflight(spec: Spec, inputs: Resolved) -> list[Problem]:
+    """Find every problem of a spec and what it names, and then of the storage; an empty list lets it run."""
+    return input_problems(spec, inputs) or storage_problems(spec, inputs)
 
 
 def input_problems(spec: Spec, inputs: Resolved) -> list[Problem]:
@@ -53,7 +49,11 @@ def storage_problems(spec: Spec, inputs: Resolved, left: Sequence[str] = ()) -> 
 
 
 def disk_problems(spec: Spec, inputs: Resolved, left: Sequence[str] = ()) -> list[Problem]:
-    """Find out whether what a spec writes fits on the disk; warn where it barely does."""
+    """Find out whether what a spec writes fits on the disk; warn where it barely does.
+
+    Args:
+        left: folders of earlier attempts, and of a pipeline's stages: their files are not written again.
+    """
     try:
         if (disk := disk_need(spec, inputs)) is not None:
             replace(disk, num_left_bytes=sum(map(used_bytes, left))).check()

@@ -15,7 +15,7 @@ import yaml
 from bert_core.errors import ConfigError
 from orchestrator.errors import CorpusError, HoursReached, InputError, RunFailedError, SpecError
 from orchestrator.execution import attempt
-from orchestrator.execution.runner import check_room, plan_spec, resume_run, run_spec
+from orchestrator.execution.runner import check_storage_and_capacity, plan_spec, resume_run, run_spec
 from orchestrator.kinds import resolved_inputs
 from orchestrator.kinds.base import RunContext
 from orchestrator.kinds.preflight import storage_problems
@@ -297,7 +297,7 @@ def test_a_home_that_cannot_be_written_is_refused_by_plan_as_by_run(laboratory: 
     spec, before = load_spec(path), sorted(path.parent.rglob("*"))
     message = rf"--home {file}/home"
     with pytest.raises(InputError, match=message):
-        check_room(spec, resolved_inputs(spec, settings))
+        check_storage_and_capacity(spec, resolved_inputs(spec, settings))
     with pytest.raises(InputError, match=message):
         run_spec(spec, settings=settings)
     assert sorted(path.parent.rglob("*")) == before

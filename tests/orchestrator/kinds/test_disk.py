@@ -13,7 +13,7 @@ import pytest
 from orchestrator.corpus.input_files import find_files
 from orchestrator.corpus.token_store import store_folder, store_options
 from orchestrator.errors import InputError
-from orchestrator.execution.runner import check_room, plan_spec, run_spec
+from orchestrator.execution.runner import check_storage_and_capacity, plan_spec, run_spec
 from orchestrator.kinds import resolved_inputs
 from orchestrator.kinds.preflight import disk_need, disk_problems, refuse
 from orchestrator.settings import Settings
@@ -58,7 +58,7 @@ def test_a_run_that_does_not_fit_is_refused_with_both_sizes(settings: Settings, 
     with pytest.raises(InputError, match=message):
         run_spec(spec, settings=settings)
     with pytest.raises(InputError, match=message):
-        check_room(spec, resolved_inputs(spec, settings))
+        check_storage_and_capacity(spec, resolved_inputs(spec, settings))
     assert not (settings.home / "registry.sqlite").exists(), "nothing has been recorded"
 
 
