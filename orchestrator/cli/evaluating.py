@@ -108,8 +108,8 @@ def evaluate(
     import torch
 
     from orchestrator.inference.task_scores import Scoring, evaluate_closely, own_task_values, values_on_file
-    from orchestrator.kinds.data_digests import data_digests
-    from orchestrator.models.recorded_task import read_recorded_task
+    from orchestrator.kinds.resolved import data_digests
+    from orchestrator.models.resolve import read_recorded_task
     from orchestrator.tasks.catalogue import KNOWN_TASKS
 
     recorded, is_named = read_recorded_task(model, settings), task in KNOWN_TASKS or task.endswith((".yaml", ".yml"))

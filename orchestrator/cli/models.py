@@ -56,7 +56,7 @@ def show_model(model: str, output: str | None) -> None:
     The card has data, recipe, scores with baseline and interval over seeds, lineage, and what is not known.
     """
     if output is not None and output.endswith(".md") and current_reading().form == "table":
-        from orchestrator.models.card import write_card
+        from orchestrator.models.export import write_card
 
         with open_registry() as registry:
             text = write_card(model, registry)

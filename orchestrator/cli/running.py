@@ -118,7 +118,7 @@ def resume(run_id: str, overrides: tuple[str, ...], allow_drift: bool, nice: boo
         record = check_resume(run_id, overrides, settings=settings, allow_drift=allow_drift)
         show_text(json.dumps({"id": record.id, "name": record.name, "kind": record.kind, "state": record.state}))
         return
-    from orchestrator.execution.starting import announced
+    from orchestrator.execution.attempt_files import announced
 
     with announced(run_id, settings):  # before the import of torch, which takes long
         from orchestrator.execution.runner import resume_run
@@ -137,7 +137,7 @@ def _carry_out(work: Callable[..., "RunRecord"], *again: str, is_shown: bool = T
         again: words that a person will want to type again when going on.
         is_shown: whether the id goes to stdout once it is recorded, and commands to go on with follow the run's end.
     """
-    from orchestrator.execution.origin import means_the_same_anywhere
+    from orchestrator.execution.launch_folder import means_the_same_anywhere
     from orchestrator.execution.stopping import record_left, where_it_stopped
 
     started: list[str] = []

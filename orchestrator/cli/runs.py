@@ -174,8 +174,7 @@ def logs(run_id: str, rank: str | None, follow: bool) -> int:
     if follow and rank is not None:
         raise click.UsageError("--follow is for the run's log; the workers' logs are printed as they stand")
     if follow:
-        from orchestrator.execution.run_log import follow_log
-        from orchestrator.execution.waiting import outcome_line
+        from orchestrator.execution.waiting import follow_log, outcome_line
 
         def write(data: bytes) -> None:
             make_room(sys.stdout)

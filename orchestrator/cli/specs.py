@@ -71,8 +71,8 @@ def init(
         settings=current_settings(),
     )
     if model:
+        from orchestrator.kinds.resolved import check_weights
         from orchestrator.models.resolve import resolve_model
-        from orchestrator.models.weight_checks import check_weights
 
         check_weights(resolve_model(model, request.settings))
     draft = draft_spec(request)
@@ -102,15 +102,15 @@ def plan(spec_path: str, overrides: tuple[str, ...]) -> None:
     from orchestrator.specs.loading import load_spec
 
     spec = load_spec(spec_path, overrides)
-    from orchestrator.execution.room import check_room  # torch among it: a wrong spec is told before
-    from orchestrator.execution.runner import plan_spec
+    # torch among it: a wrong spec is told before
+    from orchestrator.execution.runner import check_storage_and_capacity, plan_spec
     from orchestrator.kinds import resolved_inputs
 
     inputs = resolved_inputs(spec, current_settings())
     rows = [asdict(row) for row in plan_spec(spec, inputs)]
     show_rows(rows, ["stage", "what", "value"])
     tell_earlier(spec, "a new run {}")
-    check_room(spec, inputs)
+    check_storage_and_capacity(spec, inputs)
 
 
 @command(example="schema sweep")

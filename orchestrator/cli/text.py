@@ -150,11 +150,10 @@ def _read_examples(
     from orchestrator.corpus.stream import SplitShards
     from orchestrator.errors import InputError, SpecError
     from orchestrator.pretraining.streams import build_stream
-    from orchestrator.specs import PretrainSpec
     from orchestrator.specs.loading import load_spec
 
     spec = load_spec(path, overrides)
-    if not isinstance(spec, PretrainSpec):
+    if spec.kind != "pretrain":
         raise SpecError(
             f"{path}: kind is {spec.kind}, and only pretrain has training examples; name a spec of that kind"
         )

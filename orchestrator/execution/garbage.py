@@ -87,7 +87,8 @@ def _find(settings: Settings, older_than_s: float) -> list[Garbage]:
         found = [item for run_id in runs["id"] if run_id not in pinned for item in _of_run(registry, str(run_id))]
         found += _weights(registry, frame, pinned)
         found += _trash(registry, frame)
-        if _any_at_work(registry):
+        at_work = ", ".join(f"'{state}'" for state in (RunState.PENDING, RunState.RUNNING, RunState.LOST))
+        if not registry.runs(f"state in ({at_work})", trials=False).empty:  # it may use what runs share
             return found
         used = _data_used_of_late(registry, runs, older_than_s, pinned)
     return [*found, *_shared_data(settings.storage, used, older_than_s), *_downloads(older_than_s)]
@@ -112,27 +113,16 @@ def delete_garbage(
                 if (item.what, item.path) in now and (item.what != TRASH or claim(str(item.run_id))):
                     going.append((item, item.path if item.what in _KEEP_THEIR_NAMES else take_name(item.path)))
         for item, path in going:
-            if item.what == TRASH:
-                _empty(str(item.run_id), registry)
+            if item.what == TRASH:  # its files, then what would restore it
+                for removed in registry.trash.records():
+                    if removed.run_id == item.run_id and removed.storage_path and exists(removed.storage_path):
+                        delete(take_name(removed.storage_path))
+                registry.lifecycle.remove(str(item.run_id))
             elif item.what != DOWNLOAD:
                 delete(path)
             elif not remove_unless_held(local_path(path)):
                 continue
             yield item
-
-
-def _empty(run_id: str, registry: Registry) -> None:
-    """Delete the files of a run in the trash that was claimed, then what would restore it."""
-    for removed in registry.trash.records():
-        if removed.run_id == run_id and removed.storage_path is not None and exists(removed.storage_path):
-            delete(take_name(removed.storage_path))
-    registry.lifecycle.remove(run_id)
-
-
-def _any_at_work(registry: Registry) -> bool:
-    """Whether a run is at work or may be, so that it may use what runs share."""
-    states = ", ".join(f"'{state}'" for state in (RunState.PENDING, RunState.RUNNING, RunState.LOST))
-    return not registry.runs(f"state in ({states})", trials=False).empty
 
 
 def _of_run(registry: Registry, run_id: str) -> Iterator[Garbage]:
@@ -228,8 +218,9 @@ def _shared_data(storage: str, used: set[str], older_than_s: float) -> Iterator[
     for folder, what in SHARED_FOLDERS.items():
         for name in names_in(join(storage, folder)):
             path = join(storage, folder, name)
-            if path not in used and _age_s(local_path(path)) > older_than_s:
-                yield Garbage(what, path, f"not used for {_days(_age_s(local_path(path)))}")
+            age_s = _age_s(local_path(path))
+            if path not in used and age_s > older_than_s:
+                yield Garbage(what, path, f"not used for {age_s / 86_400:.0f} days")
 
 
 def _downloads(older_than_s: float) -> Iterator[Garbage]:
@@ -238,17 +229,13 @@ def _downloads(older_than_s: float) -> Iterator[Garbage]:
     for entry in sorted(root.iterdir()) if root.is_dir() else ():
         age_s = time.time() - entry.stat().st_mtime
         if entry.is_dir() and age_s > older_than_s:
-            yield Garbage(DOWNLOAD, str(entry), f"not used for {_days(age_s)}")
+            yield Garbage(DOWNLOAD, str(entry), f"not used for {age_s / 86_400:.0f} days")
 
 
 def _age_s(path: Path) -> float:
     """Seconds since a file was written or read, or any file of a folder; looking at a folder changes its own times."""
     times = [max(stats.st_mtime, stats.st_atime) for stats in file_stats(path)] or [path.stat().st_mtime]
     return time.time() - max(times)
-
-
-def _days(seconds: float) -> str:
-    return f"{seconds / 86_400:.0f} days"
 
 
 def take_name(path: str) -> str:
@@ -293,7 +280,12 @@ def find_removals(prefixes: Sequence[str], settings: Settings, *, force: bool = 
     with Registry(settings.registry, read_only=True) as registry:
         runs = {run.id: run for run in map(registry.run, prefixes)}
         stages = list(_stage_removals(registry, runs, force=force))
-        return [*stages, *(_removal(registry, run, force=force) for run in runs.values())]
+        removals = []
+        for run in runs.values():
+            trials = _trials_of(registry, run)
+            refusal = _refusal(registry, run, trials, force=force)
+            removals.append(Removal(run, len(trials), _num_bytes(run), refusal, force))
+        return [*stages, *removals]
 
 
 def remove_runs(removals: Sequence[Removal], settings: Settings, *, at_once: bool = False) -> Iterator[Removal]:
@@ -324,11 +316,6 @@ def remove_runs(removals: Sequence[Removal], settings: Settings, *, at_once: boo
                 delete(take_name(run.storage_path))
             registry.lifecycle.remove(run.id)
             yield removal
-
-
-def _removal(registry: Registry, run: RunRecord, *, force: bool) -> Removal:
-    trials = _trials_of(registry, run)
-    return Removal(run, len(trials), _num_bytes(run), _refusal(registry, run, trials, force=force), force)
 
 
 def _stage_removals(registry: Registry, runs: Mapping[str, RunRecord], *, force: bool) -> Iterator[Removal]:
@@ -365,12 +352,6 @@ def _pipelines_of(registry: Registry, run: RunRecord) -> Iterator[RunRecord]:
                 yield registry.run(tag.removeprefix(PIPELINE))
 
 
-def _alias_labels(registry: Registry, labels: Sequence[str]) -> set[str]:
-    """Other names of some models, such as `name@production`."""
-    aliases = registry.models.aliases().items()
-    return {f"{name}@{alias}" for (name, version), of_it in aliases if f"{name}@{version}" in labels for alias in of_it}
-
-
 def _trials_of(registry: Registry, run: RunRecord) -> set[str]:
     return set(registry.run_ids(f"parent = '{run.id}'"))
 
@@ -385,7 +366,13 @@ def _need(registry: Registry, run: RunRecord, trials: set[str], *, going: Set[st
     own = {run.id, *trials}
     models = _labels_of(registry, run, trials)
     named = registry.named_in_specs(NAME_FIELDS, except_of=own | going)
-    reached = {*own, *models, *_alias_labels(registry, models)} & named.keys()
+    aliases = {
+        f"{name}@{alias}"
+        for (name, version), those in registry.models.aliases().items()
+        if f"{name}@{version}" in models
+        for alias in those
+    }
+    reached = {*own, *models, *aliases} & named.keys()
     if run.storage_path is not None:
         folder = absolute(run.storage_path)
         if folder in places_of(named):

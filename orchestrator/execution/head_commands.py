@@ -60,10 +60,10 @@ def ask_head(
         with uploaded(files) as environment:
             jobs.submit(job_id, _script(command, files, returned), environment, metadata)
         details = jobs.wait(job_id)
-        log = jobs.log(job_id)
+        log = str(jobs.ask("get_job_logs", job_id))
     except BaseException:
         with suppress(ClusterError):
-            jobs.stop(job_id)
+            jobs.ask("stop_job", job_id)
         raise
     _forget_earlier(jobs, job_id)
     found = re.findall(rf"^{_MARK} (\d) ([A-Za-z0-9+/=]*)$", log, re.MULTILINE)
@@ -97,4 +97,4 @@ def _forget_earlier(jobs: Jobs, job_id: str) -> None:
         for other_id, job in known.items():
             is_command = (job.metadata or {}).get("role") == ROLE_OF_COMMANDS
             if is_command and began and job.end_time and job.end_time < began - _KEPT_MS:
-                jobs.delete(other_id)
+                jobs.ask("delete_job", other_id)

@@ -20,7 +20,7 @@ from typing import Any, Protocol
 
 from orchestrator.cluster.connection import check_listening
 from orchestrator.errors import ClusterError, InputError, NotFoundError, SeveralRunsError
-from orchestrator.execution.origin import with_absolute_paths
+from orchestrator.execution.launch_folder import with_absolute_paths
 from orchestrator.execution.waiting import looks
 from orchestrator.settings import (
     API_ADDRESS_VARIABLE,
@@ -69,23 +69,22 @@ class Jobs:
     def __init__(self, client: Any, address: str, silence_s: float = 15.0) -> None:
         self._client, self._address, self._silence_s = client, address, silence_s
 
-    def submit(self, job_id: str, entrypoint: str, environment: Mapping[str, Any], metadata: Mapping[str, str]) -> None:
-        """Hand a job over: a command of the shell; an id that was used before is refused."""
+    def ask(self, method: str, *arguments: Any, **options: Any) -> Any:
+        """Call a method of Ray's client."""
         with _translated(self._address):
-            self._client.submit_job(
-                entrypoint=entrypoint,
-                submission_id=job_id,
-                runtime_env=dict(environment),
-                metadata=dict(metadata),
-            )
+            return getattr(self._client, method)(*arguments, **options)
+
+    def submit(self, job_id: str, entrypoint: str, environment: Mapping[str, Any], metadata: Mapping[str, str]) -> None:
+        """Submit a command of the shell as a job; an id that was used before is refused."""
+        options = {"runtime_env": dict(environment), "metadata": dict(metadata)}
+        self.ask("submit_job", entrypoint=entrypoint, submission_id=job_id, **options)
 
     def submitted(self) -> dict[str, JobDetails]:
         """All jobs that were submitted to the cluster, by their ids; drivers that connected are none of them."""
-        with _translated(self._address):
-            return {job.submission_id: job for job in self._client.list_jobs() if job.submission_id}
+        return {job.submission_id: job for job in self.ask("list_jobs") if job.submission_id}
 
-    def read_log(self, job_id: str, take: Callable[[str], bool]) -> None:
-        """Pass a job's log on piece by piece, until the job has ended or `take` says that it has enough.
+    def follow_log(self, job_id: str, take: Callable[[str], object]) -> None:
+        """Pass a job's log on piece by piece, until the job has ended.
 
         While nothing comes, the dashboard is asked now and then whether it is there: a way that is cut says nothing.
         """
@@ -96,7 +95,7 @@ class Jobs:
                 coming = asyncio.ensure_future(anext(pieces, None))
                 try:
                     while not (await asyncio.wait({coming}, timeout=self._silence_s))[0]:
-                        if self._details(job_id).status.is_terminal():
+                        if self.ask("get_job_info", job_id).status.is_terminal():
                             await asyncio.wait({coming}, timeout=self._silence_s)
                             break
                     if not coming.done():
@@ -105,37 +104,19 @@ class Jobs:
                         piece = coming.result()
                 finally:
                     coming.cancel()
-                if piece is None or take(piece):
+                if piece is None:
                     return
+                take(piece)
 
         asyncio.run(read())
-
-    def log(self, job_id: str) -> str:
-        with _translated(self._address):
-            return str(self._client.get_job_logs(job_id))
 
     def wait(self, job_id: str) -> JobDetails:
         """Wait until a job has ended, and return what Ray says of it."""
         for _ in looks(None, _POLL_S):
-            details = self._details(job_id)
+            details: JobDetails = self.ask("get_job_info", job_id)
             if details.status.is_terminal():
                 break
         return details
-
-    def _details(self, job_id: str) -> JobDetails:
-        with _translated(self._address):
-            details: JobDetails = self._client.get_job_info(job_id)
-        return details
-
-    def stop(self, job_id: str) -> None:
-        """Ask a job to end."""
-        with _translated(self._address):
-            self._client.stop_job(job_id)
-
-    def delete(self, job_id: str) -> None:
-        """Forget a job that has ended."""
-        with _translated(self._address):
-            self._client.delete_job(job_id)
 
 
 def open_jobs(address: str) -> Jobs:
@@ -263,10 +244,7 @@ def find_job(run: str, address: str) -> SubmittedJob:
 
     Raises: NotFoundError; SeveralRunsError; ClusterError.
     """
-    jobs = [
-        (job.start_time or 0, job.submission_id or "", job.metadata or {})
-        for job in open_jobs(address).submitted().values()
-    ]
+    jobs = [(job.start_time or 0, job_id, job.metadata or {}) for job_id, job in open_jobs(address).submitted().items()]
     of_runs = sorted((job for job in jobs if job[2].get("role") == ROLE_OF_RUNS), key=lambda job: job[:2])
     named = [job for job in of_runs if job[2]["job_name"] == run]
     found = named or [job for job in of_runs if job[2]["run_id"].startswith(run)]
@@ -284,13 +262,8 @@ def find_job(run: str, address: str) -> SubmittedJob:
 
 def follow(job: SubmittedJob, write: Callable[[str], None]) -> JobDetails:
     """Pass the job's log on until it ends; returns what Ray says of its end. Raises: ClusterError."""
-
-    def take(text: str) -> bool:
-        write(text)
-        return False
-
     jobs = open_jobs(job.address)
-    jobs.read_log(job.id, take)
+    jobs.follow_log(job.id, write)
     return jobs.wait(job.id)
 
 

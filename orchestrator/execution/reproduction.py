@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from orchestrator.errors import OWN_ERRORS, NotFoundError
-from orchestrator.execution.origin import origin_folder
+from orchestrator.execution.launch_folder import launch_folder
 from orchestrator.models.info import weights_digest
 from orchestrator.models.resolve import content_digest, resolve_name
 from orchestrator.registry import Registry
@@ -29,7 +29,7 @@ def reproduction_facts(run: RunRecord, registry: Registry, settings: Settings) -
     whole = run if run.parent_id is None else registry.run(run.parent_id)
     facts = RunFacts(registry, run)
     make = facts.made_by
-    folder, code = origin_folder(whole.storage_path), (make.code if make else None) or {}
+    folder, code = launch_folder(whole.storage_path), (make.code if make else None) or {}
     own, changes = f"orchestrator runs reproduce {whole.id}", None
     if make is not None and code.get("diff_digest"):
         changes = f"{own} --show diff > {whole.id}.diff; git apply {whole.id}.diff"
@@ -72,7 +72,7 @@ def changed_inputs(registry: Registry, run: RunRecord, settings: Settings) -> li
     Splits of tasks, weights and tokenizers are compared by their digests, files of text by size and time, and by their
     digest where the time differs and it was recorded.
     """
-    folder = origin_folder(run.storage_path)
+    folder = launch_folder(run.storage_path)
     changed: list[str] = []
     with chdir(folder if folder.is_dir() else Path.cwd()):
         for part in registry.stages(run.id) if run.kind == "pipeline" else [run]:

@@ -1,40 +1,54 @@
-"""Runner of specs: what a spec is checked for before anything starts, and its run from then on.
+"""Runner of specs: checks before anything starts, and the run from then on.
 
-    spec ─► checked (nothing started, nothing recorded) ─► session with a Ray ─► runs
+spec ─► preflight (nothing started, nothing recorded) ─► session with a Ray ─► attempt
 
-The run itself, its record and the stages of a pipeline are the session's.
 """
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from orchestrator.cluster.capacity import Node, cluster_resources, logical_cpus
+from orchestrator.cluster.connection import connect, names_no_cluster
+from orchestrator.cluster.shortage import LAST_PATIENCE_S, watch_head
 from orchestrator.errors import InputError, SpecError
-from orchestrator.execution.metering import refuse_if_spent
-from orchestrator.execution.origin import working_at_origin
-from orchestrator.execution.refusals import check_places, check_run_folder, refuse_if_alive
-from orchestrator.execution.room import check_room
-from orchestrator.execution.session import open_session
-from orchestrator.execution.starting import announced
-from orchestrator.finetuning.search_space import build_search
+from orchestrator.execution.attempt import Session, StopRequestWatcher, hours_reached
+from orchestrator.execution.attempt_files import announced, has_died_here
+from orchestrator.execution.jobs import own_job_id
+from orchestrator.execution.launch_folder import working_in_launch_folder
 from orchestrator.kinds import kind_of, resolved_inputs
+from orchestrator.kinds.plan import PlanRow, plan_rows
+from orchestrator.kinds.preflight import (
+    check_capacity,
+    check_writable,
+    disk_problems,
+    input_problems,
+    needed_cpus,
+    preflight,
+    refuse,
+    storage_problems,
+    warn_of_unused_gpus,
+)
 from orchestrator.kinds.resolved import Resolved
-from orchestrator.planning.checks import check_inputs
-from orchestrator.planning.disk import check_disk
-from orchestrator.planning.plan import PlanRow, plan_rows
-from orchestrator.progress import UNDER_WAY
+from orchestrator.progress import UNDER_WAY, show_progress
+from orchestrator.provenance.capture import capture
+from orchestrator.registry.recorder import Recorder
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
 from orchestrator.registry.tables import PIPELINE
 from orchestrator.run_states import RunState
 from orchestrator.settings import Settings
-from orchestrator.specs import PipelineSpec, Spec, SweepSpec
+from orchestrator.specs import Spec
 from orchestrator.specs.execution_overrides import adds_points, override_execution
 from orchestrator.specs.loading import Overrides, load_spec, override_words, parse_spec
 from orchestrator.specs.references import SpecT, replace_texts
+from orchestrator.storage import exists
 from orchestrator.storage.hub import is_hub, pin
+from orchestrator.storage.uris import is_local
 
 logger = logging.getLogger(__name__)
 
@@ -76,9 +90,7 @@ def run_spec(
     logger.info("checking what the spec names", extra=UNDER_WAY)
     spec = _pin_uris(spec)
     inputs = resolved_inputs(spec, settings)
-    check_inputs(spec, inputs)
-    check_places(settings)
-    check_disk(spec, inputs)
+    refuse(preflight(spec, inputs))
     inputs.fetch(spec)
     with open_session(spec, inputs, overrides=overrides) as session:
         return session.start(spec, run_id=run_id, on_started=on_started)
@@ -107,11 +119,8 @@ def resume_run(
         on_started(record.id)
         if spec is None:
             return record
-        with working_at_origin(record.storage_path, settings) as there:
-            if not allow_drift:
-                _check_drift(record, spec)
-            inputs = resolved_inputs(spec, there)
-            check_disk(spec, inputs, _left(record, settings))
+        with _ready_to_resume(record, spec, settings, allow_drift) as inputs:
+            refuse(disk_problems(spec, inputs, _left(record, settings)))
             inputs.fetch(spec)
             words = override_words(overrides)
             with open_session(spec, inputs, overrides=words, allow_drift=allow_drift) as session:
@@ -125,10 +134,8 @@ def check_resume(run_id: str, overrides: Overrides = (), *, settings: Settings, 
     """
     record, spec = _run_to_resume(run_id, overrides, settings)
     if spec is not None:
-        with working_at_origin(record.storage_path, settings) as there:
-            if not allow_drift:
-                _check_drift(record, spec)
-            check_room(spec, resolved_inputs(spec, there), _left(record, settings))
+        with _ready_to_resume(record, spec, settings, allow_drift) as inputs:
+            check_storage_and_capacity(spec, inputs, _left(record, settings))
         return replace(record, state=RunState.STOPPED)
     return record
 
@@ -140,10 +147,13 @@ def _left(record: RunRecord, settings: Settings) -> list[str]:
     return [run.storage_path for run in runs if run.storage_path is not None]
 
 
-def _check_drift(record: RunRecord, spec: Spec) -> None:
-    """Check what can be told of a drift before a run is touched; a pipeline's stages find out by themselves."""
-    if record.storage_path is not None and not isinstance(spec, PipelineSpec):
-        kind_of(spec).check_resume(spec, record.storage_path)
+@contextmanager
+def _ready_to_resume(record: RunRecord, spec: Spec, settings: Settings, allow_drift: bool) -> Iterator[Resolved]:
+    """Work in the folder that a run was started in, once its inputs are seen not to have changed; yields them."""
+    with working_in_launch_folder(record.storage_path, settings) as there:
+        if record.storage_path is not None and not allow_drift:
+            kind_of(spec).check_resume(spec, record.storage_path)
+        yield resolved_inputs(spec, there)
 
 
 def _run_to_resume(run_id: str, overrides: Overrides, settings: Settings) -> tuple[RunRecord, Spec | None]:
@@ -162,37 +172,105 @@ def _run_to_resume(run_id: str, overrides: Overrides, settings: Settings) -> tup
         recorded = parse_spec(record.spec)
         spec = override_execution(recorded, overrides)
         if adds_points(recorded, spec):
-            _check_points(record, recorded, spec, registry)
+            if any(tag.startswith(PIPELINE) for tag in registry.annotations.tags(record.id)):
+                raise InputError(
+                    f"trials: run {record.id} is a stage of a pipeline, whose later stages use its result; raise "
+                    "trials there, and run the pipeline"
+                )
+            kind_of(spec).check_more_points(recorded, spec)
         elif record.state == RunState.COMPLETED:
             raise InputError(f"run {record.id} has completed, and nothing can be changed any more{more}")
-        refuse_if_alive(record)
-        check_run_folder(record, registry)
-    refuse_if_spent(record, spec)
+        _refuse_if_alive(record)
+        _check_run_folder(record, registry)
+    if (reached := hours_reached(record, spec, record.seconds or 0.0)) is not None:
+        raise InputError(f"run {record.id} cannot go on: {reached}")
     return record, spec
 
 
-def _check_points(record: RunRecord, recorded: Spec, spec: Spec, registry: Registry) -> None:
-    """Check that a sweep can have more points. Raises: InputError for a stage of a pipeline, and a space used up."""
-    assert isinstance(recorded, SweepSpec)
-    assert isinstance(spec, SweepSpec)
-    if any(tag.startswith(PIPELINE) for tag in registry.annotations.tags(record.id)):
+def _refuse_if_alive(record: RunRecord) -> None:
+    """Refuse a second driver beside one that lives: they would work against each other. Raises: InputError."""
+    if record.state.has_driver and not has_died_here(record):
         raise InputError(
-            f"trials: run {record.id} is a stage of a pipeline, whose later stages use its result; raise trials there, "
-            "and run the pipeline"
+            f"run {record.id} is still {record.state.lower()} on {record.host}, process {record.pid}; "
+            f"wait for it, or end it with `orchestrator stop {record.id}`, then resume"
         )
-    num_points = build_search(recorded).num_points
-    if build_search(spec).num_points <= num_points:
-        raise InputError(f"trials: the space has no more points than the {num_points} of run {record.id}")
+
+
+def _check_run_folder(record: RunRecord, registry: Registry) -> None:
+    """Check that a run to go on with has what it left in its folder, and that it can be written. Raises: InputError.
+
+    A run that ended before it had left checkpoints, trials or stages begins anew, with or without a folder.
+    """
+    folder = record.storage_path
+    if folder is None:
+        return
+    if is_local(folder) and not exists(folder):
+        checkpoints, stages = registry.checkpoints.of_run(record.id), registry.stages(record.id)
+        if checkpoints or stages or registry.trials.table(record.id).records:
+            raise InputError(
+                f"run {record.id} goes on from {folder}, which is not there; mount that storage again, or start a new "
+                "run"
+            )
+    check_writable(folder, f"{folder}, where run {record.id} lies,", "mount it writable, then resume")
+
+
+@contextmanager
+def open_session(
+    spec: Spec, inputs: Resolved, *, overrides: Sequence[str] = (), allow_drift: bool = False
+) -> Iterator[Session]:
+    """Open the registry, connect to Ray or start one, and check that it has what the spec takes; all ends with the
+    block.
+
+    Args:
+        overrides: KEY=VALUE words as they were typed, for the record.
+
+    Raises: RegistryError, ClusterError.
+    """
+    settings = inputs.settings
+    with show_progress(), Registry(settings.registry) as registry:
+        registry.open()  # a registry that cannot be reached now is refused; later on it is waited for
+        is_local = names_no_cluster(settings)
+        where = "starting Ray on this machine" if is_local else f"connecting to Ray at {settings.address}"
+        logger.info(where, extra=UNDER_WAY)
+        with connect(settings, num_cpus=needed_cpus(spec)):
+            check_capacity(spec, settings)
+            recorder = Recorder(registry, own_job_id(), capture(overrides))
+            watcher = StopRequestWatcher(recorder, partial(watch_head, patience_s=LAST_PATIENCE_S))
+            yield Session(inputs, registry, recorder, watcher, allow_drift)
 
 
 def plan_spec(spec: Spec, inputs: Resolved) -> list[PlanRow]:
     """Plan of a spec: what it does and takes. Nothing is started; input that is not there is refused."""
     logger.info("checking what the spec names", extra=UNDER_WAY)
     spec = _pin_uris(spec)
-    check_inputs(spec, inputs)
+    refuse(input_problems(spec, inputs))
     return plan_rows(spec, inputs, with_time=True)
 
 
 def _pin_uris(spec: SpecT) -> SpecT:
     """Put commits in the place of the hub's branches, for files as well: what is planned is what runs."""
     return replace_texts(spec, lambda field, text: pin(text) if is_hub(text) else text)
+
+
+def check_storage_and_capacity(spec: Spec, inputs: Resolved, left: Sequence[str] = ()) -> None:
+    """Check that the storage, and the cluster that the settings name or else this machine, have what a spec takes.
+
+    No local Ray is started.
+
+    Args:
+        left: folders of earlier attempts at the run.
+
+    Raises: InputError for a disk that is too small or cannot be written; ClusterError, naming what is missing.
+    """
+    settings = inputs.settings
+    refuse(storage_problems(spec, inputs, left))
+    if names_no_cluster(settings):
+        import torch
+
+        here = {"CPU": float(logical_cpus(needed_cpus(spec))), "GPU": float(torch.cuda.device_count())}
+        check_capacity(spec, settings, here, [Node(here)])
+        warn_of_unused_gpus(spec, here)
+        return
+    with connect(settings):
+        check_capacity(spec, settings)
+        warn_of_unused_gpus(spec, cluster_resources())

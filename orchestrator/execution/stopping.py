@@ -1,175 +1,25 @@
-"""Stopping a run from another shell or machine: a request is a small file in the run's folder, where its driver looks.
+"""Stopping a run from another shell or machine, so that it ends in one way, whoever asks: all that Ctrl-C does.
 
-    orchestrator stop ─► RUN/stop.json ─► the driver's watcher ─► a signal in its main thread ─► all that Ctrl-C does
-
-So a run ends in one way, whoever asks: it saves what it can, its end state is recorded, its Ray ends. A request names
-the attempt that it is for and never stops a later one; while a `resume` is starting, that is its attempt. It is a file
-because the storage is what every machine of a run reaches, that of a submitted job included.
+The request is a file because the storage is what every machine of a run reaches, that of a submitted job included.
 """
 
-import logging
 import os
-import signal
 import socket
-import threading
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 
-from orchestrator.cluster.shortage import HeadWatch
-from orchestrator.errors import (
-    OWN_ERRORS,
-    ClusterError,
-    InputError,
-    RegistryError,
-    RunFailedError,
-    StopRequested,
-    interruption_under_way,
-)
-from orchestrator.execution.refusals import has_died_here, is_alive
-from orchestrator.execution.starting import StopRequest, starting_attempt
+from orchestrator.errors import OWN_ERRORS, InputError, RunFailedError, StopRequested
+from orchestrator.execution.attempt_files import StopRequest, has_died_here, is_alive, starting_attempt
 from orchestrator.execution.waiting import looks
 from orchestrator.registry.database import patient
-from orchestrator.registry.recorder import Recorder
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
 from orchestrator.run_states import RunState
 from orchestrator.settings import Settings
 from orchestrator.storage import exists
 from orchestrator.storage.uris import is_local
-from orchestrator.training.attempts import how_to_go_on
 
-LOOK_INTERVAL_S = 2.0
-"""Pause between two looks of a driver at its run's folder."""
 _POLL_S = 0.5
-logger = logging.getLogger(__name__)
-
-
-class StopWatch:
-    """Watcher over the runs that one driver carries out, a pipeline and the stage that is at work: it heeds requests to
-    stop, and leaves when the cluster's head has gone. Whatever the main thread then waits for within Ray, it would wait
-    until Ray ends the process, and nothing would be recorded.
-
-    Args:
-        watch_head: makes the watch over the connected Ray's head from the last words of its error; None for none.
-    """
-
-    def __init__(self, recorder: Recorder, watch_head: Callable[[str], HeadWatch] | None = None) -> None:
-        self._recorder, self._watch_head = recorder, watch_head
-        self._at_work: list[str] = []
-        self._requested: StopRequested | None = None
-        self._lock = threading.Lock()
-
-    @property
-    def outermost(self) -> str | None:
-        """Id of the run that was asked for, a pipeline's while a stage of it is at work; None while none is."""
-        return next(iter(self._at_work), None)
-
-    @contextmanager
-    def heeding(self, record: RunRecord, run_folder: str, interval_s: float = LOOK_INTERVAL_S) -> Iterator[None]:
-        """Look for a request in a thread until the end of the block, and interrupt the main thread when there is one.
-
-        A run that another thread carries out, in a program of its own, is not watched: only the main one can be
-        interrupted.
-
-        Raises: StopRequested, in place of the KeyboardInterrupt that a request has caused.
-        """
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-        done = threading.Event()
-        # That of a pipeline is the last resort of its stages as well.
-        head = self._watch_head(how_to_go_on(record.id)) if self._watch_head and not self._at_work else None
-
-        def watch() -> None:
-            while True:
-                request = StopRequest.load(run_folder)
-                if request is not None and request.attempt == record.attempt:
-                    self._obey(record.id, request, done)
-                if done.wait(interval_s):
-                    return
-                if head is not None:
-                    self._look_at(head, done)
-
-        with _one_signal_heeded():  # until nothing is sent any more
-            with self._lock:
-                self._at_work.append(record.id)
-            try:
-                threading.Thread(target=watch, name=f"stop-{record.id}", daemon=True).start()
-                yield
-            except KeyboardInterrupt as error:
-                if self._requested is None or isinstance(error, StopRequested):
-                    raise
-                self._requested.step = getattr(error, "step", None)
-                raise self._requested from None
-            finally:
-                with self._lock:
-                    self._at_work.remove(record.id)
-                    done.set()
-
-    def _obey(self, run_id: str, request: StopRequest, done: threading.Event) -> None:
-        """Interrupt the main thread, once; a forced request ends the process here and now."""
-        with self._lock:
-            if done.is_set():
-                return
-            if request.force:
-                self._leave(StopRequested(run_id))
-            self._interrupt(StopRequested(run_id))
-
-    def stop(self, reason: StopRequested) -> bool:
-        """Interrupt the run at work as a request does, for a reason of this driver's own.
-
-        Returns whether it can be interrupted: one that the main thread does not carry out cannot.
-        """
-        with self._lock:
-            if self._at_work:
-                self._interrupt(reason)
-            return bool(self._at_work)
-
-    def _interrupt(self, reason: StopRequested) -> None:
-        if self._requested is None and not interruption_under_way.is_set():
-            self._requested = reason
-            # Into the main thread, so that what it waits for is interrupted as well.
-            signal.pthread_kill(threading.main_thread().ident or 0, _handled_signal() or signal.SIGINT)
-
-    def _look_at(self, head: HeadWatch, done: threading.Event) -> None:
-        """Warn of a head that does not answer; leave when it has been silent for too long."""
-        silent_s = head.silent_s
-        try:
-            head.look()
-        except ClusterError as error:
-            with self._lock:
-                if not done.is_set():
-                    logger.error(str(error))
-                    self._leave(error)
-        if head.silent_s > silent_s:
-            logger.warning(head.problem())
-
-    def _leave(self, reason: ClusterError | StopRequested) -> None:
-        """Record that the runs at work have ended, and end the process here and now."""
-        for at_work in reversed(self._at_work):
-            with suppress(RegistryError):  # the run will read LOST
-                self._recorder.fail(at_work, reason)
-        os._exit(reason.exit_status)
-
-
-@contextmanager
-def _one_signal_heeded() -> Iterator[None]:
-    """Have the main thread heed one signal at least within the block: a script's `&` has SIGINT ignored."""
-    if _handled_signal() is not None:
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
-def _handled_signal() -> signal.Signals | None:
-    """The first signal that interrupts the main thread; None where each is ignored or ends the process."""
-    ends = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    return next((number for number in ends if callable(signal.getsignal(number))), None)
 
 
 def stop_run(
@@ -203,7 +53,7 @@ def stop_run(
         if (starting := starting_attempt(record, folder)) is not None:
             StopRequest(starting.number, force).save(folder)
             say(f"asked run {record.id} to stop: process {starting.pid} on {starting.host} is about to go on with it")
-            return record if timeout_s is None else _wait_for_start(registry, record, folder, timeout_s, say)
+            return record if timeout_s is None else _wait_for_end(registry, record, folder, timeout_s, say)
         if record.state.is_final:
             return _ended_already(record, say)
         is_gone = not record.state.has_driver or has_died_here(record)
@@ -218,7 +68,7 @@ def stop_run(
             return _record_stopped(registry, record, say)
         StopRequest(record.attempt, force).save(folder)
         say(f"asked run {record.id} to stop: process {record.pid} on {record.host}")
-        return record if timeout_s is None else _wait_for_end(registry, record, timeout_s, say)
+        return record if timeout_s is None else _wait_for_end(registry, record, None, timeout_s, say)
 
 
 def _ended_already(record: RunRecord, say: Callable[[str], None]) -> RunRecord:
@@ -226,37 +76,33 @@ def _ended_already(record: RunRecord, say: Callable[[str], None]) -> RunRecord:
     return record
 
 
-def _wait_for_start(
-    registry: Registry, asked: RunRecord, folder: str, timeout_s: float, say: Callable[[str], None]
+def _wait_for_end(
+    registry: Registry, asked: RunRecord, folder: str | None, timeout_s: float, say: Callable[[str], None]
 ) -> RunRecord:
-    """Wait until the attempt that is starting has begun, and then for its end; or until its process has given up."""
-    give_up_at = time.monotonic() + timeout_s
-    for _ in looks(timeout_s, _POLL_S):
-        has_left = starting_attempt(asked, folder) is None  # before the run is read, whose attempt it may have begun
-        record = patient(registry).run(asked.id)
-        if record.attempt > asked.attempt:
-            return _wait_for_end(registry, record, max(0.0, give_up_at - time.monotonic()), say)
-        if has_left:
-            return _ended_already(record, say) if record.state.is_final else _record_stopped(registry, record, say)
-    raise _not_ended(asked, timeout_s)
+    """Wait until a run that was asked to stop has ended, and its process as well where that is one of this machine.
 
-
-def _wait_for_end(registry: Registry, asked: RunRecord, timeout_s: float, say: Callable[[str], None]) -> RunRecord:
-    """Wait until a run that was asked to stop has ended, and its process as well where that is one of this machine."""
-    is_here, pid = asked.host == socket.gethostname(), asked.pid
+    Args:
+        folder: of the run, whose next attempt is starting: that has to begin first, or its process to give up; None
+            where the attempt is recorded.
+    """
     for _ in looks(timeout_s, _POLL_S):
-        has_died = has_died_here(asked)  # before its state is read, which it may write as its last deed
+        # Before the run is read: its process may begin the attempt, or write its state as its last deed.
+        is_starting = folder is not None and starting_attempt(asked, folder) is not None
+        has_died = has_died_here(asked)
         record = patient(registry).run(asked.id)
-        if record.state.is_final and not (is_here and pid is not None and is_alive(pid)):
+        if folder is not None:
+            if record.attempt > asked.attempt:
+                asked, folder = record, None
+            elif not is_starting:
+                return _ended_already(record, say) if record.state.is_final else _record_stopped(registry, record, say)
+            continue
+        is_here = asked.host == socket.gethostname() and asked.pid is not None
+        if record.state.is_final and not (is_here and is_alive(asked.pid or 0)):
             say(f"run {record.id} has ended, as {record.state}")
             return record
         if not record.state.is_final and (has_died or record.state == RunState.LOST):
             return _record_stopped(registry, record, say)
-    raise _not_ended(asked, timeout_s)
-
-
-def _not_ended(asked: RunRecord, timeout_s: float) -> RunFailedError:
-    return RunFailedError(
+    raise RunFailedError(
         f"run {asked.id} has not ended within {timeout_s:g} s; "
         f"wait longer, or let it leave without saving: orchestrator stop {asked.id} --force"
     )

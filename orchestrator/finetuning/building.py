@@ -11,7 +11,7 @@ from bert_core.families import ENCODER
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.errors import SpecError
 from orchestrator.finetuning.heads import HEADS, HeadModel
-from orchestrator.models.config import build_config
+from orchestrator.models.info import build_config
 from orchestrator.specs import ModelSpec, RecipeSpec
 from orchestrator.specs.task import Head
 from orchestrator.tasks import TaskDefinition

@@ -1,16 +1,14 @@
 """The contract of a kind of run, and what a kind is handed.
 
-    spec ─► check ─► facts, disk, resources ─► run ─► record
-              └─────────── inputs: Resolved ─────┘
+    spec ─► problems ─► facts, disk, resources ─► run ─► record
+              └─────────── inputs: Resolved ───────┘
 
-A kind is one object without state: a file in this package and an entry of `KINDS`. Its spec is a file in `specs/` and
-an entry of the union in `specs/pipeline.py`. Planning and the runner ask every kind the same questions and know none by
-name.
+A kind is one object in the list `KINDS`. Its spec is a file in `specs/` and an entry of the union in
+`specs/pipeline.py`. Plans and the runner ask every kind the same questions and know none by name.
 
-`check`, `facts`, `disk`, `resources`, `measure_time`, and what later stages ask of a kind, start nothing, write nothing
-and load no Ray: `orchestrator plan` calls them. `run` works on a connected Ray and may be called again with the same
-run folder, after an interruption: it goes on where the earlier attempt ended. `record` writes the result to the
-registry and may be called twice.
+All methods but `run` and `record` start nothing, write nothing and load no Ray: `orchestrator plan` calls them. `run`
+works on a connected Ray and may be called again with the same run folder, after an interruption: it goes on where the
+earlier attempt ended. `record` writes the result to the registry and may be called twice.
 """
 
 import logging
@@ -18,22 +16,22 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, Protocol, TypeVar
 
 from bert_core.config import BertConfig
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.cluster.capacity import Processes, has_gpus
+from orchestrator.corpus.document_batches import check_text
 from orchestrator.corpus.input_files import find_files
-from orchestrator.errors import superseded
-from orchestrator.kinds.disk import DiskUse
+from orchestrator.errors import OWN_ERRORS, superseded
 from orchestrator.kinds.resolved import Resolved
 from orchestrator.progress import Progress, duration
 from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
-from orchestrator.results import Event, MetricEvent
+from orchestrator.results import DriftEvent, Event, MessageEvent, MetricEvent
 from orchestrator.settings import Settings
-from orchestrator.specs import Spec
+from orchestrator.specs import PretrainSpec, Spec
 from orchestrator.specs.corpus import text_sources_of
 from orchestrator.specs.references import Product
 from orchestrator.specs.task import task_of
@@ -47,8 +45,31 @@ Fact = tuple[str, str]
 
 
 @dataclass(frozen=True)
+class Problem:
+    """Reason why a spec cannot run."""
+
+    error: Exception
+    """Error that names field, value and remedy, of a class with its exit status."""
+    stage: str = ""
+    """Stage of a pipeline that has the problem."""
+
+    def __str__(self) -> str:
+        return f"stages.{self.stage}: {self.error}" if self.stage else str(self.error)
+
+
+@dataclass(frozen=True)
+class DiskUse:
+    """Bytes of one sort of files of a run, at most at one time."""
+
+    what: str
+    num_bytes: int
+    shared_as: str | None = None
+    """Identity of files that several stages read and only the first one writes; None for the run's own."""
+
+
+@dataclass(frozen=True)
 class Resources:
-    """Resources that a run takes of the cluster."""
+    """Ray resources that a run takes of the cluster."""
 
     total: Mapping[str, float]
     """Ray resources held at once, by name: `CPU`, `GPU`."""
@@ -56,21 +77,17 @@ class Resources:
     """The processes that hold them, each on one node: the training workers, or one trial at least."""
     with_gpus: "Resources | None" = None
     """Resources that the run takes instead where there are enough GPUs for that: with `device: auto`."""
-
     up_to: float = 1.0
-    """Number of times that it takes `total` where there is room: trials at a time, or workers of a range."""
+    """Number of times that it takes `total` where the cluster has so much: trials at a time, or workers of a range."""
 
     def on(self, have: Mapping[str, float]) -> "Resources":
-        """Return what the run takes of a cluster that has these resources in all.
-
-        Plans, checks of room and runs ask here, so that all of them decide alike whether a run takes GPUs.
-        """
+        """Resources that the run takes of a cluster that has these in all: the one place that decides about GPUs."""
         if self.with_gpus is None or not has_gpus(self.with_gpus.total, have):
             return self
         return replace(self.with_gpus, up_to=self.up_to)
 
     def unused_gpus(self, have: Mapping[str, float]) -> str | None:
-        """Return what to tell a person where a place has GPUs, and the run takes none as there are too few; or None."""
+        """Warning for a person whose cluster has GPUs, but too few, so that the run takes none; None otherwise."""
         if self.with_gpus is None or self.on(have) is not self or not have.get("GPU"):
             return None
         asked = self.with_gpus.total["GPU"]
@@ -82,11 +99,7 @@ class Resources:
 
     @classmethod
     def of_one_process(cls, cpus: float = 1.0, gpus: float | Literal["auto"] = 0.0) -> "Resources":
-        """The resources of a run that works in a single process, or in one process at a time at least.
-
-        Args:
-            gpus: `auto` for one where there is one.
-        """
+        """Resources of a run in one process, or in one at a time at least; `auto` is a GPU if available."""
         if gpus == "auto":
             return replace(cls.of_one_process(cpus), with_gpus=cls.of_one_process(cpus, 1.0))
         total = {"CPU": cpus} | ({"GPU": gpus} if gpus else {})
@@ -95,13 +108,23 @@ class Resources:
 
 @dataclass(frozen=True)
 class MeasuredTime:
-    """Time that a run would take on this machine, from some of its steps."""
+    """Time that a run would take, from some of its steps or from recorded runs like it."""
 
     seconds: float
     of_what: str
     """Part of the run that takes that long: so many steps, or so many trials."""
     by: str = "a few steps"
     """Part of the run that was done to find out."""
+
+
+class StageRuns(Protocol):
+    """Starts and resumes the runs of a pipeline's stages."""
+
+    def start(self, spec: Spec, tags: Sequence[str] = ()) -> RunRecord:
+        """Carry a stage out as a new run."""
+
+    def resume(self, record: RunRecord, spec: Spec) -> RunRecord:
+        """Make another attempt at the run of a stage."""
 
 
 @dataclass(frozen=True)
@@ -121,16 +144,25 @@ class RunContext:
     """Whether this attempt may go on although what the run reads has changed since an earlier one."""
     show: Callable[[MetricEvent], None] = lambda event: None
     """Shows a measurement to those who watch the cluster."""
+    stages: StageRuns | None = None
+    """Runs of a pipeline's stages."""
 
-    def record_events(self, events: Sequence[Event]) -> None:
-        """Record what has happened in the run, and show its measurements."""
-        self.recorder.record_events(self.run_id, events)
-        for event in events:
-            if isinstance(event, MetricEvent):
-                self.show(event)
+    def take_event(self, event: Event) -> None:
+        """Record what a worker reports, show a measurement, log a message, and warn of a drift.
+
+        Raises: RunStoppedError when this attempt has been superseded.
+        """
+        self.refuse_if_superseded()
+        self.recorder.record_events(self.run_id, [event])
+        if isinstance(event, MetricEvent):
+            self.show(event)
+        elif isinstance(event, MessageEvent):
+            logger.log(logging.getLevelNamesMapping()[event.level.upper()], event.text)
+        elif isinstance(event, DriftEvent):
+            self.mark_drift(event.step, event.differences)
 
     def mark_drift(self, step: int, differences: Sequence[str]) -> None:
-        """Warn that the attempt goes on with something else than before, and tag the run `drift`."""
+        """Warn that the attempt goes on with changed inputs, and tag the run `drift`."""
         for difference in differences:
             logger.warning(f"goes on from step {step:,} although this has changed: {difference}")
         self.recorder.registry.annotations.tag(self.run_id, ["drift"])
@@ -144,31 +176,40 @@ class RunContext:
 class Kind(ABC, Generic[S, R]):
     """A kind of run, for specs of the class S and with results of the class R.
 
-    Errors in every method are those that a person can mend (`OWN_ERRORS`); their messages name
-    the field, its value and the remedy.
+    Every method raises errors that a person can mend (`OWN_ERRORS`), with field, value and remedy in the message.
     """
 
     spec: type[S]
     products: frozenset[Product] = frozenset()
     """Products that later stages of a pipeline can take from a run of this kind."""
+    resumes_midway: bool = False
+    """Whether an interrupted run goes on from the midst of its work."""
 
     @property
     def name(self) -> str:
         """The word after `kind:` in a spec."""
         return str(self.spec.model_fields["kind"].default)
 
-    def check(self, spec: S, inputs: Resolved) -> None:
-        """Refuse a spec that cannot run, as far as that is known before anything starts.
+    def for_spec(self, spec: S) -> "AnyKind":
+        """Return the kind itself, or the object for one of the ways in which it works, as the spec asks for."""
+        return self
 
-        The caller has seen already that the spec's text files, models and tokenizers exist, and that each `@stage`
-        makes what its field needs.
-        """
+    def problems(self, spec: S, inputs: Resolved) -> list[Problem]:
+        """Find out why a spec cannot run, as far as its files, models and tokenizers tell before anything starts."""
+        try:
+            for source in text_sources_of(spec):
+                check_text(source)
+            inputs.check(spec)
+            self.check(spec, inputs)
+        except OWN_ERRORS as error:
+            return [Problem(error)]
+        return []
+
+    def check(self, spec: S, inputs: Resolved) -> None:
+        """Refuse a spec that cannot run. Its text files, models and tokenizers exist, as `problems` has seen."""
 
     def facts(self, spec: S, inputs: Resolved) -> Iterator[Fact]:
-        """Yield the lines of a plan that only this kind knows: steps, trials, parameters, memory.
-
-        The kind's name, the text that is read, the disk and the resources are told by the caller.
-        """
+        """Yield the lines of a plan that only this kind knows: steps, trials, parameters, memory."""
         yield from ()
 
     def disk(self, spec: S, inputs: Resolved) -> Iterator[DiskUse]:
@@ -178,9 +219,8 @@ class Kind(ABC, Generic[S, R]):
     def measure_time(self, spec: S, inputs: Resolved) -> MeasuredTime | None:
         """Do a small part of a run on this machine's CPU, and return how long all would take.
 
-        In place of what an earlier stage will make stand random weights of its size, and a tokenizer of the first text.
-        Returns None where a run takes a GPU, has steps that take long, or reads what only an earlier run decides.
-        Takes seconds; writes nothing.
+        Random weights and a tokenizer of the first text stand in for what an earlier stage will make. Returns None
+        where a run takes a GPU, has long steps, or reads what only an earlier run decides. Takes seconds.
         """
         return None
 
@@ -188,8 +228,12 @@ class Kind(ABC, Generic[S, R]):
         """Return how long a run takes by what recorded runs like it took; None where there are none."""
         return None
 
+    def pretraining(self, spec: S) -> tuple[str, PretrainSpec] | None:
+        """Path of the section that pretrains on a corpus, with a dot at its end, and the section; None without one."""
+        return None
+
     def resources(self, spec: S) -> Resources:
-        """Return the resources that a run takes of the cluster: one CPU, unless the kind says otherwise."""
+        """Resources that a run takes of the cluster."""
         return Resources.of_one_process()
 
     def check_resume(self, spec: S, run_folder: str) -> None:
@@ -197,6 +241,9 @@ class Kind(ABC, Generic[S, R]):
 
         What takes long to find out is left to the attempt itself. Raises: CheckpointError, naming what has changed.
         """
+
+    def check_more_points(self, recorded: S, spec: S) -> None:
+        """Check that the search space has more points than a recorded search has tried. Raises: InputError."""
 
     @abstractmethod
     def run(self, spec: S, inputs: Resolved, context: RunContext) -> R:
@@ -209,14 +256,18 @@ class Kind(ABC, Generic[S, R]):
 
     @abstractmethod
     def record(self, result: R, run_id: str, recorder: Recorder) -> RunOutcome:
-        """Write a result's scores, data and models to the registry; return what stands in the run's own row.
+        """Write a result's scores, data and models to the registry; return what stands in the run's own row."""
 
-        The result may be written a second time, which changes nothing.
-        """
-
-    def ending(self, run: RunRecord, registry: Registry) -> Iterator[str]:
-        """Yield words for a person on the result of a run that has completed; the first line stands by itself."""
+    def summary(self, run: RunRecord, registry: Registry) -> Iterator[str]:
+        """Yield lines for a person on the result of a run that has completed; the first line stands by itself."""
         yield f"completed after {duration(run.seconds or 0.0)}"
+
+    def summary_lines(self, run_id: str, registry: Registry) -> list[str]:
+        """List the lines of `summary`; the run is complete without them, so that trouble costs the lines alone."""
+        try:
+            return list(self.summary(registry.run(run_id), registry))
+        except Exception as error:
+            return [f"the result cannot be shown: {error}"]
 
     def input_identity(self, spec: S, inputs: Resolved) -> list[Any]:
         """Return plain values that change when any file that the spec reads does.

@@ -1,20 +1,82 @@
-"""Runs that tokenize text into a token store."""
+"""Runs over text: a tokenizer that is trained on it, and a token store that it becomes."""
 
+import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from time import perf_counter
 
+from bert_core.text.tokenization import Tokenizer
+from orchestrator.corpus.input_files import find_files
 from orchestrator.corpus.preview import open_sample_store
-from orchestrator.kinds.base import Kind, MeasuredTime, RunContext
-from orchestrator.kinds.disk import DiskUse, token_store_disk
-from orchestrator.kinds.messages import log_dataset, report_tokenizing
+from orchestrator.corpus.token_store import MANIFEST, store_folder, store_options
+from orchestrator.corpus.tokenizer_job import is_trained, tokenizer_notes, train_on_first_text, train_tokenizer
+from orchestrator.kinds.base import DiskUse, Fact, Kind, MeasuredTime, RunContext
 from orchestrator.kinds.resolved import Resolved
+from orchestrator.progress import Progress, size_text
 from orchestrator.registry.recorder import Recorder, RunOutcome
-from orchestrator.results import DatasetResult
-from orchestrator.specs import CorpusSpec
+from orchestrator.results import DatasetResult, TokenizerResult
+from orchestrator.specs import CorpusSpec, PretrainSpec, TokenizerSpec
+from orchestrator.specs.references import STAGE_MARK, Product
+from orchestrator.storage import exists, join
 
+_REPORTED = ("fertility", "unknown_rate")
+"""Scores of a tokenizer that its line shows; the registry has all of them."""
 _MEASURED_BYTES = 1 << 20
-"""Text that is tokenized to find out how long all of it takes: under a second."""
+"""Text that is worked on to find out how long all of it takes: about a second."""
+_STORED_PER_TEXT_BYTE = 0.5
+"""A token of about four characters is a number of two bytes."""
+logger = logging.getLogger(__name__)
+
+
+class TokenizerKind(Kind[TokenizerSpec, TokenizerResult]):
+    """Training of a tokenizer, in the driver's process."""
+
+    spec = TokenizerSpec
+    products = frozenset({Product.TOKENIZER})
+
+    def facts(self, spec: TokenizerSpec, inputs: Resolved) -> Iterator[Fact]:
+        yield "vocabulary", f"at most {spec.vocab_size:,} entries"
+
+    def measure_time(self, spec: TokenizerSpec, inputs: Resolved) -> MeasuredTime | None:
+        """Train on the first text, half of it and all of it; None where the tokenizer is there already."""
+        if is_trained(spec, inputs.settings.storage):
+            return None
+        total = sum(file.estimated_text_bytes for file in find_files(spec.corpus))
+        more = max(0.0, min(total, spec.max_bytes or total) - _MEASURED_BYTES)
+        seconds = _seconds_of_training(spec, _MEASURED_BYTES)
+        if more:
+            # Reading grows with the text, choosing among the pieces hardly does; and the first time was slower.
+            half_s, seconds = (_seconds_of_training(spec, size) for size in (_MEASURED_BYTES // 2, _MEASURED_BYTES))
+            seconds += max(0.0, seconds - half_s) / (_MEASURED_BYTES // 2) * more
+        return MeasuredTime(seconds, "training the tokenizer", "its first text")
+
+    def run(self, spec: TokenizerSpec, inputs: Resolved, context: RunContext) -> TokenizerResult:
+        """Train the tokenizer; one that was trained before on the same text is used again."""
+        context.progress.status(f"training a tokenizer of {spec.vocab_size:,} entries")
+        result = train_tokenizer(spec, context.settings.storage)
+        report = "".join(f"  {name} {value:.3f}" for name, value in result.report.items() if name in _REPORTED)
+        logger.info(f"tokenizer: {result.vocab_size:,} entries{report}")
+        for note in tokenizer_notes(spec, result):
+            logger.info(f"tokenizer: {note}")
+        return result
+
+    def record(self, result: TokenizerResult, run_id: str, recorder: Recorder) -> RunOutcome:
+        recorder.registry.datasets.record_tokenizer(run_id, result)
+        recorder.record_final_metrics(run_id, 0, "validation", result.report)
+        return RunOutcome()
+
+    def vocab_size(self, spec: TokenizerSpec, inputs: Resolved) -> int:
+        """Return the size that the spec asks for; a small corpus may give fewer entries."""
+        return spec.vocab_size
+
+    def tokenizer_like(self, spec: TokenizerSpec, inputs: Resolved) -> Tokenizer:
+        return train_on_first_text(spec, _MEASURED_BYTES)
+
+
+def _seconds_of_training(spec: TokenizerSpec, num_bytes: int) -> float:
+    begun_at = perf_counter()
+    train_on_first_text(spec, num_bytes)
+    return perf_counter() - begun_at
 
 
 class CorpusKind(Kind[CorpusSpec, DatasetResult]):
@@ -23,7 +85,6 @@ class CorpusKind(Kind[CorpusSpec, DatasetResult]):
     spec = CorpusSpec
 
     def disk(self, spec: CorpusSpec, inputs: Resolved) -> Iterator[DiskUse]:
-        """Yield the token store."""
         yield from token_store_disk(spec, inputs)
 
     def measure_time(self, spec: CorpusSpec, inputs: Resolved) -> MeasuredTime | None:
@@ -58,6 +119,42 @@ class CorpusKind(Kind[CorpusSpec, DatasetResult]):
         return result
 
     def record(self, result: DatasetResult, run_id: str, recorder: Recorder) -> RunOutcome:
-        """Write the token store with its counts and files."""
         recorder.registry.datasets.record(run_id, result)
         return RunOutcome()
+
+
+def token_store_disk(spec: CorpusSpec | PretrainSpec, inputs: Resolved) -> Iterator[DiskUse]:
+    """Yield the token store of a spec's text, unless it is there already. Raises: CorpusError, TokenizerError."""
+    if spec.corpus.max_documents is not None:
+        return
+    files = find_files(spec.corpus)
+    how = spec.validation_fraction, spec.shard_bytes
+    if not spec.tokenizer.startswith(STAGE_MARK):
+        options = store_options(spec.corpus, inputs.tokenizer(spec.tokenizer), *how)
+        if exists(join(store_folder(inputs.settings.storage, options, files), MANIFEST)):
+            return
+    num_bytes = round(_STORED_PER_TEXT_BYTE * sum(file.estimated_text_bytes for file in files))
+    yield DiskUse("token store", num_bytes, str([spec.corpus.identity_values(), spec.tokenizer, *how]))
+
+
+def report_tokenizing(progress: Progress) -> Callable[[int, int], None]:
+    """A callback that shows how many bytes of a corpus have been read."""
+    return lambda done_bytes, total_bytes: progress.status(
+        f"tokenizing: {size_text(done_bytes)} of {size_text(total_bytes)} read"
+    )
+
+
+def log_dataset(dataset: DatasetResult) -> None:
+    """Log the counts of a token store, and warnings that follow from them."""
+    counts = dataset.counts
+    how = "tokenized before" if dataset.reused else "tokenized"
+    logger.info(
+        f"corpus {how}: {counts['num_train_documents']:,} documents, {counts['num_train_tokens']:,} tokens; "
+        f"{counts['num_validation_documents']:,} held out"
+    )
+    if not counts["num_validation_documents"]:
+        logger.warning(
+            "no document is held out, so there will be no held-out scores; raise validation_fraction or add text"
+        )
+    if counts["num_bad_records"]:
+        logger.info(f"corpus: {counts['num_bad_records']:,} bad records were left out or mended")

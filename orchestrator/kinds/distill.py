@@ -1,71 +1,208 @@
 """Runs that train a small model to answer as a large one does: on a task, or on a corpus with masked tokens."""
 
-from collections.abc import Iterator
-from typing import Any
+import logging
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeVar
 
+from bert_core.checkpoints.weight_files import WEIGHTS_FILE
 from bert_core.config import BertConfig
 from bert_core.distillation import student_config
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.distillation.job import check_widths
-from orchestrator.kinds.base import Fact, Kind, MeasuredTime, Resources, RunContext
-from orchestrator.kinds.disk import DiskUse
-from orchestrator.kinds.facts import memory_text
-from orchestrator.kinds.pretrain import PretrainKind
-from orchestrator.kinds.resolved import Resolved
-from orchestrator.kinds.students import way_of
-from orchestrator.models.parameter_counts import count_encoder_parameters
-from orchestrator.progress import size_text
+from orchestrator.distillation.progress_line import StudentStatus
+from orchestrator.errors import SpecError
+from orchestrator.finetuning.evaluation import with_labels_of
+from orchestrator.finetuning.heads import HEADS
+from orchestrator.finetuning.measured_steps import measure_examples
+from orchestrator.finetuning.model_folder import FineTunedModel, read_record
+from orchestrator.finetuning.recipe_checks import check_recipe
+from orchestrator.kinds.base import AnyKind, DiskUse, Fact, Kind, MeasuredTime, Resources, RunContext
+from orchestrator.kinds.checks import (
+    check_examples,
+    check_layer_pooling,
+    check_positions,
+    check_tokenizer,
+    check_vectors,
+)
+from orchestrator.kinds.estimates import (
+    count_encoder_parameters,
+    fine_tuning_disk,
+    memory_text,
+    short_training_advice,
+    steps_text,
+    task_facts,
+    trains_on_gpu,
+)
+from orchestrator.kinds.pretrain import (
+    PretrainKind,
+    build_listener,
+    build_request,
+    pretraining_config,
+)
+from orchestrator.kinds.pretraining_estimates import measure_steps, pretraining_disk, step_facts
+from orchestrator.kinds.resolved import Resolved, data_digests
+from orchestrator.progress import duration, size_text
 from orchestrator.registry.recorder import Recorder, RunOutcome
-from orchestrator.results import DistillResult, PretrainResult
-from orchestrator.specs import DistillSpec
-from orchestrator.specs.references import Product
+from orchestrator.results import DistillResult, Event, MetricEvent, PretrainResult
+from orchestrator.specs import DistillSpec, PretrainSpec
+from orchestrator.specs.references import RANDOM, STAGE_MARK, Product
+from orchestrator.specs.task import Head, task_of
+from orchestrator.storage import local_copy
+from orchestrator.tasks import Task
+from orchestrator.training.batch_order import Schedule
+from orchestrator.training.checkpoints import Checkpoints
+
+_PRETRAIN = PretrainKind()
+R = TypeVar("R")
+logger = logging.getLogger(__name__)
 
 
-class DistillKind(Kind[DistillSpec, DistillResult | PretrainResult]):
-    """Distillation. With `task` the student is fine-tuned; with `pretraining` it is a pretraining with a teacher."""
+class _Distillation(Kind[DistillSpec, R]):
+    """A student and its teacher, wherever they meet."""
 
     spec = DistillSpec
     products = frozenset({Product.TOKENIZER, Product.ENCODER, Product.TASK_MODEL, Product.SNAPSHOTS})
+    resumes_midway = True
 
-    def check(self, spec: DistillSpec, inputs: Resolved) -> None:
-        """Check that the teacher knows the task or the tokens, and that the student has a fitting depth and width."""
-        way = way_of(spec)
-        way.check(inputs)
-        student, teacher = _student_config(spec, inputs), inputs.config(spec.teacher)
+    @abstractmethod
+    def start_config(self, spec: DistillSpec, inputs: Resolved) -> BertConfig | None:
+        """Return the configuration of a student that takes no layers of its teacher; None if only the run decides."""
+
+    def student_config(self, spec: DistillSpec, inputs: Resolved) -> BertConfig | None:
+        """Return the student's configuration; None where only the run decides it. Raises: ConfigError."""
+        if spec.num_hidden_layers is None:
+            return self.start_config(spec, inputs)
+        teacher = inputs.config(spec.teacher)
+        return None if teacher is None else student_config(teacher, spec.num_hidden_layers)
+
+    def check_student(self, spec: DistillSpec, inputs: Resolved, head: Head | None) -> None:
+        """Check that the student has a fitting depth and width. Raises: SpecError, ConfigError."""
+        student, teacher = self.student_config(spec, inputs), inputs.config(spec.teacher)
         if student is not None and teacher is not None:
-            check_widths(spec, student, teacher, way.head(inputs))
+            check_widths(spec, student, teacher, head)
 
     def facts(self, spec: DistillSpec, inputs: Resolved) -> Iterator[Fact]:
-        """Yield the task or the pretraining with its steps, and parameters and memory of student and teacher."""
-        yield from way_of(spec).facts(inputs)
-        student, teacher = _student_config(spec, inputs), inputs.config(spec.teacher)
+        student, teacher = self.student_config(spec, inputs), inputs.config(spec.teacher)
         if student is not None and teacher is not None:
             own, theirs = count_encoder_parameters(student), count_encoder_parameters(teacher)
             yield "parameters", f"{own:,} in the student, {theirs:,} in the teacher, and a small head each"
             yield "memory", f"{memory_text(own)}, and {size_text(4 * theirs)} of the teacher"
 
-    def disk(self, spec: DistillSpec, inputs: Resolved) -> Iterator[DiskUse]:
-        """Yield what the student's training writes."""
-        student = _student_config(spec, inputs)
-        num_parameters = None if student is None else count_encoder_parameters(student)
-        yield from way_of(spec).disk(num_parameters, inputs)
+    def num_parameters(self, spec: DistillSpec, inputs: Resolved) -> int | None:
+        student = self.student_config(spec, inputs)
+        return None if student is None else count_encoder_parameters(student)
+
+    def model_configs(self, spec: DistillSpec, inputs: Resolved) -> Iterator[BertConfig | None]:
+        yield self.student_config(spec, inputs)
+
+    def tokenizer_like(self, spec: DistillSpec, inputs: Resolved) -> Tokenizer | None:
+        return inputs.tokenizer_like(spec.teacher)
+
+
+class DistillKind(_Distillation[DistillResult]):
+    """Distillation on a task that the teacher knows; on a corpus, with `pretraining` in the spec, see `for_spec`."""
+
+    def for_spec(self, spec: DistillSpec) -> AnyKind:
+        return self if spec.pretraining is None else _ON_CORPUS
+
+    def check(self, spec: DistillSpec, inputs: Resolved) -> None:
+        """Check that the teacher knows the task, and that the recipe fits both models."""
+        task, recipe, teacher = _task(spec, inputs), spec.recipe, spec.teacher
+        check_positions("recipe.max_seq_length", recipe.max_seq_length, [teacher, recipe.init_from], inputs)
+        if spec.num_hidden_layers is None:
+            check_layer_pooling([recipe.layer_pooling], [recipe.init_from], [recipe.size], inputs)
+        check_vectors(task, recipe, [teacher], [], inputs)
+        check_recipe(recipe, task)
+        _check_teacher(teacher, task, inputs)
+        check_examples(task, inputs)
+        for path in spec.unlabeled:
+            task.without_labels(path)
+        self.check_student(spec, inputs, task.head)
+
+    def facts(self, spec: DistillSpec, inputs: Resolved) -> Iterator[Fact]:
+        task, recipe = _task(spec, inputs), spec.recipe
+        yield from task_facts(task)
+        schedule = _schedule(spec, task)
+        if spec.unlabeled:
+            labeled = task.with_train_fraction(recipe.train_fraction)
+            num_unlabeled = schedule.num_examples - len(labeled.examples("train"))
+            yield "texts without labels", f"{num_unlabeled:,}, which the teacher answers"
+        yield "steps", f"{steps_text(task, schedule.num_steps)} of {recipe.batch_size:,} examples"
+        if advice := short_training_advice(schedule):
+            yield "note", f"the student has {advice}"
+        yield from super().facts(spec, inputs)
 
     def measure_time(self, spec: DistillSpec, inputs: Resolved) -> MeasuredTime | None:
-        """Measure steps of the student, and of the teacher what it reads beside; None on GPUs."""
-        return way_of(spec).measure_time(_student_config(spec, inputs), inputs)
+        """Measure steps of the student and of the teacher, whose answers take a share of a step's time."""
+        student, teacher = self.student_config(spec, inputs), inputs.config(spec.teacher)
+        tokenizer = inputs.tokenizer_like(spec.teacher)
+        if student is None or teacher is None or tokenizer is None or trains_on_gpu(spec.execution.gpus):
+            return None
+        task, recipe = _task(spec, inputs), spec.recipe
+        train, num_validation = task.examples("train"), len(task.examples("validation"))
+        own, theirs = (
+            measure_examples(task, train, recipe, config, tokenizer, spec.threads) for config in (student, teacher)
+        )
+        if own is None or theirs is None:
+            return None
+        schedule = _schedule(spec, task)
+        num_examples = schedule.num_examples
+        # Logits are kept after the first time; hidden states are computed again in each epoch.
+        passes = bool(spec.objective.soft_targets_weight) + recipe.epochs * bool(spec.objective.hidden_cosine_weight)
+        answers_s = theirs.answer_s * (passes * num_examples + num_validation)
+        seconds = own.training_s(recipe, num_examples, num_validation) + answers_s
+        return MeasuredTime(seconds, f"{schedule.num_steps:,} steps and the teacher's answers")
+
+    def disk(self, spec: DistillSpec, inputs: Resolved) -> Iterator[DiskUse]:
+        yield from fine_tuning_disk(self.num_parameters(spec, inputs), 1, 1, keep=Checkpoints.keep)
 
     def resources(self, spec: DistillSpec) -> Resources:
-        """Return what the student's process takes, or the workers of its pretraining."""
-        return way_of(spec).resources()
+        return Resources.of_one_process(spec.execution.cpus, spec.execution.gpus)
 
-    def run(self, spec: DistillSpec, inputs: Resolved, context: RunContext) -> DistillResult | PretrainResult:
-        """Train the student, from where an earlier attempt ended, and compare it with its teacher."""
-        return way_of(spec).run(inputs, context)
+    def start_config(self, spec: DistillSpec, inputs: Resolved) -> BertConfig | None:
+        """Return the configuration of the model that the recipe starts from; random weights have the teacher's ids."""
+        recipe, teacher = spec.recipe, inputs.config(spec.teacher)
+        if recipe.init_from != RANDOM:
+            return inputs.config(recipe.init_from)
+        if teacher is None:
+            return None
+        return BertConfig.from_size(recipe.size, recipe.family, vocab_size=teacher.vocab_size)
 
-    def record(self, result: DistillResult | PretrainResult, run_id: str, recorder: Recorder) -> RunOutcome:
-        """Write the data, both's scores, and the student."""
-        if isinstance(result, PretrainResult):
-            return PretrainKind().record(result, run_id, recorder)
+    def run(self, spec: DistillSpec, inputs: Resolved, context: RunContext) -> DistillResult:
+        """Fine-tune the student in a process of its own."""
+        from orchestrator.distillation.launch import run_distillation  # Ray is loaded when a run starts
+
+        task, recipe = _task(spec, inputs), spec.recipe
+        status = StudentStatus(_schedule(spec, task).num_steps, recipe.epochs, recipe.batch_size)
+
+        def on_event(event: Event) -> None:
+            context.take_event(event)
+            if isinstance(event, MetricEvent):
+                line = status.line(event)
+                context.progress.show(status.view)
+                if line is not None:
+                    logger.info(line)
+
+        context.recorder.registry.trials.set_data(context.run_id, data_digests(task, task.splits))
+        logger.info("the teacher answers the training split")
+        result = run_distillation(
+            spec,
+            task=task,
+            run_folder=context.run_folder,
+            attempt=context.attempt,
+            storage=context.settings.storage,
+            resolve_name=inputs.folder,
+            on_event=on_event,
+            on_wait=context.refuse_if_superseded,
+            allow_drift=context.allow_drift,
+        )
+        found, metric = result.metrics, result.metric
+        scores = f"the student has {metric} {found[metric]:.4f}, its teacher {found[f'teacher.{metric}']:.4f}"
+        logger.info(f"{result.task}: {scores}; {_comparison_line(found)}; after {duration(result.seconds)}")
+        return result
+
+    def record(self, result: DistillResult, run_id: str, recorder: Recorder) -> RunOutcome:
         for dataset in result.datasets:
             recorder.registry.datasets.record(run_id, dataset)
         recorder.record_final_metrics(run_id, result.best_step, "test", result.test_metrics)
@@ -74,25 +211,128 @@ class DistillKind(Kind[DistillSpec, DistillResult | PretrainResult]):
         return RunOutcome(result.model.folder, result.predictions_path)
 
     def input_identity(self, spec: DistillSpec, inputs: Resolved) -> list[Any]:
-        """Return the identity of what every spec names, and of the files of texts without labels."""
-        return super().input_identity(spec, inputs) + way_of(spec).input_identity(inputs)
+        task = _task(spec, inputs)
+        unlabeled = [["unlabeled", task.without_labels(path).fingerprint("train")] for path in spec.unlabeled]
+        return super().input_identity(spec, inputs) + unlabeled
 
-    def model_configs(self, spec: DistillSpec, inputs: Resolved) -> Iterator[BertConfig | None]:
-        """Yield the student's configuration."""
-        yield _student_config(spec, inputs)
 
-    def tokenizer_like(self, spec: DistillSpec, inputs: Resolved) -> Tokenizer | None:
-        """Return the teacher's tokenizer, or one like it."""
-        return inputs.tokenizer_like(spec.teacher)
+class _CorpusDistillation(_Distillation[PretrainResult]):
+    """Pretraining of a student that fills masks as its teacher does."""
+
+    def check(self, spec: DistillSpec, inputs: Resolved) -> None:
+        """Check that the pretraining can run, and that the teacher reads its sequences and its tokens."""
+        pretraining = _pretraining(spec)
+        _PRETRAIN.check(pretraining, inputs)
+        longest = max(phase.max_seq_length for phase in pretraining.phases)
+        check_positions("pretraining.phases.max_seq_length", longest, [spec.teacher], inputs)
+        check_tokenizer(spec.teacher, pretraining.tokenizer, inputs)
+        config = inputs.config(spec.teacher)
+        if config is not None and config.causal_attention:
+            raise SpecError(
+                f"teacher {spec.teacher} reads from left to right and cannot show a student how to fill masks; "
+                "name one that was pretrained with masks, or give a task in place of pretraining"
+            )
+        self.check_student(spec, inputs, head=None)
+
+    def facts(self, spec: DistillSpec, inputs: Resolved) -> Iterator[Fact]:
+        yield from step_facts(_pretraining(spec))
+        yield from super().facts(spec, inputs)
+
+    def measure_time(self, spec: DistillSpec, inputs: Resolved) -> MeasuredTime | None:
+        """Measure steps of the student, and of the teacher, which reads every batch as well."""
+        student, teacher = self.student_config(spec, inputs), inputs.config(spec.teacher)
+        return None if teacher is None else measure_steps(_pretraining(spec), inputs, student, teacher)
+
+    def disk(self, spec: DistillSpec, inputs: Resolved) -> Iterator[DiskUse]:
+        yield from pretraining_disk(_pretraining(spec), self.num_parameters(spec, inputs), inputs)
+
+    def pretraining(self, spec: DistillSpec) -> tuple[str, PretrainSpec]:
+        return "pretraining.", _pretraining(spec)
+
+    def resources(self, spec: DistillSpec) -> Resources:
+        return _PRETRAIN.resources(_pretraining(spec))
+
+    def start_config(self, spec: DistillSpec, inputs: Resolved) -> BertConfig | None:
+        return pretraining_config(_pretraining(spec), inputs)
+
+    def run(self, spec: DistillSpec, inputs: Resolved, context: RunContext) -> PretrainResult:
+        """Pretrain the student beside its teacher."""
+        from orchestrator.distillation.masked_tokens import distill_on_corpus  # Ray is loaded when a run starts
+
+        pretraining = _pretraining(spec)
+        request, listener = build_request(pretraining, inputs, context), build_listener(pretraining, context)
+        result = distill_on_corpus(spec, request, inputs.folder("teacher", spec.teacher), listener)
+        if "agreement" in result.metrics:
+            logger.info(f"the student beside its teacher: {_comparison_line(result.metrics)}")
+        return result
+
+    def record(self, result: PretrainResult, run_id: str, recorder: Recorder) -> RunOutcome:
+        return _PRETRAIN.record(result, run_id, recorder)
 
     def snapshot_steps(self, spec: DistillSpec) -> tuple[int, ...]:
-        """Return the steps that the spec lists for a pretraining."""
-        return () if spec.pretraining is None else spec.pretraining.execution.snapshot_steps
+        return _pretraining(spec).execution.snapshot_steps
 
 
-def _student_config(spec: DistillSpec, inputs: Resolved) -> BertConfig | None:
-    """The student's configuration; None where only the run decides it. Raises: ConfigError."""
-    if spec.num_hidden_layers is None:
-        return way_of(spec).start_config(inputs)
-    teacher = inputs.config(spec.teacher)
-    return None if teacher is None else student_config(teacher, spec.num_hidden_layers)
+_ON_CORPUS = _CorpusDistillation()
+
+
+def _pretraining(spec: DistillSpec) -> PretrainSpec:
+    assert spec.pretraining is not None, "the spec asks for pretraining"
+    return spec.pretraining
+
+
+def _task(spec: DistillSpec, inputs: Resolved) -> Task:
+    assert spec.task is not None, "the spec asks for a task"
+    return inputs.task(spec.task)
+
+
+def _schedule(spec: DistillSpec, task: Task) -> Schedule:
+    """The steps over all examples; where a long one becomes several windows, the training has more."""
+    unlabeled = (task.without_labels(path) for path in spec.unlabeled)
+    labeled = task.with_train_fraction(spec.recipe.train_fraction)
+    num_examples = sum(len(one.examples("train")) for one in (labeled, *unlabeled))
+    return Schedule(num_examples, spec.recipe.batch_size, spec.recipe.epochs, 1)
+
+
+def _comparison_line(found: Mapping[str, float]) -> str:
+    """A student's agreement with its teacher, and their sizes and speeds compared."""
+    return (
+        f"agreement {found['agreement']:.4f}, {found['parameter_ratio']:.0%} of the parameters, "
+        f"{found['speed_ratio']:.2f} times as fast"
+    )
+
+
+def _check_teacher(teacher: str, task: Task, inputs: Resolved) -> None:
+    """Check that a teacher has the head, the labels and the columns of a task.
+
+    Raises: SpecError, CheckpointError.
+    """
+    if teacher.startswith(STAGE_MARK):
+        _check_stage(teacher, task, inputs)
+        return
+    folder = local_copy(inputs.folder("teacher", teacher), skip=(WEIGHTS_FILE,))
+    config = BertConfig.from_pretrained(folder)
+    record = read_record(folder, config)
+    head = HEADS[record.head]
+    model = head.model_type(config, seed=None)  # without storage: only its labels are asked for
+    with_labels_of(FineTunedModel(model, Tokenizer.load(folder), record), task, teacher)
+    head.check_objective(folder, task.objective)
+
+
+def _check_stage(teacher: str, task: Task, inputs: Resolved) -> None:
+    """Check that the task of an earlier stage has the head, the labels and the columns of the one to teach."""
+    asked = task_of(inputs.stage(teacher))
+    earlier = None if asked is None else inputs.task(asked)
+    head = "no task" if earlier is None else earlier.head
+    if earlier is None or head != task.head:
+        raise SpecError(
+            f"teacher {teacher} makes a model for {head}, task {task.id} needs one for {task.head}; "
+            f"name a stage that fine-tunes for {task.head}"
+        )
+    pairs = {"labels": (earlier.labels, task.labels), "columns": (earlier.columns.names, task.columns.names)}
+    for what, (theirs, own) in pairs.items():
+        if set(theirs) != set(own):
+            raise SpecError(
+                f"teacher {teacher} will know the {what} {', '.join(theirs) or 'none'}; task {task.id} has "
+                f"{', '.join(own) or 'none'}: give both stages the same task"
+            )

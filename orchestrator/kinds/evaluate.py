@@ -9,9 +9,8 @@ from orchestrator.finetuning.measured_steps import measure_examples
 from orchestrator.finetuning.model_folder import read_record
 from orchestrator.inference.task_scores import Scoring, check_reranks, evaluate
 from orchestrator.kinds.base import Kind, MeasuredTime, Resources, RunContext
-from orchestrator.kinds.data_digests import data_digests
-from orchestrator.kinds.resolved import Resolved
-from orchestrator.kinds.start_checks import trains_on_gpu
+from orchestrator.kinds.estimates import trains_on_gpu
+from orchestrator.kinds.resolved import Resolved, data_digests
 from orchestrator.progress import counted
 from orchestrator.registry.parameters import RECORDED_DIGITS
 from orchestrator.registry.recorder import Recorder, RunOutcome
@@ -50,7 +49,6 @@ class EvaluateKind(Kind[EvaluateSpec, EvaluationResult]):
         return MeasuredTime(found.answer_s * len(examples), counted(len(examples), "example"))
 
     def resources(self, spec: EvaluateSpec) -> Resources:
-        """Return one CPU, and the GPUs that the spec asks for."""
         return Resources.of_one_process(gpus=spec.gpus)
 
     def run(self, spec: EvaluateSpec, inputs: Resolved, context: RunContext) -> EvaluationResult:
@@ -84,7 +82,6 @@ class EvaluateKind(Kind[EvaluateSpec, EvaluationResult]):
         return result
 
     def record(self, result: EvaluationResult, run_id: str, recorder: Recorder) -> RunOutcome:
-        """Write the scores, and the number of examples among them."""
         scores = {**result.metrics, "num_examples": float(result.num_examples)}
         recorder.record_final_metrics(run_id, 0, result.split, scores)
         return RunOutcome(predictions_path=result.predictions_path)

@@ -11,60 +11,29 @@ from bert_core.text.tokenization import Tokenizer
 from orchestrator.cluster.capacity import cluster_resources
 from orchestrator.cluster.gpus import refuses_gpus, tell_device
 from orchestrator.corpus.input_files import find_files
-from orchestrator.kinds.base import Fact, Kind, MeasuredTime, Resources, RunContext
-from orchestrator.kinds.disk import DiskUse, pretraining_disk
-from orchestrator.kinds.facts import host_copy_text, memory_text, step_facts
-from orchestrator.kinds.messages import log_dataset, log_message, report_tokenizing
-from orchestrator.kinds.passes import passes_facts
-from orchestrator.kinds.pretrain_time import measure_steps
+from orchestrator.kinds.base import DiskUse, Fact, Kind, MeasuredTime, Resources, RunContext
+from orchestrator.kinds.checks import check_positions, check_tokenizer
+from orchestrator.kinds.corpus import log_dataset, report_tokenizing
+from orchestrator.kinds.estimates import BYTES_PER_SAVED_PARAMETER, count_pretraining_parameters, memory_text, slow_bf16
+from orchestrator.kinds.pretraining_estimates import (
+    measure_steps,
+    passes_facts,
+    pretraining_disk,
+    recorded_steps,
+    step_facts,
+)
 from orchestrator.kinds.resolved import Resolved
-from orchestrator.kinds.similar_runs import similar_pretraining
-from orchestrator.kinds.start_checks import check_positions, check_tokenizer, slow_bf16
-from orchestrator.models.config import build_config
-from orchestrator.models.parameter_counts import count_pretraining_parameters
+from orchestrator.models.info import build_config
 from orchestrator.pretraining.job import PretrainListener, PretrainRequest, text_sizes, worker_processes
 from orchestrator.pretraining.progress_line import TrainingStatus
-from orchestrator.progress import UNDER_WAY, duration
+from orchestrator.progress import UNDER_WAY, duration, size_text
 from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
-from orchestrator.results import (
-    DatasetResult,
-    DriftEvent,
-    Event,
-    MessageEvent,
-    MetricEvent,
-    PretrainResult,
-    Split,
-    WorkersEvent,
-)
+from orchestrator.results import DatasetResult, Event, MetricEvent, PretrainResult, Split, WorkersEvent
 from orchestrator.specs import ExecutionSpec, PretrainSpec
 from orchestrator.specs.references import RANDOM, Product
 from orchestrator.training.checkpoints import Checkpoints, refuse_other_sizes
-
-
-def pretrain_ending(run: RunRecord, registry: Registry) -> Iterator[str]:
-    """Yield steps, seconds and speed in one line, then a line for each loss on held-out text.
-
-    The seconds are all that the run has taken, starts and evaluations included; the speed is that of training alone.
-    """
-    speeds = registry.metrics.history(run.id, "train.tokens_per_s").values("value")
-    speed = f"; {median(speeds):,.0f} tokens/s while training" if len(speeds) else ""
-    steps = registry.metrics.last_step(run.id) or 0
-    latest = registry.metrics.latest(run.id)
-    held_out = [objective for objective in OBJECTIVES.values() if objective.loss_name in latest]
-    scores = "".join(f", {each.metric_prefix} {latest[each.loss_name]:.3f}" for each in held_out)
-    took = f"{duration(run.seconds or 0.0)} from start to end"
-    yield f"{steps:,} steps in {took}{speed}{scores and f'; held out{scores[1:]}'}"
-    for objective in held_out:
-        history = registry.metrics.history(run.id, f"validation.{objective.loss_name}").records
-        if len(history) > 1:
-            first, last = history[0], history[-1]
-            yield (
-                f"held-out {objective.metric_prefix} loss: {first['value']:.3f} after step {first['step']:,}, "
-                f"{last['value']:.3f} after step {last['step']:,}"
-            )
-
 
 _ANY_VOCAB_SIZE = 30522
 logger = logging.getLogger(__name__)
@@ -75,16 +44,17 @@ class PretrainKind(Kind[PretrainSpec, PretrainResult]):
 
     spec = PretrainSpec
     products = frozenset({Product.TOKENIZER, Product.ENCODER, Product.SNAPSHOTS})
+    resumes_midway = True
 
     def check(self, spec: PretrainSpec, inputs: Resolved) -> None:
         """Check that the model's numbers fit together, and that the model to continue from fits data and tokenizer."""
         build_config(spec.model, _ANY_VOCAB_SIZE)
-        check_positions("phases.max_seq_length", longest_sequence(spec), [spec.init_from], inputs)
+        longest = max(phase.max_seq_length for phase in spec.phases)
+        check_positions("phases.max_seq_length", longest, [spec.init_from], inputs)
         if spec.init_from != RANDOM:
             check_tokenizer(spec.init_from, spec.tokenizer, inputs)
 
     def facts(self, spec: PretrainSpec, inputs: Resolved) -> Iterator[Fact]:
-        """Yield steps, tokens, passes over the text, parameters and memory."""
         yield from step_facts(spec)
         yield from passes_facts(spec, inputs)
         if spec.execution.is_elastic:
@@ -96,13 +66,16 @@ class PretrainKind(Kind[PretrainSpec, PretrainResult]):
             yield "parameters", f"{num_parameters:,}"
             yield "memory of a worker", memory_text(num_parameters)
             if spec.execution.device == "gpu":
-                yield "copy of a checkpoint", host_copy_text(num_parameters)
+                copy = size_text(num_parameters * BYTES_PER_SAVED_PARAMETER)
+                yield "copy of a checkpoint", f"{copy} on the first worker's host"
 
     def disk(self, spec: PretrainSpec, inputs: Resolved) -> Iterator[DiskUse]:
-        """Yield checkpoints, model, snapshots and the token store."""
         config = pretraining_config(spec, inputs)
         num_parameters = None if config is None else count_pretraining_parameters(config)
         yield from pretraining_disk(spec, num_parameters, inputs)
+
+    def pretraining(self, spec: PretrainSpec) -> tuple[str, PretrainSpec]:
+        return "", spec
 
     def resources(self, spec: PretrainSpec) -> Resources:
         """Return the CPUs of workers and of their data pipelines, and a GPU for each worker as `device` says.
@@ -119,12 +92,10 @@ class PretrainKind(Kind[PretrainSpec, PretrainResult]):
         return on_gpus if execution.device == "gpu" else on_cpus
 
     def measure_time(self, spec: PretrainSpec, inputs: Resolved) -> MeasuredTime | None:
-        """Measure steps on the text itself; None on GPUs, and where only the run decides the model."""
         return measure_steps(spec, inputs, pretraining_config(spec, inputs))
 
     def recorded_time(self, spec: PretrainSpec, registry: Registry) -> MeasuredTime | None:
-        """Return the time of all steps by those of a recorded pretraining whose steps were like them."""
-        return similar_pretraining(spec, registry)
+        return recorded_steps(spec, registry)
 
     def check_resume(self, spec: PretrainSpec, run_folder: str) -> None:
         """Refuse text of another size than the newest checkpoint's; a worker would, once all of it is tokenized."""
@@ -135,7 +106,6 @@ class PretrainKind(Kind[PretrainSpec, PretrainResult]):
             refuse_other_sizes(extra.get("details", {}), text_sizes(find_files(spec.corpus)), step)
 
     def run(self, spec: PretrainSpec, inputs: Resolved, context: RunContext) -> PretrainResult:
-        """Pretrain, from the run's last checkpoint where there is one."""
         from orchestrator.pretraining.launch import run_pretraining  # Ray is loaded when a run starts
 
         logger.info("reading the corpus", extra=UNDER_WAY)
@@ -156,24 +126,38 @@ class PretrainKind(Kind[PretrainSpec, PretrainResult]):
         recorder.record_model(run_id, result.model)
         return RunOutcome(model_folder=result.model.folder)
 
-    def ending(self, run: RunRecord, registry: Registry) -> Iterator[str]:
-        """Yield steps, speed, and the losses on held-out text."""
-        yield from pretrain_ending(run, registry)
+    def summary(self, run: RunRecord, registry: Registry) -> Iterator[str]:
+        """Yield steps, seconds and speed in one line, then a line for each loss on held-out text.
+
+        The seconds are all that the run has taken, starts and evaluations included; the speed is of training alone.
+        """
+        speeds = registry.metrics.history(run.id, "train.tokens_per_s").values("value")
+        speed = f"; {median(speeds):,.0f} tokens/s while training" if len(speeds) else ""
+        steps = registry.metrics.last_step(run.id) or 0
+        latest = registry.metrics.latest(run.id)
+        held_out = [objective for objective in OBJECTIVES.values() if objective.loss_name in latest]
+        scores = "".join(f", {each.metric_prefix} {latest[each.loss_name]:.3f}" for each in held_out)
+        took = f"{duration(run.seconds or 0.0)} from start to end"
+        yield f"{steps:,} steps in {took}{speed}{scores and f'; held out{scores[1:]}'}"
+        for objective in held_out:
+            history = registry.metrics.history(run.id, f"validation.{objective.loss_name}").records
+            if len(history) > 1:
+                first, last = history[0], history[-1]
+                yield (
+                    f"held-out {objective.metric_prefix} loss: {first['value']:.3f} after step {first['step']:,}, "
+                    f"{last['value']:.3f} after step {last['step']:,}"
+                )
 
     def model_configs(self, spec: PretrainSpec, inputs: Resolved) -> Iterator[BertConfig | None]:
-        """Yield the configuration of the one model."""
         yield pretraining_config(spec, inputs)
 
     def vocab_size(self, spec: PretrainSpec, inputs: Resolved) -> int | None:
-        """Return the size of the tokenizer's vocabulary."""
         return inputs.vocab_size(spec.tokenizer)
 
     def tokenizer_like(self, spec: PretrainSpec, inputs: Resolved) -> Tokenizer | None:
-        """Return the tokenizer that the model is trained with, or one like it."""
         return inputs.tokenizer_like(spec.tokenizer)
 
     def snapshot_steps(self, spec: PretrainSpec) -> tuple[int, ...]:
-        """Return the steps that the spec lists."""
         return spec.execution.snapshot_steps
 
 
@@ -183,11 +167,6 @@ def workers_text(execution: ExecutionSpec) -> str:
         f"{execution.min_workers} to {execution.max_workers}, as there is room; every step has the same batch, and "
         "weights differ in the last bits from those of another number of workers"
     )
-
-
-def longest_sequence(spec: PretrainSpec) -> int:
-    """Tokens of the longest sequence in any phase."""
-    return max(phase.max_seq_length for phase in spec.phases)
 
 
 def pretraining_config(spec: PretrainSpec, inputs: Resolved) -> BertConfig | None:
@@ -244,19 +223,14 @@ def build_listener(spec: PretrainSpec, context: RunContext) -> PretrainListener:
     status = TrainingStatus(spec.phase_steps())
 
     def on_event(event: Event) -> None:
-        context.refuse_if_superseded()
-        context.record_events([event])
+        context.take_event(event)
         if isinstance(event, MetricEvent):
             line = status.line(event)
             context.progress.show(status.view)
             if status.is_for_the_log(event):
                 logger.info(line)
-        elif isinstance(event, MessageEvent):
-            log_message(event)
         elif isinstance(event, WorkersEvent) and spec.execution.is_elastic:
             logger.info(f"from step {event.first_step:,} on: {event}")
-        elif isinstance(event, DriftEvent):
-            context.mark_drift(event.step, event.differences)
 
     def on_dataset(dataset: DatasetResult) -> None:
         context.recorder.registry.datasets.record(context.run_id, dataset)

@@ -12,11 +12,11 @@ from statistics import fmean, stdev
 from typing import Any
 
 from orchestrator.errors import SpecError
-from orchestrator.kinds.base import Fact, Kind, MeasuredTime, Resources, RunContext
-from orchestrator.kinds.disk import DiskUse
-from orchestrator.kinds.facts import task_facts, times_text
+from orchestrator.kinds.base import DiskUse, Fact, Kind, MeasuredTime, Resources, RunContext
+from orchestrator.kinds.estimates import task_facts, times_text
 from orchestrator.kinds.resolved import Resolved
-from orchestrator.kinds.sweep import SweepKind, trial_facts
+from orchestrator.kinds.sweep import SweepKind, record_trials
+from orchestrator.kinds.sweep_estimates import trial_facts
 from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.results import MetricEvent, SweepResult, TrialResult
 from orchestrator.run_states import RunState
@@ -54,28 +54,21 @@ class ProbeKind(Kind[ProbeSpec, ProbeResult]):
 
     def check(self, spec: ProbeSpec, inputs: Resolved) -> None:
         """Check that the run has the snapshots, and what a sweep over them asks of task and recipe."""
-        _SWEEP.check(_sweep_of(spec, chosen_snapshots(spec, inputs)), inputs)
+        _SWEEP.check(_sweep_over(spec, inputs), inputs)
 
     def facts(self, spec: ProbeSpec, inputs: Resolved) -> Iterator[Fact]:
-        """Yield the task, the snapshots, and the trials with their steps, parameters and memory."""
-        snapshots = chosen_snapshots(spec, inputs)
-        sweep = _sweep_of(spec, snapshots)
+        snapshots, sweep = chosen_snapshots(spec, inputs), _sweep_over(spec, inputs)
         yield from task_facts(inputs.task(spec.task))
         yield "snapshots", f"of {'steps' if len(snapshots) > 1 else 'step'} {', '.join(f'{s:,}' for s in snapshots)}"
         num_trials = len(snapshots) * len(spec.seeds)
-        yield (
-            "trials",
-            f"{num_trials:,} ({times_text(len(snapshots), 'snapshot', spec.seeds)})",
-        )
-        yield from trial_facts(sweep, inputs)
+        yield "trials", f"{num_trials:,} ({times_text(len(snapshots), 'snapshot', spec.seeds)})"
+        yield from trial_facts(sweep, inputs, list(_SWEEP.model_configs(sweep, inputs)))
 
     def measure_time(self, spec: ProbeSpec, inputs: Resolved) -> MeasuredTime | None:
-        """Measure steps of a trial, as for a sweep over the snapshots."""
-        return _SWEEP.measure_time(_sweep_of(spec, chosen_snapshots(spec, inputs)), inputs)
+        return _SWEEP.measure_time(_sweep_over(spec, inputs), inputs)
 
     def disk(self, spec: ProbeSpec, inputs: Resolved) -> Iterator[DiskUse]:
-        """Yield what a sweep over the snapshots writes."""
-        yield from _SWEEP.disk(_sweep_of(spec, chosen_snapshots(spec, inputs)), inputs)
+        yield from _SWEEP.disk(_sweep_over(spec, inputs), inputs)
 
     def resources(self, spec: ProbeSpec) -> Resources:
         """Return what one trial takes; more run at a time where there is room."""
@@ -83,27 +76,19 @@ class ProbeKind(Kind[ProbeSpec, ProbeResult]):
 
     def run(self, spec: ProbeSpec, inputs: Resolved, context: RunContext) -> ProbeResult:
         """Run the trials that no earlier attempt finished, and show the curve as a table."""
-        snapshots = chosen_snapshots(spec, inputs)
-        result = _SWEEP.run(_sweep_of(spec, snapshots), inputs, context)
-        curve = learning_curve(result.trials, snapshots, result.metric)
+        result = _SWEEP.run(_sweep_over(spec, inputs), inputs, context)
+        curve = learning_curve(result.trials, chosen_snapshots(spec, inputs), result.metric)
         for line in curve_lines(curve, result.metric):
             logger.info(line)
         return ProbeResult(result, curve)
 
     def record(self, result: ProbeResult, run_id: str, recorder: Recorder) -> RunOutcome:
         """Write every trial, the best one's test scores as that trial's, and the curve as the run's measurements."""
-        sweep = result.sweep
-        for dataset in sweep.datasets:
-            recorder.registry.datasets.record(run_id, dataset)
-        recorder.registry.trials.set_metric(run_id, sweep.task, sweep.metric)
-        recorder.registry.trials.record(run_id, sweep.trials)
-        best = sweep.best
-        recorder.record_final_metrics(run_id, best.best_step, "test", sweep.test_metrics, trial=best.key)
+        outcome = record_trials(result.sweep, run_id, recorder)
         recorder.record_events(run_id, [MetricEvent(point.step, "validation", point.metrics) for point in result.curve])
-        return RunOutcome(best.model.folder if best.model else None, best.predictions_path)
+        return outcome
 
     def input_identity(self, spec: ProbeSpec, inputs: Resolved) -> list[Any]:
-        """Return the identity of what every spec names, and of the snapshots' weights."""
         snapshots = chosen_snapshots(spec, inputs)
         digests = [[step, inputs.content_digest("init_from", folder)] for step, folder in snapshots.items()]
         return [*super().input_identity(spec, inputs), ["probed", digests]]
@@ -129,14 +114,14 @@ def chosen_snapshots(spec: ProbeSpec, inputs: Resolved) -> dict[int, str]:
     return {step: folder for step, folder in kept.items() if spec.steps is None or step in spec.steps}
 
 
-def _sweep_of(spec: ProbeSpec, snapshots: Mapping[int, str]) -> SweepSpec:
+def _sweep_over(spec: ProbeSpec, inputs: Resolved) -> SweepSpec:
     """The sweep that a probe is: every snapshot with every seed."""
     return SweepSpec(
         kind="sweep",
         name=spec.name,
         task=spec.task,
         recipe=spec.recipe,
-        space={"init_from": tuple(snapshots.values())},
+        space={"init_from": tuple(chosen_snapshots(spec, inputs).values())},
         seeds=spec.seeds,
         threads_per_trial=spec.threads_per_trial,
         execution=spec.execution,

@@ -1,40 +1,30 @@
 """Names in a spec, looked up once: their folders, tokenizers, configurations, tasks."""
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING
 
 from bert_core.checkpoints.weight_files import WEIGHTS_FILE
 from bert_core.config import BertConfig
+from bert_core.model import BertModel
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.models.resolve import content_digest, pin_names, resolve_name
-from orchestrator.models.weight_checks import check_weights
+from orchestrator.registry.parameters import RECORDED_DIGITS
+from orchestrator.results import Split
 from orchestrator.settings import Settings
 from orchestrator.specs import Spec, TaskSpec
 from orchestrator.specs.references import NAME_FIELDS, STAGE_MARK, TOKENIZER_FIELDS, Product, SpecT, names_of
 from orchestrator.storage import local_copy
 from orchestrator.storage.hub import check_size, is_hub
+from orchestrator.storage.uris import is_local
 from orchestrator.tasks import Task, load_task
 from orchestrator.training.snapshots import snapshot_folders
 
+if TYPE_CHECKING:
+    from orchestrator.kinds.base import AnyKind
+
 logger = logging.getLogger(__name__)
-
-
-class StageKind(Protocol):
-    """The part of `kinds.base.Kind` that tells of the model or tokenizer that an earlier stage will make."""
-
-    def model_configs(self, spec: Any, inputs: "Resolved") -> Iterator[BertConfig | None]:
-        """Yield the configuration of each model that the stage may leave."""
-
-    def vocab_size(self, spec: Any, inputs: "Resolved") -> int | None:
-        """Return the size of the vocabulary that the stage leaves."""
-
-    def tokenizer_like(self, spec: Any, inputs: "Resolved") -> Tokenizer | None:
-        """Return a tokenizer that cuts text about as that of the stage will."""
-
-    def snapshot_steps(self, spec: Any) -> tuple[int, ...]:
-        """Return the steps after which the stage keeps its model."""
 
 
 class Resolved:
@@ -43,15 +33,13 @@ class Resolved:
     Each thing is looked up when it is first asked for and kept, so that a run uses what its plan has seen. A model's
     weights are read to check them alone, and only where they are on this machine's disks. A name may be `@stage`: what
     that stage will make is told as far as its spec decides it, and None says that only the run does. For one thread.
+
+    Args:
+        stages: the specs that `@stage` can name.
+        kind_of: returns the kind of a stage's spec.
     """
 
-    def __init__(self, stages: Mapping[str, Spec], settings: Settings, kind_of: Callable[[Spec], StageKind]) -> None:
-        """Look nothing up yet.
-
-        Args:
-            stages: the specs that `@stage` can name.
-            kind_of: the kind of a stage's spec.
-        """
+    def __init__(self, stages: Mapping[str, Spec], settings: Settings, kind_of: "Callable[[Spec], AnyKind]") -> None:
         self.stages = stages
         self.settings = settings
         self._kind_of = kind_of
@@ -173,3 +161,27 @@ class Resolved:
     def drop_examples(self) -> None:
         """Let the examples that tasks have read go, so that those of a pipeline's stages are not all held at once."""
         self._tasks = {key: replace(task) for key, task in self._tasks.items()}
+
+
+def check_weights(folder: str) -> None:
+    """Read the weights of a model folder on this machine's disks; those elsewhere are first read by who loads them.
+
+    Raises: CheckpointError, as loading the model does; InputError for one that is too large to be fetched from the hub.
+    """
+    if is_local(folder) or (is_hub(folder) and not check_size(folder)):
+        BertModel.from_pretrained(local_copy(folder), seed=None)  # takes no memory for a model
+
+
+def data_digests(task: Task, splits: Iterable[Split]) -> dict[str, str]:
+    """Digests of splits by name: of the examples, of the file, and of the whole split where a limit takes a part.
+
+    The leaderboard ranks scores on the same examples together. By the others it knows a model that learned from some of
+    the examples that another run is scored on.
+    """
+    digests: dict[str, str] = {}
+    for split in splits:
+        taken, whole, file = task.digests(split)
+        digests |= {split: taken, f"{split}_file": file}
+        if whole != taken:
+            digests[f"{split}_whole"] = whole
+    return {name: digest[:RECORDED_DIGITS] for name, digest in digests.items()}

@@ -11,18 +11,22 @@ from bert_core.text.tokenization import Tokenizer
 from orchestrator.errors import InputError
 from orchestrator.finetuning.search_space import build_search, check_space, listed_values, value_bounds
 from orchestrator.finetuning.trial_journal import TrialJournal, drop_trials
-from orchestrator.kinds.base import Fact, Kind, MeasuredTime, Resources, RunContext
-from orchestrator.kinds.data_digests import data_digests
-from orchestrator.kinds.disk import DiskUse, fine_tuning_disk
-from orchestrator.kinds.facts import estimate_prefix, memory_text, task_facts, times_text
-from orchestrator.kinds.resolved import Resolved
-from orchestrator.kinds.similar_runs import similar_trials
-from orchestrator.kinds.start_checks import check_layer_pooling, check_positions, check_vectors, slow_bf16
-from orchestrator.kinds.sweep_ending import sweep_ending
-from orchestrator.kinds.task_checks import check_examples, short_training_advice
+from orchestrator.kinds.base import DiskUse, Fact, Kind, MeasuredTime, Resources, RunContext
+from orchestrator.kinds.checks import check_examples, check_layer_pooling, check_positions, check_vectors
+from orchestrator.kinds.estimates import fine_tuning_disk, short_training_advice, task_facts, times_text
+from orchestrator.kinds.resolved import Resolved, data_digests
+from orchestrator.kinds.sweep_estimates import (
+    first_recipe,
+    first_tokenizer,
+    measure_trials,
+    most_parameters,
+    num_taken,
+    recorded_trials,
+    trial_facts,
+    trial_schedules,
+)
+from orchestrator.kinds.sweep_summary import sweep_summary
 from orchestrator.kinds.trial_recording import trial_recording
-from orchestrator.kinds.trial_time import first_recipe, first_tokenizer, measure_trials, unread_facts
-from orchestrator.models.parameter_counts import count_encoder_parameters, count_lstm_parameters
 from orchestrator.progress import counted
 from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.registry.records import RunRecord
@@ -31,7 +35,6 @@ from orchestrator.results import SweepResult, TrialResult
 from orchestrator.specs import SweepSpec
 from orchestrator.specs.references import RANDOM, Product
 from orchestrator.storage import digest_file, join, moved_path
-from orchestrator.tasks import Task
 from orchestrator.tasks.feature_cache import FEATURES_VERSION
 from orchestrator.training.batch_order import Schedule
 
@@ -74,6 +77,7 @@ class SweepKind(Kind[SweepSpec, SweepResult]):
 
     spec = SweepSpec
     products = frozenset({Product.TOKENIZER, Product.ENCODER, Product.TASK_MODEL})
+    resumes_midway = True
 
     def check(self, spec: SweepSpec, inputs: Resolved) -> None:
         """Check that task and space go together, that models fit every recipe, and every labeled example."""
@@ -88,34 +92,34 @@ class SweepKind(Kind[SweepSpec, SweepResult]):
         task.first_fold.read("train")  # enough texts for the folds
 
     def facts(self, spec: SweepSpec, inputs: Resolved) -> Iterator[Fact]:
-        """Yield the task, and the trials with their steps, parameters and memory."""
         yield from task_facts(inputs.task(spec.task).first_fold)
         points = build_search(spec).num_points
         meaning = "" if spec.trials is None else "; `trials` in the spec counts points"
         folds = f" × {len(spec.folds)} folds" if len(spec.folds) > 1 else ""
         what = f"{times_text(points, 'point', spec.seeds)}{folds}{meaning}"
         yield "trials", f"{points * spec.trials_per_point:,} ({what})"
-        yield from trial_facts(spec, inputs)
+        yield from trial_facts(spec, inputs, list(self.model_configs(spec, inputs)))
 
     def disk(self, spec: SweepSpec, inputs: Resolved) -> Iterator[DiskUse]:
-        """Yield the weights of the best trial, and weights and checkpoints of those that run at a time."""
-        num_trials = build_search(spec).num_points * spec.trials_per_point
-        at_a_time = min(num_trials, spec.execution.max_concurrent_trials or 1)
-        yield from fine_tuning_disk(most_parameters(spec, inputs), at_a_time, 1 + at_a_time, keep=1)
+        at_a_time = min(_num_trials(spec), spec.execution.max_concurrent_trials or 1)
+        num_parameters = most_parameters(spec, list(self.model_configs(spec, inputs)))
+        yield from fine_tuning_disk(num_parameters, at_a_time, 1 + at_a_time, keep=1)
 
     def resources(self, spec: SweepSpec) -> Resources:
-        """Return what one trial takes, and how many run at a time where there is room."""
-        num_trials = build_search(spec).num_points * spec.trials_per_point
         one = Resources.of_one_process(spec.execution.cpus_per_trial, spec.execution.gpus_per_trial)
+        num_trials = _num_trials(spec)
         return replace(one, up_to=min(num_trials, spec.execution.max_concurrent_trials or num_trials))
 
     def measure_time(self, spec: SweepSpec, inputs: Resolved) -> MeasuredTime | None:
-        """Measure steps of the first point; None on GPUs, and where only the run of a stage decides its model."""
-        return measure_trials(spec, inputs, build_search(spec).num_points * spec.trials_per_point)
+        return measure_trials(spec, inputs, _num_trials(spec))
 
     def recorded_time(self, spec: SweepSpec, registry: Registry) -> MeasuredTime | None:
-        """Return the time of all trials by recorded ones of the task with a recipe like the first."""
-        return similar_trials(spec, registry, build_search(spec).num_points * spec.trials_per_point)
+        return recorded_trials(spec, registry, _num_trials(spec))
+
+    def check_more_points(self, recorded: SweepSpec, spec: SweepSpec) -> None:
+        num_points = build_search(recorded).num_points
+        if build_search(spec).num_points <= num_points:
+            raise InputError(f"trials: the space has no more points than its {num_points}, which have been tried")
 
     def run(self, spec: SweepSpec, inputs: Resolved, context: RunContext) -> SweepResult:
         """Run the trials that no earlier attempt finished, and score the best one's model on the test split."""
@@ -127,12 +131,12 @@ class SweepKind(Kind[SweepSpec, SweepResult]):
         if journal.trials:
             logger.info(f"{counted(len(journal.trials), 'trial')} of an earlier attempt will not run again")
         first = task.first_fold
-        if advice := short_training_advice(_trial_schedules(spec, first)[0]):
+        if advice := short_training_advice(trial_schedules(spec, first)[0]):
             logger.warning(f"trials of this sweep may have {advice}")
 
         def advise(result: TrialResult) -> str | None:
             recipe = spec.recipe.model_copy(update=dict(result.parameters))
-            num_examples = _num_taken(first, recipe.train_fraction)
+            num_examples = num_taken(first, recipe.train_fraction)
             return short_training_advice(Schedule(num_examples, recipe.batch_size, recipe.epochs, 1))
 
         with trial_recording(context, journal, advise) as recording:
@@ -154,21 +158,15 @@ class SweepKind(Kind[SweepSpec, SweepResult]):
 
     def record(self, result: SweepResult, run_id: str, recorder: Recorder) -> RunOutcome:
         """Write every trial, and the best one's scores and model as the sweep's own."""
-        for dataset in result.datasets:
-            recorder.registry.datasets.record(run_id, dataset)
-        recorder.registry.trials.set_metric(run_id, result.task, result.metric)
-        recorder.registry.trials.record(run_id, result.trials)
-        best = result.best
-        for trial in (None, best.key):
-            recorder.record_final_metrics(run_id, best.best_step, "test", result.test_metrics, trial=trial)
+        outcome, best = record_trials(result, run_id, recorder), result.best
+        recorder.record_final_metrics(run_id, best.best_step, "test", result.test_metrics)
         recorder.record_final_metrics(run_id, best.best_step, "validation", best.metrics)
         if best.model is not None:
             recorder.record_model(run_id, best.model)
-        return RunOutcome(best.model.folder if best.model else None, best.predictions_path)
+        return outcome
 
-    def ending(self, run: RunRecord, registry: Registry) -> Iterator[str]:
-        """Yield the best score, the groups of trials, and what the best one gains."""
-        yield from sweep_ending(run, registry)
+    def summary(self, run: RunRecord, registry: Registry) -> Iterator[str]:
+        yield from sweep_summary(run, registry)
 
     def model_configs(self, spec: SweepSpec, inputs: Resolved) -> Iterator[BertConfig | None]:
         """Yield the configuration of each model that a trial may start from, and so leave."""
@@ -183,55 +181,22 @@ class SweepKind(Kind[SweepSpec, SweepResult]):
                 yield None if vocab_size is None else BertConfig.from_size(str(size), str(family), **changes)
 
     def tokenizer_like(self, spec: SweepSpec, inputs: Resolved) -> Tokenizer | None:
-        """Return the tokenizer of the first point, or one like it."""
-        name = first_tokenizer(first_recipe(spec))
-        return None if name is None else inputs.tokenizer_like(name)
+        return first_tokenizer(first_recipe(spec), inputs)
 
 
-def trial_facts(spec: SweepSpec, inputs: Resolved) -> Iterator[Fact]:
-    """Yield what a trial takes: steps, parameters, memory; and how many run at a time, where the spec says it."""
-    task = inputs.task(spec.task).first_fold
-    shortest, longest = _trial_schedules(spec, task)
-    fewest, most = shortest.num_steps, longest.num_steps
-    yield "steps of a trial", f"{estimate_prefix(task)}{fewest:,}" + (f" to {most:,}" if most > fewest else "")
-    if advice := short_training_advice(shortest):
-        yield "note", f"{'a trial has' if most == fewest else 'the shortest trials have'} {advice}"
-    yield from slow_bf16(listed_values(spec, "precision"), spec.execution.gpus_per_trial)
-    num_parameters = most_parameters(spec, inputs)
-    if num_parameters is not None:
-        yield "parameters", f"{num_parameters:,}, and a small head"
-        yield "memory of a trial", memory_text(num_parameters)
-    yield from unread_facts(spec, inputs)
-    if spec.execution.max_concurrent_trials:
-        yield "trials at a time", f"at most {spec.execution.max_concurrent_trials}"
+def record_trials(result: SweepResult, run_id: str, recorder: Recorder) -> RunOutcome:
+    """Write every trial, with the best one's test scores, and the data that they read."""
+    for dataset in result.datasets:
+        recorder.registry.datasets.record(run_id, dataset)
+    recorder.registry.trials.set_metric(run_id, result.task, result.metric)
+    recorder.registry.trials.record(run_id, result.trials)
+    best = result.best
+    recorder.record_final_metrics(run_id, best.best_step, "test", result.test_metrics, trial=best.key)
+    return RunOutcome(best.model.folder if best.model else None, best.predictions_path)
 
 
-def _trial_schedules(spec: SweepSpec, task: Task) -> tuple[Schedule, Schedule]:
-    """Schedules of the trials with the fewest and with the most steps."""
-    (small, large), (short, long) = value_bounds(spec, "batch_size"), value_bounds(spec, "epochs")
-    few, many = (_num_taken(task, fraction) for fraction in value_bounds(spec, "train_fraction"))
-    return Schedule(few, int(large), short, 1), Schedule(many, int(small), long, 1)
-
-
-def _num_taken(task: Task, fraction: float) -> int:
-    """Training examples of a trial with a share of them, about."""
-    return max(1, round(fraction * len(task.examples("train"))))
-
-
-def most_parameters(spec: SweepSpec, inputs: Resolved) -> int | None:
-    """Parameters of the largest encoder that a trial may have and of the LSTM layers on it; None where unknown."""
-    configs = [config for config in SweepKind().model_configs(spec, inputs) if config is not None]
-    counts = [count_encoder_parameters(config) + _most_lstm_parameters(config, spec) for config in configs]
-    return max(counts, default=None)
-
-
-def _most_lstm_parameters(config: BertConfig, spec: SweepSpec) -> int:
-    num_layers = int(value_bounds(spec, "num_lstm_layers")[1])
-    choices = product(listed_values(spec, "layer_pooling"), listed_values(spec, "lstm_hidden_size"))
-    return max(
-        (count_lstm_parameters(config, pooling, num_layers, size) for pooling, size in choices),  # type: ignore[arg-type]
-        default=0,
-    )
+def _num_trials(spec: SweepSpec) -> int:
+    return build_search(spec).num_points * spec.trials_per_point
 
 
 def begin_journal(spec: SweepSpec, inputs: Resolved, context: RunContext) -> TrialJournal:

@@ -25,6 +25,7 @@ _MOST_ITEMS = 500
 """Items that are written at a time at most, so that other writers have their turn."""
 
 Item = TypeVar("Item")
+logger = logging.getLogger(__name__)
 
 
 class BackgroundWriter(Generic[Item]):
@@ -108,8 +109,6 @@ def background_writer(
     finally:
         writer.close()
 
-
-logger = logging.getLogger(__name__)
 
 Advice = Callable[[TrialResult], str | None]
 """Function that advises on the length of a trial that learned nothing; None where it was long enough."""

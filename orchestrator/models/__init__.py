@@ -1,1 +1,1 @@
-"""Model folders: which one a name means, what lies in it, and the configuration and size that a spec describes."""
+"""Model folders: which one a name means, what lies in it, the device that computes, and export."""

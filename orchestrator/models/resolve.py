@@ -1,12 +1,15 @@
-"""Lookup of the names in a spec: the folders of models and tokenizers, and digests of what lies there."""
+"""Lookup of models and tokenizers by the names in a spec: their folders, digests, and the tasks that were learned."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any
 
 from bert_core.checkpoints.weight_files import WEIGHTS_FILE
 from bert_core.text.tokenizer_files import TOKENIZER_FILES
 from orchestrator.errors import InputError, NotFoundError, RegistryError, SeveralRunsError
 from orchestrator.models.info import weights_digest
 from orchestrator.registry import Registry
+from orchestrator.registry.records import RunRecord
 from orchestrator.settings import Settings
 from orchestrator.specs.references import STAGE_MARK, TOKENIZER_FIELDS, SpecT, replace_names
 from orchestrator.storage import exists, join, local_copy, moved_path
@@ -154,3 +157,24 @@ def content_digest(field: str, path: str) -> str:
 
         return Tokenizer.load(local_copy(path, skip=(WEIGHTS_FILE,))).fingerprint
     return weights_digest(path)
+
+
+def read_recorded_task(model: str, settings: Settings) -> Mapping[str, Any] | None:
+    """Values of a model's task, as `resolve_model` takes its name; None where no run of it is recorded, or no task."""
+    if exists(join(model, MODEL_FILE)):
+        return None
+    with Registry(settings.registry, read_only=True) as registry, suppress(NotFoundError):
+        task: Mapping[str, Any] | None = _maker(model, registry).spec.get("task")
+        return task
+    return None
+
+
+def _maker(model: str, registry: Registry) -> RunRecord:
+    """The run whose spec says what the model learns: of a trial its sweep, of a pipeline the stage that left it."""
+    run_id = model
+    with suppress(NotFoundError):
+        run_id = registry.models.get(model).run_id or model
+    run = registry.run(run_id)
+    stages = registry.stages(run.id) if run.model_folder is None else []
+    run = next((stage for stage in stages if stage.model_folder is not None), run)
+    return registry.run(run.parent_id) if run.kind == "trial" and run.parent_id is not None else run

@@ -15,7 +15,7 @@ from orchestrator.cluster.capacity import Processes
 from orchestrator.corpus.input_files import InputFile
 from orchestrator.corpus.stream import ExampleStream
 from orchestrator.errors import SpecError
-from orchestrator.models.config import build_config
+from orchestrator.models.info import build_config
 from orchestrator.pretraining.step import StepLoss
 from orchestrator.results import DatasetResult, Event, FileCount
 from orchestrator.specs import PretrainSpec

@@ -5,13 +5,12 @@ CPUs, intervals of logs and checkpoints. Keys are those of any override, so a st
 Beside them the `trials` of a sweep may grow: each search proposes the points that were there first, then the others.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from orchestrator.errors import SpecError
 from orchestrator.specs.fields import Section, Spec, differences, role_of
 from orchestrator.specs.loading import Overrides, apply_override, parse_overrides, spec_values
-from orchestrator.specs.pipeline import AnySpec, PipelineSpec
-from orchestrator.specs.sweep import SweepSpec
+from orchestrator.specs.pipeline import AnySpec
 from orchestrator.specs.validation import validate_document
 from orchestrator.specs.yaml_text import KeyPath, SourceLocation, YamlDocument
 
@@ -28,7 +27,7 @@ def override_execution(spec: AnySpec, overrides: Overrides) -> AnySpec:
     document = YamlDocument(spec_values(spec), {})
     for key, value, place in parse_overrides(overrides):
         section, below, rest = _section_of(spec, key)
-        if not (isinstance(spec, SweepSpec) and key == _POINTS):
+        if key != _POINTS:
             _refuse_identity(section, key, rest, place)
         apply_override(document, rest, value, place, below)
     changed = validate_document(document)
@@ -39,12 +38,13 @@ def override_execution(spec: AnySpec, overrides: Overrides) -> AnySpec:
 
 def adds_points(spec: Spec, changed: Spec) -> bool:
     """Whether a sweep has more points than before. Raises: SpecError for fewer, and where it has tried all points."""
-    if not isinstance(spec, SweepSpec) or not isinstance(changed, SweepSpec) or changed.trials == spec.trials:
+    was, now = getattr(spec, _POINTS, None), getattr(changed, _POINTS, None)
+    if was == now:
         return False
-    if spec.trials is None:
+    if was is None:
         raise SpecError("trials: the grid has tried all its points; start a new run with more values in `space`")
-    if changed.trials is None or changed.trials < spec.trials:
-        raise SpecError(f"trials: the sweep has {spec.trials} points, which stay; give a larger number")
+    if now is None or now < was:
+        raise SpecError(f"trials: the sweep has {was} points, which stay; give a larger number")
     return True
 
 
@@ -53,10 +53,10 @@ def _section_of(spec: Spec, key: str) -> tuple[Section, KeyPath, str]:
 
     A stage's name may have dots: a variant's is `stage.variant`.
     """
-    if isinstance(spec, PipelineSpec):
-        for name, stage in spec.stages.items():
-            if key.startswith(f"stages.{name}."):
-                return stage, ("stages", name), key.removeprefix(f"stages.{name}.")
+    stages: Mapping[str, Spec] = getattr(spec, "stages", {})
+    for name, stage in stages.items():
+        if key.startswith(f"stages.{name}."):
+            return stage, ("stages", name), key.removeprefix(f"stages.{name}.")
     return spec, (), key
 
 

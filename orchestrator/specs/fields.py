@@ -89,6 +89,10 @@ class Spec(Section):
         values = {"kind": self.kind, **self.identity_values()}
         return hashlib.sha256(json.dumps(values, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
+    def stage_specs(self) -> Mapping[str, "Spec"]:
+        """Specs of the runs that it asks for, by name: the stages of a pipeline, else itself."""
+        return {self.name or self.kind: self}
+
     def named(self, name: str) -> Self:
         """The same spec under a name, unless it has one."""
         return self if self.name else self.model_copy(update={"name": name})

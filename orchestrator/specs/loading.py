@@ -55,7 +55,6 @@ def load_task_spec(task: str, overrides: Sequence[str] = (), own_values: Mapping
 
     Raises: SpecError.
     """
-    from orchestrator.specs.pipeline import stages_of  # the specs of every kind, most of which nobody asks for
     from orchestrator.specs.task import task_of
 
     of_task = [f"task.{text.removeprefix('task.')}" for text in overrides]
@@ -63,7 +62,7 @@ def load_task_spec(task: str, overrides: Sequence[str] = (), own_values: Mapping
         stages = _stages_with_tasks(task)
         if len(stages) == 1:
             pipeline = load_spec(task, [f"stages.{stages[0]}.{text}" for text in of_task])
-            spec = stages_of(pipeline)[stages[0]]
+            spec = pipeline.stage_specs()[stages[0]]
         else:
             spec = load_spec(task, of_task if not stages else ())
     else:

@@ -28,6 +28,9 @@ class PipelineSpec(Spec):
         min_length=1,
     )
 
+    def stage_specs(self) -> Mapping[str, Spec]:
+        return self.stages
+
     @model_validator(mode="after")
     def _variants_differ(self) -> Self:
         first: dict[tuple[str, str], str] = {}
@@ -41,8 +44,3 @@ class PipelineSpec(Spec):
 
 
 AnySpec = StageSpec | PipelineSpec
-
-
-def stages_of(spec: Spec) -> Mapping[str, Spec]:
-    """The stages of a pipeline by name, or the one stage that any other spec is."""
-    return spec.stages if isinstance(spec, PipelineSpec) else {spec.name or spec.kind: spec}

@@ -31,21 +31,24 @@ from typing import Any
 from uuid import uuid4
 
 from orchestrator.errors import ClusterError, RunFailedError, SpecError
-from orchestrator.kinds import resolved_inputs
+from orchestrator.kinds import kind_of, resolved_inputs
+from orchestrator.kinds.preflight import input_problems, refuse
 from orchestrator.measurements import is_of_the_machine
-from orchestrator.planning.checks import check_inputs
 from orchestrator.pretraining.batch_trace import HOLD_VARIABLE, TRACE_VARIABLE, combine_digests, num_holding, read_trace
 from orchestrator.progress import counted
 from orchestrator.registry import Registry
 from orchestrator.registry.fields import RUN_COLUMNS
 from orchestrator.run_states import RunState
 from orchestrator.settings import ADDRESS_VARIABLE, HOME_VARIABLE, REGISTRY_VARIABLE, STORAGE_VARIABLE, Settings
-from orchestrator.specs import DistillSpec, PretrainSpec, Spec, SweepSpec
-from orchestrator.specs.loading import spec_values
+from orchestrator.specs import PretrainSpec, Spec
+from orchestrator.specs.loading import apply_override, parse_overrides, spec_values
 from orchestrator.specs.references import replace_names
+from orchestrator.specs.validation import validate_document
+from orchestrator.specs.yaml_text import YamlDocument
 from orchestrator.storage import digest_file, join
 from orchestrator.training.checkpoints import POINTER, Checkpoints
 
+logger = logging.getLogger(__name__)
 _COMMAND_LINE = (sys.executable, "-c", "from orchestrator.cli import main; main()")
 _POLL_S = 0.05
 _TRIES = 3
@@ -98,34 +101,41 @@ class ChildRuns:
         Raises: RunFailedError, naming the log; also where the run ended before it was time.
         """
         hold = {} if hold_after is None else {HOLD_VARIABLE: str(hold_after)}
-        path = self._write(name, spec)
-        for _ in range(_TRIES):
-            with self._start(name, "run", path, **hold) as child:
-                run_id = _first_line(child)
-                while child.poll() is None:
-                    if is_time(self._trace(name), run_id):
-                        break
-                    time.sleep(_POLL_S)
-            if child.returncode == -signal.SIGKILL:
-                return ChildRun(self._complete(name, "resume", run_id, *overrides), self._trace(name))
-            if child.returncode != ClusterError.exit_status:
-                break
+        run_id, status = self._carry_out(name, "run", self._write(name, spec), is_time=is_time, **hold)
+        if status == -signal.SIGKILL:
+            return ChildRun(self._complete(name, "resume", run_id, *overrides), self._trace(name))
         raise RunFailedError(
-            f"the run ended with status {child.returncode} before it could be killed{self._reason(name)}; "
+            f"the run ended with status {status} before it could be killed{self._reason(name)}; "
             "if it completed, make it longer: more --steps, recipe.epochs or recipe.evaluations_per_epoch"
         )
 
     def _complete(self, name: str, *arguments: str) -> str:
-        """Wait for a command to end well; returns the run's id, which it prints first. Raises: RunFailedError."""
+        """Wait for a command to end well; returns the run's id. Raises: RunFailedError."""
+        run_id, status = self._carry_out(name, *arguments)
+        if status:
+            raise RunFailedError(f"a run of the comparison failed{self._reason(name)}")
+        return run_id
+
+    def _carry_out(
+        self,
+        name: str,
+        *arguments: str,
+        is_time: Callable[[Path, str], bool] = lambda trace, run_id: False,
+        **variables: str,
+    ) -> tuple[str, int]:
+        """Start a command, again where Ray does not start, and wait for its end, or kill it when it is time.
+
+        Returns: the run's id, which the command prints first, and the exit status.
+        """
         for _ in range(_TRIES):
-            with self._start(name, *arguments) as child:
-                run_id = _first_line(child)
-                child.wait()
-            if child.returncode == 0:
-                return run_id
+            with self._start(name, *arguments, **variables) as child:
+                assert child.stdout is not None
+                run_id = child.stdout.readline().strip()
+                while child.poll() is None and not is_time(self._trace(name), run_id):
+                    time.sleep(_POLL_S)
             if child.returncode != ClusterError.exit_status:
                 break
-        raise RunFailedError(f"a run of the comparison failed{self._reason(name)}")
+        return run_id, child.returncode
 
     def _write(self, name: str, spec: Spec) -> str:
         path = self.home / "specs" / f"{name}.yaml"
@@ -162,38 +172,29 @@ class ChildRuns:
         return self.home / "traces" / name
 
 
-def _first_line(child: "subprocess.Popen[str]") -> str:
-    assert child.stdout is not None
-    return child.stdout.readline().strip()
-
-
 def _kill(child: "subprocess.Popen[str]") -> None:
-    """Send SIGKILL to a command and to all processes below it, its Ray's too, which have groups of their own."""
+    """Send SIGKILL to a command and to all processes below it, its Ray's too, which have groups of their own.
+
+    Without /proc those of Ray end when they miss the driver.
+    """
     if child.poll() is not None:
         return
-    below = _descendants(child.pid)
-    for process in (child.pid, *below):
-        with suppress(ProcessLookupError):
-            os.kill(process, signal.SIGKILL)
-    child.wait()
-
-
-def _descendants(process: int) -> list[int]:
-    """Return the processes below a process; none without /proc, where those of Ray end when they miss the driver."""
     children: dict[int, list[int]] = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):  # it has ended since
             _, _, rest = path.read_text().rpartition(")")
             children.setdefault(int(rest.split()[1]), []).append(int(path.parent.name))
-    found = list(children.get(process, ()))
+    found = [child.pid]
     for each in found:  # grows while it is read
         found += children.get(each, ())
-    return found
+    for process in found:
+        with suppress(ProcessLookupError):
+            os.kill(process, signal.SIGKILL)
+    child.wait()
 
 
 BATCHES = "batches"
 """Name of what does not depend on the number of workers."""
-
 _OF_THE_CLOCK = set(RUN_COLUMNS) - {"number", "seed", "state"}
 
 Outcome = dict[str, str]
@@ -205,9 +206,10 @@ def pretraining_outcome(run: ChildRun, settings: Settings, num_steps: int) -> Ou
     with Registry(settings.registry) as registry:
         folder = registry.run(run.run_id).storage_path
     assert folder is not None, "every run has a folder"
-    newest = Checkpoints(folder).newest_first()[0]
+    newest, batches = Checkpoints(folder).newest_first()[0], read_trace(run.trace)
+    missing = [step for step in range(1, num_steps + 1) if step not in batches]
     return {
-        BATCHES: _rolling_digest(run, num_steps),
+        BATCHES: f"no batch for step {missing[0]}" if missing else combine_digests(batches.values()),
         "weights": digest_file(join(newest.path, "model.safetensors")),
         "optimizer": digest_file(join(newest.path, "optimizer.safetensors")),
     }
@@ -218,21 +220,15 @@ def task_outcome(run: ChildRun, settings: Settings) -> Outcome:
     with Registry(settings.registry) as registry:
         record = registry.run(run.run_id)
         trials = registry.trials.table(run.run_id).frame()
-        scores = registry.metrics.latest(run.run_id)
-    rows: list[Mapping[Any, Any]] = [*trials.sort_values("number").to_dict("records"), scores]
-    outcome = {"scores": _digest_of([_reproducible(row) for row in rows])}
+        latest = registry.metrics.latest(run.run_id)
+    rows: list[Mapping[Any, Any]] = [*trials.sort_values("number").to_dict("records"), latest]
+    scores = json.dumps([_reproducible(row) for row in rows], sort_keys=True)
+    outcome = {"scores": hashlib.sha256(scores.encode()).hexdigest()}
     if record.model_folder is not None:
         outcome["weights"] = digest_file(join(record.model_folder, "model.safetensors"))
     if record.predictions_path is not None:
         outcome["predictions"] = digest_file(record.predictions_path)
     return outcome
-
-
-def _rolling_digest(run: ChildRun, num_steps: int) -> str:
-    """Digest of all batches from the first to the last, or which of them is missing."""
-    batches = read_trace(run.trace)
-    missing = [step for step in range(1, num_steps + 1) if step not in batches]
-    return f"no batch for step {missing[0]}" if missing else combine_digests(batches.values())
 
 
 def _reproducible(row: Mapping[Any, Any]) -> dict[str, str]:
@@ -242,13 +238,6 @@ def _reproducible(row: Mapping[Any, Any]) -> dict[str, str]:
         for name, value in row.items()
         if name not in _OF_THE_CLOCK and not is_of_the_machine(str(name))
     }
-
-
-def _digest_of(value: Any) -> str:
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
-
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -291,30 +280,55 @@ def verify_resume(
 
     Raises: SpecError for a kind that is not resumed in its midst; InputErrors of the spec; RunFailedError.
     """
-    if not isinstance(spec, PretrainSpec | DistillSpec | SweepSpec):
+    kind = kind_of(spec)
+    if not kind.resumes_midway:
         raise SpecError(
             f"verify-resume compares runs of kind pretrain, distill and sweep, and this is of kind {spec.kind}; "
             "give it the spec of one stage"
         )
-    _check_counts(_pretraining_of(spec), worker_counts)
+    pretraining = kind.pretraining(spec)
+    for count in worker_counts:
+        if pretraining is not None and pretraining[1].global_batch_size < count:
+            raise SpecError(
+                f"--workers {count}: global_batch_size {pretraining[1].global_batch_size} cannot be shared by "
+                f"{counted(count, 'worker')}; give a smaller number"
+            )
     inputs = resolved_inputs(spec, settings)
-    check_inputs(spec, inputs)
+    refuse(input_problems(spec, inputs))
     named = replace_names(spec, inputs.folder)  # the children have another registry
     home = settings.home.absolute() / "verify" / uuid4().hex[:8]
     home.mkdir(parents=True)
     runs = ChildRuns(home)
-    compare = _compare_pretraining if _pretraining_of(named) is not None else _compare_task
-    verification = Verification(tuple(compare(named, runs, num_steps, worker_counts)), home)
+    if pretraining is None:
+        comparisons = _compare_task(named, runs)
+    else:
+        comparisons = _compare_pretraining(named, *pretraining, runs, num_steps, worker_counts)
+    verification = Verification(tuple(comparisons), home)
     if verification.all_equal and not keep:
         shutil.rmtree(home, ignore_errors=True)
     return verification
 
 
 def _compare_pretraining(
-    spec: Spec, runs: ChildRuns, num_steps: int, worker_counts: Sequence[int]
+    spec: Spec, path: str, pretraining: PretrainSpec, runs: ChildRuns, num_steps: int, worker_counts: Sequence[int]
 ) -> Iterator[Comparison]:
-    short = _with_pretraining(spec, _shortened(_of(spec), num_steps))
-    num_workers, total = _of(short).execution.min_workers, 2 * num_steps
+    """Compare runs of twice the steps, with a checkpoint in the middle.
+
+    Of a range of workers the fewest are taken, since bits are compared.
+
+    Args:
+        path: of the section that pretrains, with a dot at its end.
+    """
+    num_workers, total = pretraining.execution.min_workers, 2 * num_steps
+    execution: dict[str, object] = {
+        "num_workers": num_workers,
+        "checkpoint_every_steps": num_steps,
+        "checkpoint_every_minutes": None,
+        "evaluate_every_steps": num_steps,
+        "snapshot_steps": [],
+    }
+    short = _with_values(spec, {f"{path}execution.{name}": value for name, value in execution.items()})
+    short = _with_values(short, {f"{path}steps": total})
     logger.info(f"{total} steps without interruption, {counted(num_workers, 'worker')}")
     straight = pretraining_outcome(runs.run("straight", short), runs.settings, total)
 
@@ -326,19 +340,27 @@ def _compare_pretraining(
 
     logger.info(f"{num_steps} steps, kill -9, and {num_steps} more")
     yield from _compared(f"killed after step {num_steps}, resumed", straight, killed_in_the_middle("killed"))
-    for count in worker_counts or _another_count(_of(short)):
+    others = [count for count in (1, 2) if count <= pretraining.global_batch_size and count != num_workers]
+    for count in worker_counts or others[:1]:
         logger.info(f"{total} steps without interruption, {counted(count, 'worker')}")
-        other = _with_pretraining(short, _with_execution(_of(short), num_workers=count))
+        other = _with_values(short, {f"{path}execution.num_workers": count})
         outcome = pretraining_outcome(runs.run(f"workers-{count}", other), runs.settings, total)
         yield from _compared(counted(count, "worker"), straight, outcome, [BATCHES])
         logger.info(f"{num_steps} steps, kill -9, and {num_steps} more, {counted(count, 'worker')}")
-        key = "execution" if isinstance(short, PretrainSpec) else "pretraining.execution"
-        outcome = killed_in_the_middle(f"killed-workers-{count}", f"{key}.num_workers={count}")
+        outcome = killed_in_the_middle(f"killed-workers-{count}", f"{path}execution.num_workers={count}")
         run = f"killed after step {num_steps}, resumed with {counted(count, 'worker')}"
         yield from _compared(run, straight, outcome, [BATCHES])
 
 
-def _compare_task(spec: Spec, runs: ChildRuns, num_steps: int, worker_counts: Sequence[int]) -> Iterator[Comparison]:
+def _with_values(spec: Spec, values: Mapping[str, object]) -> Spec:
+    """The spec with other values at some dotted paths. Raises: SpecError where they do not go together."""
+    document = YamlDocument(spec_values(spec), {})
+    for key, value, place in parse_overrides(values):
+        apply_override(document, key, value, place)
+    return validate_document(document)
+
+
+def _compare_task(spec: Spec, runs: ChildRuns) -> Iterator[Comparison]:
     logger.info("the run without interruption")
     straight = task_outcome(runs.run("straight", spec), runs.settings)
     logger.info("the run again: kill -9 when there is something to go on from, and resumed")
@@ -359,55 +381,3 @@ def _compared(run: str, straight: Outcome, other: Outcome, names: Iterable[str] 
     for what in names or {**straight, **other}:
         mine, theirs = straight.get(what, "none"), other.get(what, "none")
         yield Comparison(run, what, mine == theirs, mine, theirs)
-
-
-def _shortened(spec: PretrainSpec, num_steps: int) -> PretrainSpec:
-    """Return a spec of twice the steps, with a checkpoint in the middle: the spec of all runs that are compared.
-
-    Of a range of workers the fewest are taken, since bits are compared.
-    """
-    return _with_execution(
-        spec.model_copy(update={"steps": 2 * num_steps}),
-        num_workers=spec.execution.min_workers,
-        checkpoint_every_steps=num_steps,
-        checkpoint_every_minutes=None,
-        evaluate_every_steps=num_steps,
-        snapshot_steps=(),
-    )
-
-
-def _with_execution(spec: PretrainSpec, **values: object) -> PretrainSpec:
-    return spec.model_copy(update={"execution": spec.execution.model_copy(update=values)})
-
-
-def _pretraining_of(spec: Spec) -> PretrainSpec | None:
-    """Return the pretraining of a spec that consumes a corpus; None for one on a task."""
-    if isinstance(spec, DistillSpec):
-        return spec.pretraining
-    return spec if isinstance(spec, PretrainSpec) else None
-
-
-def _of(spec: Spec) -> PretrainSpec:
-    pretraining = _pretraining_of(spec)
-    assert pretraining is not None
-    return pretraining
-
-
-def _with_pretraining(spec: Spec, pretraining: PretrainSpec) -> Spec:
-    return pretraining if isinstance(spec, PretrainSpec) else spec.model_copy(update={"pretraining": pretraining})
-
-
-def _check_counts(spec: PretrainSpec | None, worker_counts: Sequence[int]) -> None:
-    """Check that each number of workers can share the batch, before the first of many runs. Raises: SpecError."""
-    for count in worker_counts:
-        if spec is not None and spec.global_batch_size < count:
-            raise SpecError(
-                f"--workers {count}: global_batch_size {spec.global_batch_size} cannot be shared by "
-                f"{counted(count, 'worker')}; give a smaller number"
-            )
-
-
-def _another_count(spec: PretrainSpec) -> Sequence[int]:
-    """Return a number of workers that can share the batch, other than the spec's; none where there is none."""
-    counts = range(1, min(2, spec.global_batch_size) + 1)
-    return [count for count in counts if count != spec.execution.min_workers][:1]

@@ -83,7 +83,7 @@ NEVER: dict[str, frozenset[str]] = {
     "orchestrator.inference.blocks": frozenset({"ray", "torch", *DRIVER_ONLY}),
     "orchestrator.inference.requests": frozenset({"ray", "torch", *DRIVER_ONLY}),
     "orchestrator.models": frozenset({"ray", "click"}),
-    "orchestrator.models.config": frozenset({"ray", "torch", *DRIVER_ONLY}),
+    "orchestrator.models.info": frozenset({"ray", "torch", *DRIVER_ONLY}),
     "orchestrator.nearest": EVERYTHING_HEAVY | {"numpy", "pydantic", "click"},
     "orchestrator.progress": frozenset({"ray", "torch", "numpy", "sqlalchemy", "click"}),
     "orchestrator.reports": frozenset({"ray", "torch", "click", "orchestrator.cli"}),
@@ -96,10 +96,9 @@ NEVER: dict[str, frozenset[str]] = {
     "orchestrator.cli": frozenset({"transformers"}),
     "orchestrator.web": frozenset({"ray", "torch", *DRIVER_ONLY}),
     "orchestrator.cluster": frozenset({"click"}),
-    "orchestrator.kinds": frozenset({"click", "orchestrator.planning", "orchestrator.execution"}),
+    "orchestrator.kinds": frozenset({"click", "orchestrator.execution"}),
     "orchestrator.published": frozenset({"ray", "torch", "click"}),
     "orchestrator.costs": frozenset({"ray", "torch", "click"}),
-    "orchestrator.planning": frozenset({"click", "orchestrator.execution"}),
     "orchestrator.execution": frozenset({"click"}),
     "orchestrator.demo": frozenset({"click"}),
     "orchestrator.verification": frozenset({"click"}),
@@ -110,7 +109,6 @@ NEVER_AT_IMPORT: dict[str, frozenset[str]] = {
     "orchestrator.cli": EVERYTHING_HEAVY,
     "orchestrator.execution": frozenset({"ray", "optuna"}),
     "orchestrator.kinds": frozenset({"ray", "optuna"}),
-    "orchestrator.planning": frozenset({"ray", "optuna"}),
     "orchestrator.registry.registry": frozenset(
         {"numpy", "orchestrator.registry.group_records", "orchestrator.significance"}
     ),

@@ -12,7 +12,7 @@ import kubernetes_validate
 import pytest
 
 from orchestrator.cluster.capacity import Node, check_processes
-from orchestrator.planning.plan import needed_resources
+from orchestrator.kinds.preflight import needed_resources
 from orchestrator.specs.loading import load_spec
 from tests.deploy.recipes import PINS, ROOT, cluster_specs, containers, kubernetes_object, pod_templates
 

@@ -111,8 +111,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monkey
 @pytest.fixture
 def no_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs are carried out in this process, without a Ray."""
-    monkeypatch.setattr("orchestrator.execution.session.connect", lambda *arguments, **options: nullcontext())
-    monkeypatch.setattr("orchestrator.execution.session.check_connected_room", lambda *arguments: None)
+    monkeypatch.setattr("orchestrator.execution.runner.connect", lambda *arguments, **options: nullcontext())
+    monkeypatch.setattr("orchestrator.execution.runner.check_capacity", lambda *arguments: None)
 
 
 @pytest.fixture

@@ -10,11 +10,10 @@ from bert_core.config import BertConfig
 from bert_core.model import BertModel
 from bert_core.text.tokenizer_training import train_wordpiece
 from orchestrator.kinds import kind_of, resolved_inputs
-from orchestrator.planning.checks import check_inputs
-from orchestrator.planning.plan import plan_rows
+from orchestrator.kinds.plan import plan_rows
+from orchestrator.kinds.preflight import input_problems, refuse
 from orchestrator.settings import Settings
 from orchestrator.specs.loading import parse_spec
-from orchestrator.specs.pipeline import stages_of
 from orchestrator.training.snapshots import Snapshots
 
 CORPUS = {"files": ["corpus.txt"]}
@@ -65,7 +64,7 @@ def pipeline(**stages: dict[str, Any]) -> dict[str, Any]:
 def check(settings: Settings, **stages: dict[str, Any]) -> None:
     """Check a pipeline of these stages as a run does before it starts."""
     spec = parse_spec(pipeline(**stages))
-    check_inputs(spec, resolved_inputs(spec, settings))
+    refuse(input_problems(spec, resolved_inputs(spec, settings)))
 
 
 def plan(settings: Settings, values: dict[str, Any]) -> dict[str, str]:
@@ -77,7 +76,7 @@ def plan_lines(settings: Settings, values: dict[str, Any]) -> list[tuple[str, st
     """The plan of a spec, line by line; of several stages the last one's."""
     spec = parse_spec(values)
     rows = plan_rows(spec, resolved_inputs(spec, settings))
-    last = list(stages_of(spec))[-1]
+    last = list(spec.stage_specs())[-1]
     return [(row.what, row.value) for row in rows if row.stage == last and row.what != "disk in all"]
 
 

@@ -133,7 +133,7 @@ NOT_RUN = {
     "runs logs": "wants a cluster, by its address",
     "db merge": "wants another registry; tests/orchestrator/cli/test_registry_keeping.py runs it",
     "doctor": "starts a Ray; tests/orchestrator/cluster/doctor runs it",
-    "plan": "reads models and times steps; tests/orchestrator/planning runs it",
+    "plan": "reads models and times steps; tests/orchestrator/kinds/test_run_time.py runs it",
     "evaluate": "wants a model; test_models.py beside this file runs it",
 }
 """Commands whose examples are not run here, and why."""

@@ -7,7 +7,7 @@ import pytest
 import orchestrator.execution.runner
 from orchestrator.cli.entry import Interrupted
 from orchestrator.errors import RunFailedError
-from orchestrator.kinds.tokenizer import TokenizerKind
+from orchestrator.kinds.corpus import TokenizerKind
 from orchestrator.registry import Registry
 from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.results import TokenizerResult

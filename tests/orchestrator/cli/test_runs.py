@@ -13,8 +13,7 @@ from pathlib import Path
 import pandas
 import pytest
 
-from orchestrator.models.recorded_task import read_recorded_task
-from orchestrator.models.resolve import resolve_model
+from orchestrator.models.resolve import read_recorded_task, resolve_model
 from orchestrator.registry import Registry
 from orchestrator.registry.recorder import Recorder
 from orchestrator.results import DatasetResult, FileCount

@@ -11,7 +11,7 @@ import pytest
 
 import orchestrator.execution.runner
 from orchestrator.cli.entry import Interrupted, run_command_line
-from orchestrator.kinds.tokenizer import TokenizerKind
+from orchestrator.kinds.corpus import TokenizerKind
 from orchestrator.registry import Registry
 from orchestrator.results import TokenizerResult
 from tests.orchestrator.cli.laboratory import Command, Outcome

@@ -20,7 +20,7 @@ from orchestrator.cli.entry import run_command_line
 from orchestrator.cluster.administration import read_hosts
 from orchestrator.cluster.capacity import check_processes, check_resources, nodes_of
 from orchestrator.errors import ClusterError, InputError
-from orchestrator.planning.plan import needed_resources
+from orchestrator.kinds.preflight import needed_resources
 from orchestrator.specs.loading import load_spec
 
 ROOT = Path(__file__).parents[3]

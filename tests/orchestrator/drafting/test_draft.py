@@ -16,10 +16,9 @@ import yaml
 from orchestrator.drafting.draft import Draft, draft_spec
 from orchestrator.errors import InputError, NotFoundError, TaskDataError
 from orchestrator.kinds import resolved_inputs
-from orchestrator.planning.checks import check_inputs
+from orchestrator.kinds.preflight import input_problems, refuse
 from orchestrator.settings import Settings
 from orchestrator.specs.loading import load_spec
-from orchestrator.specs.pipeline import stages_of
 from orchestrator.specs.task import TaskSpec, task_of
 from orchestrator.tasks import load_task
 from tests.orchestrator.drafting.made_files import (
@@ -45,7 +44,7 @@ def written(folder: Path, *files: Path, **fields: Any) -> dict[str, Any]:
     made = draft(folder, *files, **fields)
     made.write(replaces=True)
     spec = load_spec(made.spec_path)
-    check_inputs(spec, resolved_inputs(spec, Settings.from_options(home=str(folder / "home"), environ={})))
+    refuse(input_problems(spec, resolved_inputs(spec, Settings.from_options(home=str(folder / "home"), environ={}))))
     values: dict[str, Any] = yaml.safe_load(Path(made.spec_path).read_text(encoding="utf-8"))
     return values
 
@@ -323,7 +322,7 @@ def test_the_kind_of_a_published_task_is_found(
 ) -> None:
     made = draft_spec(request_for(tmp_path, *map(shared_file, files)))
     made.write(replaces=True)
-    task = task_of(stages_of(load_spec(made.spec_path))["finetuning"])
+    task = task_of(load_spec(made.spec_path).stage_specs()["finetuning"])
     assert task is not None
     assert (task.head, task.text_columns) == (kind, columns)
 
@@ -331,4 +330,4 @@ def test_the_kind_of_a_published_task_is_found(
 def test_published_text_is_for_pretraining(tmp_path: Path) -> None:
     made = draft_spec(request_for(tmp_path, shared_file("pretrain/wikitext-2/valid.txt.gz")))
     made.write(replaces=True)
-    assert list(stages_of(load_spec(made.spec_path))) == ["tokenizer", "pretraining"]
+    assert list(load_spec(made.spec_path).stage_specs()) == ["tokenizer", "pretraining"]

@@ -118,9 +118,9 @@ def main() -> None:
     from contextlib import nullcontext
 
     from orchestrator.cli import entry
-    from orchestrator.execution import session
+    from orchestrator.execution import attempt, runner
+    from orchestrator.kinds.corpus import TokenizerKind
     from orchestrator.kinds.pretrain import PretrainKind
-    from orchestrator.kinds.tokenizer import TokenizerKind
     from orchestrator.registry.recorder import RunOutcome
 
     work = WORK[sys.argv.pop(1)]
@@ -128,10 +128,11 @@ def main() -> None:
     for replaced in kinds:
         replaced.run = lambda kind, spec, inputs, context: work(context)
         replaced.record = lambda kind, result, run_id, recorder: RunOutcome()
-    changed: Any = session
+    changed: Any = runner
     changed.connect = lambda settings, **options: nullcontext()
-    changed.check_connected_room = lambda *arguments: None
-    changed.metered = partial(session.metered, interval_s=0.05)
+    changed.check_capacity = lambda *arguments: None
+    changed = attempt
+    changed.metered = partial(attempt.metered, interval_s=0.05)
     entry.main()
 
 

@@ -33,7 +33,7 @@ from orchestrator.execution.jobs import (
     submit_resume,
     submit_run,
 )
-from orchestrator.execution.origin import with_absolute_paths
+from orchestrator.execution.launch_folder import with_absolute_paths
 from orchestrator.run_states import is_run_id
 from orchestrator.settings import Settings
 from orchestrator.specs.loading import parse_spec
@@ -400,7 +400,7 @@ def test_a_way_that_is_lost_while_following_says_so(cluster: JobCluster, monkeyp
     monkeypatch.setattr(cluster, "get_job_info", lost)
     log: list[str] = []
     with pytest.raises(ClusterError, match=r"cluster\.yaml"):
-        hanging(cluster, monkeypatch).read_log("job", lambda piece: bool(log.append(piece)))
+        hanging(cluster, monkeypatch).follow_log("job", log.append)
     assert log == ["step 1\n"]
 
 
@@ -412,5 +412,5 @@ def test_a_silent_job_is_followed_for_as_long_as_it_runs(cluster: JobCluster, mo
         return Details(Status.SUCCEEDED if len(looks) > 5 else Status.RUNNING)
 
     monkeypatch.setattr(cluster, "get_job_info", running_for_a_while)
-    hanging(cluster, monkeypatch).read_log("job", lambda piece: False)
+    hanging(cluster, monkeypatch).follow_log("job", print)
     assert len(looks) == 6

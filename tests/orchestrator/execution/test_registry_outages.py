@@ -14,9 +14,9 @@ import pytest
 from sqlalchemy import Connection
 
 from orchestrator.errors import RegistryError, RegistryUnavailableError, RunFailedError, RunStoppedError
-from orchestrator.execution import session
+from orchestrator.execution import runner
 from orchestrator.execution.runner import run_spec
-from orchestrator.kinds.tokenizer import TokenizerKind
+from orchestrator.kinds.corpus import TokenizerKind
 from orchestrator.registry import Registry, database
 from orchestrator.registry.database import Database
 from orchestrator.registry.recorder import Recorder
@@ -98,7 +98,7 @@ def test_a_registry_that_is_away_at_the_start_is_refused_at_once(
     laboratory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     connected: list[int] = []
-    monkeypatch.setattr(session, "connect", lambda *arguments, **options: connected.append(1))
+    monkeypatch.setattr(runner, "connect", lambda *arguments, **options: connected.append(1))
     settings = Settings.from_options(
         home=str(laboratory / "home"), registry="postgresql://me@127.0.0.1:1/lab", environ={}
     )

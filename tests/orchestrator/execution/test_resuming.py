@@ -13,7 +13,7 @@ import pytest
 
 from orchestrator.cli.entry import run_command_line
 from orchestrator.execution import runner
-from orchestrator.kinds.base import RunContext
+from orchestrator.kinds.base import Problem, RunContext
 from orchestrator.kinds.corpus import CorpusKind
 from orchestrator.kinds.resolved import Resolved
 from orchestrator.kinds.sweep import SweepKind
@@ -78,8 +78,12 @@ def laboratory(
     def run(kind: CorpusKind, spec: CorpusSpec, inputs: Any, context: RunContext) -> None:
         made.work(spec, context)
 
-    monkeypatch.setattr(runner, "check_inputs", lambda spec, inputs: None)
-    monkeypatch.setattr(runner, "check_disk", lambda spec, inputs, left=(): made.left.append(left))
+    def count_left(spec: Any, inputs: Any, left: Sequence[str] = ()) -> list[Problem]:
+        made.left.append(left)
+        return []
+
+    monkeypatch.setattr(runner, "preflight", count_left)
+    monkeypatch.setattr(runner, "disk_problems", count_left)
     monkeypatch.setattr(CorpusKind, "run", run)
     monkeypatch.setattr(CorpusKind, "record", lambda kind, result, run_id, recorder: RunOutcome())
     monkeypatch.setattr(Resolved, "pin", lambda inputs, spec: spec)
@@ -160,7 +164,7 @@ def test_a_storage_that_cannot_be_written_is_named(laboratory: Laboratory, monke
         raise OSError(30, "Read-only file system")
 
     run_id = laboratory.start(fail)
-    monkeypatch.setattr("orchestrator.execution.refusals.write_bytes", refuse)
+    monkeypatch.setattr("orchestrator.kinds.preflight.write_bytes", refuse)
     status, said = laboratory.command("resume", run_id)
     assert status == 2
     assert "cannot be written: Read-only file system; mount it writable" in said

@@ -14,12 +14,11 @@ import yaml
 
 from bert_core.errors import ConfigError
 from orchestrator.errors import CorpusError, HoursReached, InputError, RunFailedError, SpecError
-from orchestrator.execution import metering, session
-from orchestrator.execution.refusals import check_places
-from orchestrator.execution.room import check_room
-from orchestrator.execution.runner import plan_spec, resume_run, run_spec
+from orchestrator.execution import attempt
+from orchestrator.execution.runner import check_storage_and_capacity, plan_spec, resume_run, run_spec
 from orchestrator.kinds import resolved_inputs
 from orchestrator.kinds.base import RunContext
+from orchestrator.kinds.preflight import storage_problems
 from orchestrator.kinds.pretrain import PretrainKind
 from orchestrator.kinds.resolved import Resolved
 from orchestrator.registry import Registry
@@ -28,9 +27,10 @@ from orchestrator.registry.records import RunRecord
 from orchestrator.results import PretrainResult
 from orchestrator.settings import Settings
 from orchestrator.specs import PretrainSpec, Spec
-from orchestrator.specs.loading import load_spec, spec_values
+from orchestrator.specs.loading import load_spec, parse_spec, spec_values
 from orchestrator.storage import digest_file
 from orchestrator.training.checkpoints import Checkpoints
+from tests.orchestrator.small_specs import TOKENIZER
 from tests.waiting import wait_until
 
 SEED = 20261120
@@ -208,7 +208,7 @@ def test_a_run_stopped_at_its_limit_goes_on_to_the_same_weights(
     model = spec.stages["model"].model_copy(update={"tokenizer": str(_tokenizer(spec, settings))})
     straight = run_spec(model.named("straight"), settings=settings)
 
-    whole = metering.hours_reached
+    whole = attempt.hours_reached
     started: list[str] = []
 
     def is_reached(record: RunRecord, spec: Spec, seconds: float, *pipeline: str | None) -> HoursReached | None:
@@ -217,8 +217,8 @@ def test_a_run_stopped_at_its_limit_goes_on_to_the_same_weights(
         saved = any(Checkpoints(folder).newest_first() for folder in folders)
         return whole(record, spec, 3600.0 if saved else 0.0, *pipeline)
 
-    monkeypatch.setattr(metering, "hours_reached", is_reached)
-    monkeypatch.setattr(session, "metered", partial(metering.metered, interval_s=0.05))
+    monkeypatch.setattr(attempt, "hours_reached", is_reached)
+    monkeypatch.setattr(attempt, "metered", partial(attempt.metered, interval_s=0.05))
     limited = model.model_copy(update={"execution": model.execution.model_copy(update={"max_hours": 0.5})})
     with pytest.raises(HoursReached) as reached:
         run_spec(limited.named("limited"), settings=settings, on_started=started.append)
@@ -297,7 +297,7 @@ def test_a_home_that_cannot_be_written_is_refused_by_plan_as_by_run(laboratory: 
     spec, before = load_spec(path), sorted(path.parent.rglob("*"))
     message = rf"--home {file}/home"
     with pytest.raises(InputError, match=message):
-        check_room(spec, resolved_inputs(spec, settings))
+        check_storage_and_capacity(spec, resolved_inputs(spec, settings))
     with pytest.raises(InputError, match=message):
         run_spec(spec, settings=settings)
     assert sorted(path.parent.rglob("*")) == before
@@ -305,11 +305,10 @@ def test_a_home_that_cannot_be_written_is_refused_by_plan_as_by_run(laboratory: 
 
 def test_a_home_that_a_run_needs_not_may_be_read_only(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    check_places(
-        Settings.from_options(
-            tmp_path / "file" / "home", str(tmp_path / "storage"), "file:url", "192.0.2.1:6379", environ={}
-        )
-    )
+    home, storage = tmp_path / "file" / "home", str(tmp_path / "storage")
+    settings = Settings.from_options(home, storage, "file:url", "192.0.2.1:6379", environ={})
+    spec = parse_spec(TOKENIZER)
+    assert not storage_problems(spec, resolved_inputs(spec, settings))
     assert [path.name for path in tmp_path.iterdir()] == ["file"], "a check leaves nothing"
 
 

@@ -16,10 +16,10 @@ import pytest
 from orchestrator.cluster.shortage import INTERVAL_S as HEAD_INTERVAL_S
 from orchestrator.cluster.shortage import HeadWatch
 from orchestrator.errors import ClusterError, InputError, NotFoundError, RunFailedError, StopRequested
+from orchestrator.execution.attempt import StopRequestWatcher
+from orchestrator.execution.attempt_files import STOP_FILE, StopRequest, is_alive
 from orchestrator.execution.garbage import find_garbage
-from orchestrator.execution.refusals import is_alive
-from orchestrator.execution.starting import STOP_FILE, StopRequest
-from orchestrator.execution.stopping import StopWatch, stop_run, where_it_stopped
+from orchestrator.execution.stopping import stop_run, where_it_stopped
 from orchestrator.execution.waiting import wait_for_run
 from orchestrator.registry import Registry
 from orchestrator.registry.recorder import Recorder, RunOutcome
@@ -112,7 +112,7 @@ def test_a_request_that_is_not_for_now_sends_no_signal(
     if not is_other_attempt:
         under_way = threading.Event()
         under_way.set()
-        monkeypatch.setattr("orchestrator.execution.stopping.interruption_under_way", under_way)
+        monkeypatch.setattr("orchestrator.execution.attempt.interruption_under_way", under_way)
     looked = threading.Event()
     load = StopRequest.load
 
@@ -123,7 +123,7 @@ def test_a_request_that_is_not_for_now_sends_no_signal(
     record = start(recorder, tmp_path / "run")
     StopRequest(record.attempt + is_other_attempt).save(str(tmp_path / "run"))
     monkeypatch.setattr(StopRequest, "load", note)
-    with StopWatch(recorder).heeding(record, str(tmp_path / "run"), interval_s=0.001):
+    with StopRequestWatcher(recorder).watching(record, str(tmp_path / "run"), interval_s=0.001):
         assert looked.wait(PATIENCE_S)
         looked.clear()
         assert looked.wait(PATIENCE_S), "it looks again"
@@ -151,10 +151,10 @@ def test_a_driver_whose_clusters_head_has_gone_records_that_and_leaves(
         return HeadWatch("10.0.0.1:6379", words, lambda address: lives[0], lambda: next(seconds), patience_s=42.0)
 
     monkeypatch.setattr(os, "_exit", leave)
-    stop_watch = StopWatch(recorder, watch)
+    stop_watch = StopRequestWatcher(recorder, watch)
     with (
-        stop_watch.heeding(pipeline, str(tmp_path / "run"), interval_s=0.001),
-        stop_watch.heeding(stage, str(tmp_path / "stage"), interval_s=0.001),
+        stop_watch.watching(pipeline, str(tmp_path / "run"), interval_s=0.001),
+        stop_watch.watching(stage, str(tmp_path / "stage"), interval_s=0.001),
     ):
         lives[0] = False
         assert left.wait(PATIENCE_S), "whatever this thread waits for"
@@ -176,7 +176,7 @@ def test_a_request_is_heeded_with_the_step_that_was_saved_whatever_signals_are_i
     before = {number: signal.signal(number, signal.SIG_IGN) for number in ignored}
 
     def save_and_stop() -> None:
-        with StopWatch(recorder).heeding(record, str(tmp_path / "run"), interval_s=0.001):
+        with StopRequestWatcher(recorder).watching(record, str(tmp_path / "run"), interval_s=0.001):
             try:
                 StopRequest(record.attempt).save(str(tmp_path / "run"))
                 wait_for_interruption()

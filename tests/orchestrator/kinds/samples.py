@@ -16,7 +16,7 @@ from orchestrator.results import (
     TrialResult,
 )
 from tests.orchestrator.registry.samples import model_result
-from tests.orchestrator.small_specs import DISTILL, EVALUATE, PRETRAIN, PROBE, STORE, SWEEP, TOKENIZER
+from tests.orchestrator.small_specs import DISTILL, EVALUATE, PRETRAIN, PROBE, STORE, SWEEP, TOKENIZER, pipeline
 
 CORPUS_RESULT = DatasetResult("wiki", "corpus", "c" * 64, "storage/corpora/c", {"num_documents": 3})
 TRIALS = [
@@ -79,12 +79,13 @@ SAMPLES = {
         ),
     ),
     "evaluate": Sample(EVALUATE, EvaluationResult("sst2", "test", {"accuracy": 0.9}, 1821, "predictions.jsonl")),
+    "pipeline": Sample(pipeline(store=STORE, score=EVALUATE), None),
 }
 """By the kind's name."""
 
 
-def complete(recorder: Recorder, run_id: str, name: str, result: Any = None) -> None:
-    """Record a kind's result, the sample's where none is given, and that the run has completed."""
+def complete(recorder: Recorder, run_id: str, name: str) -> None:
+    """Record the sample's result of a kind, and that the run has completed."""
     (kind,) = (kind for kind in KINDS if kind.name == name)
-    outcome = kind.record(SAMPLES[name].result if result is None else result, run_id, recorder)
+    outcome = kind.record(SAMPLES[name].result, run_id, recorder)
     recorder.complete(run_id, outcome)

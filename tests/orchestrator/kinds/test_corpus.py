@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.kinds import resolved_inputs
-from orchestrator.kinds.messages import log_dataset
-from orchestrator.kinds.tokenizer import TokenizerKind
+from orchestrator.kinds.corpus import TokenizerKind, log_dataset
 from orchestrator.registry.recorder import Recorder
 from orchestrator.results import DatasetResult
 from orchestrator.settings import Settings

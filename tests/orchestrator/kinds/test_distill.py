@@ -180,13 +180,14 @@ def test_a_distillation_leaves_a_student_and_both_scores(recorder: Recorder) -> 
 def test_a_students_pretraining_holds_the_workers_of_one(settings: Settings) -> None:
     pretraining = {**PRETRAIN, "global_batch_size": 8, "execution": {"num_workers": 2}}
     spec = DistillSpec.model_validate({"teacher": "short", "pretraining": pretraining})
-    resources = DistillKind().resources(spec)
+    resources = DistillKind().for_spec(spec).resources(spec)
     assert resources == PretrainKind().resources(PretrainSpec.model_validate(pretraining))
     assert resources.processes == [Processes(2, {"CPU": 1.0})]
 
 
 def test_a_student_of_a_pretrained_teacher_is_recorded_as_a_pretraining(recorder: Recorder) -> None:
     run = recorder.start({"kind": "distill", "name": "small"}, "f")
-    complete(recorder, run.id, "distill", SAMPLES["pretrain"].result)
+    kind = DistillKind().for_spec(DistillSpec.model_validate({"teacher": "short", "pretraining": PRETRAIN}))
+    recorder.complete(run.id, kind.record(SAMPLES["pretrain"].result, run.id, recorder))
     assert recorder.registry.metrics.latest(run.id)["perplexity"] == 12.2
     assert recorder.registry.models.get("small").head == "pretraining"

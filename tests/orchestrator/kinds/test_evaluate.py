@@ -15,8 +15,8 @@ import pytest
 from orchestrator.errors import InputError
 from orchestrator.kinds import evaluate as evaluate_module
 from orchestrator.kinds import resolved_inputs
-from orchestrator.kinds.data_digests import data_digests
 from orchestrator.kinds.evaluate import EvaluateKind
+from orchestrator.kinds.resolved import data_digests
 from orchestrator.registry.recorder import Recorder
 from orchestrator.results import EvaluationResult
 from orchestrator.retrieval.searching import Reranking, rank_queries

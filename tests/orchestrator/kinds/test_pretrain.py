@@ -15,10 +15,10 @@ from bert_core.text.tokenizer_training import train_wordpiece
 from orchestrator.cluster import gpus
 from orchestrator.cluster.capacity import Processes
 from orchestrator.errors import CorpusError, RunStoppedError
-from orchestrator.kinds import passes
 from orchestrator.kinds import pretrain as module
+from orchestrator.kinds import pretraining_estimates
+from orchestrator.kinds.preflight import needed_resources, warn_of_unused_gpus
 from orchestrator.kinds.pretrain import PretrainKind, build_listener, decide_device, takes_gpus
-from orchestrator.planning.plan import needed_resources, unused_gpu_notes
 from orchestrator.progress.run_views import TrainingView
 from orchestrator.registry.recorder import Recorder
 from orchestrator.results import MessageEvent, MetricEvent
@@ -129,7 +129,8 @@ def test_a_check_of_room_and_a_run_decide_alike_on_gpus(
     with caplog.at_level(logging.INFO):
         assert takes_gpus(spec, have) is takes
     assert [line.partition("auto takes ")[2] for line in caplog.messages] == said
-    assert [note.partition("auto takes ")[2] for note in unused_gpu_notes(spec, have)] == said, "a plan says so too"
+    warn_of_unused_gpus(spec, have)
+    assert [line.partition("auto takes ")[2] for line in caplog.messages] == 2 * said, "a plan says so too"
     needed = needed_resources(spec, have)
     assert needed.total.get("GPU", 0.0) == 2.0 * takes
     assert needed.processes == [Processes(2, {"CPU": 1.0, "GPU": 1.0} if takes else {"CPU": 1.0})]
@@ -175,7 +176,7 @@ def test_training_is_recorded_and_shown_as_it_goes(settings: Settings, caplog: p
     first, warning = caplog.records
     assert first.message.startswith("step 1/"), "the run's log has the first line of a tenth of the steps"
     assert (warning.name, warning.levelno, warning.message) == (
-        "orchestrator.kinds.messages",
+        "orchestrator.kinds.base",
         logging.WARNING,
         "diverging",
     )
@@ -254,7 +255,7 @@ def test_a_short_text_is_counted(settings: Settings) -> None:
 @pytest.mark.usefixtures("sentences")
 def test_of_a_long_text_the_beginning_is_looked_at(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     counted = number(told(settings))
-    monkeypatch.setattr(passes, "SAMPLE_BYTES", len(SENTENCES) // 3)
+    monkeypatch.setattr(pretraining_estimates, "SAMPLE_BYTES", len(SENTENCES) // 3)
     text = told(settings)
     assert text.startswith("about ")
     assert "estimated from its first" in text

@@ -16,7 +16,7 @@ from orchestrator.execution.runner import run_spec
 from orchestrator.finetuning import sweep as sweep_module
 from orchestrator.finetuning.trial_journal import EndedTrial
 from orchestrator.kinds import resolved_inputs
-from orchestrator.kinds.probe import ProbeKind, _sweep_of, chosen_snapshots, learning_curve
+from orchestrator.kinds.probe import ProbeKind, _sweep_over, learning_curve
 from orchestrator.kinds.sweep import begin_journal
 from orchestrator.registry import Registry
 from orchestrator.registry.recorder import Recorder
@@ -121,7 +121,7 @@ def test_an_interrupted_probe_goes_on_as_a_sweep_over_its_snapshots(
     caplog.set_level(logging.INFO)
     spec, book = probe_spec(seeds=[0, 1]), Notebook()
     inputs, context = resolved_inputs(spec, settings), context_of(settings, book)
-    sweep = _sweep_of(spec, chosen_snapshots(spec, inputs))
+    sweep = _sweep_over(spec, inputs)
     begin_journal(sweep, inputs, context).append(EndedTrial(TRIALS[0]))
     asked: dict[str, Any] = {}
 

@@ -15,9 +15,9 @@ from bert_core.config import BertConfig
 from orchestrator.errors import InputError, SpecError
 from orchestrator.finetuning import sweep as sweep_module
 from orchestrator.kinds import resolved_inputs
+from orchestrator.kinds.estimates import FEW_STEPS, short_training_advice
 from orchestrator.kinds.sweep import SweepKind
-from orchestrator.kinds.task_checks import FEW_STEPS, short_training_advice
-from orchestrator.kinds.trial_time import first_recipe
+from orchestrator.kinds.sweep_estimates import first_recipe
 from orchestrator.registry.recorder import Recorder
 from orchestrator.results import MetricEvent, SweepResult, TrialEvents, TrialStart
 from orchestrator.run_states import RunState

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 from sqlalchemy import update
 
-from orchestrator.models.card import write_card
+from orchestrator.models.export import write_card
 from orchestrator.registry import Registry
 from orchestrator.registry.tables import ALL_RUNS
 from tests.orchestrator.registry.samples import model_result, new_run, trial_result

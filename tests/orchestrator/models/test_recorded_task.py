@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.models.recorded_task import read_recorded_task
+from orchestrator.models.resolve import read_recorded_task
 from orchestrator.registry import Registry
 from orchestrator.registry.recorder import Recorder
 from orchestrator.results import ModelResult, TrialResult

@@ -12,7 +12,7 @@ import pytest
 from tokenizers import pre_tokenizers
 
 from orchestrator.errors import InputError, NotFoundError
-from orchestrator.execution.origin import with_absolute_paths
+from orchestrator.execution.launch_folder import with_absolute_paths
 from orchestrator.models.resolve import content_digest, pin_names, pretrained_models, resolve_name
 from orchestrator.registry import Registry
 from orchestrator.results import ModelResult

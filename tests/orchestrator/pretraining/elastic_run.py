@@ -14,7 +14,7 @@ from typing import Any
 
 import ray.train
 
-from orchestrator.execution.run_log import LOG_FILE
+from orchestrator.execution.attempt_files import LOG_FILE
 from orchestrator.execution.runner import run_spec
 from orchestrator.kinds import pretrain
 from orchestrator.pretraining.batch_trace import TRACE_VARIABLE, read_trace

@@ -18,7 +18,7 @@ from bert_core.objectives.masked_lm import MaskedLM
 from bert_core.text.tokenizer_training import train_wordpiece
 from orchestrator.errors import ClusterError, OrchestratorError, RunFailedError, RunStoppedError
 from orchestrator.execution.runner import run_spec
-from orchestrator.models.config import build_config
+from orchestrator.models.info import build_config
 from orchestrator.pretraining import worker
 from orchestrator.pretraining.collectives import Worker
 from orchestrator.pretraining.job import PretrainJob, build_model, check_start

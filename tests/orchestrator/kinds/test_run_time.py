@@ -1,6 +1,6 @@
 """Time and cost of a run, as its plan tells them: by recorded runs like it, or by a few steps on this machine.
 
-Alone: .venv/bin/pytest tests/orchestrator/planning/test_run_time.py
+Alone: .venv/bin/pytest tests/orchestrator/kinds/test_run_time.py
 """
 
 import os
@@ -12,7 +12,7 @@ import pytest
 
 from orchestrator.corpus.tokenizer_job import train_tokenizer
 from orchestrator.kinds import kind_of, resolved_inputs
-from orchestrator.planning.plan import ExpectedTime, cost_fact, expected_time, plan_rows
+from orchestrator.kinds.plan import ExpectedTime, cost_fact, expected_time, plan_rows
 from orchestrator.registry import Registry
 from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.registry.records import AttemptCostRecord

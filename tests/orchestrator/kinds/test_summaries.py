@@ -1,6 +1,6 @@
 """Endings of completed runs: lines that tell a result, and differences of groups beside the noise of seeds.
 
-Alone: pytest tests/orchestrator/kinds/test_endings.py
+Alone: pytest tests/orchestrator/kinds/test_summaries.py
 """
 
 import dataclasses
@@ -15,7 +15,7 @@ from bert_core.config import BertConfig
 from orchestrator.finetuning.model_record import RECORD_FILE, FineTuningRecord
 from orchestrator.kinds.pretrain import PretrainKind
 from orchestrator.kinds.sweep import SweepKind
-from orchestrator.kinds.sweep_ending import compute_difference
+from orchestrator.kinds.sweep_summary import compute_difference
 from orchestrator.registry.recorder import Recorder
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.tables import ALL_RUNS
@@ -49,7 +49,7 @@ def sweep_of(
     recorder.registry.trials.set_metric(run.id, "own", "f1")
     recorder.registry.trials.record(run.id, trials)
     ended = dataclasses.replace(took(recorder.registry.run(run.id)), model_folder=model_folder and str(model_folder))
-    return list(SweepKind().ending(ended, recorder.registry))
+    return list(SweepKind().summary(ended, recorder.registry))
 
 
 def took(run: RunRecord) -> RunRecord:
@@ -78,7 +78,7 @@ def test_trials_of_other_code_are_a_group_of_their_own(recorder: Recorder) -> No
     for number, code in enumerate(("0.1.0", "0.2.0")):
         with recorder.registry._database.connection(writing=True) as connection:
             connection.execute(update(ALL_RUNS).where(ALL_RUNS.c.number == number).values(code_version=code))
-    lines = list(SweepKind().ending(took(sweep), recorder.registry))
+    lines = list(SweepKind().summary(took(sweep), recorder.registry))
     assert lines[1].split() == ["version", "of", "the", "code", "mean", "f1", "sd", "seeds"]
     assert [line.split()[1:] for line in lines[2:4]] == [["0.9000", "–", "1"], ["0.8000", "–", "1"]]
 
@@ -133,7 +133,7 @@ def test_a_pretraining_ends_with_its_held_out_losses_from_first_to_last(recorder
     for step, loss in ((50, 9.0), (100, 7.5)):
         events = [MetricEvent(step, "train", {"tokens_per_s": 10.0 * step})]
         recorder.record_events(run.id, [*events, MetricEvent(step, "validation", {"mlm_loss": loss})])
-    steps, loss = PretrainKind().ending(took(recorder.registry.run(run.id)), recorder.registry)
+    steps, loss = PretrainKind().summary(took(recorder.registry.run(run.id)), recorder.registry)
     assert "750 tokens/s" in steps
     assert [number in loss for number in ("9.000", "7.500")] == [True, True]
 
@@ -160,19 +160,18 @@ def test_a_group_of_one_seed_has_the_noise_of_the_others(recorder: Recorder) -> 
 
 
 @pytest.mark.parametrize(
-    ("first", "second", "is_more", "said"),
+    ("first", "second", "half_width", "num_seeds", "said"),
     [
-        ([0.9, 0.91, 0.92], [0.5, 0.51, 0.52], True, "0.0227"),
-        ([0.5, 0.7], [0.4, 0.6], False, "33 seeds"),
-        ([0.7], [0.4, 0.6], False, "seeds"),
-        ([0.7], [0.6], None, "seeds=[0,1,2]"),
-        ([0.7] * 3, [0.5] * 3, None, "seed noise not known"),
+        ([0.9, 0.91, 0.92], [0.5, 0.51, 0.52], 0.0227, 2, ", more"),
+        ([0.5, 0.7], [0.4, 0.6], 0.6085, 33, "33 seeds"),
+        ([0.7], [0.6], None, None, "seeds=[0,1,2]"),
+        ([0.7] * 3, [0.5] * 3, None, None, "seed noise not known"),
     ],
 )
 def test_a_difference_is_told_beside_the_noise(
-    first: list[float], second: list[float], is_more: bool | None, said: str
+    first: list[float], second: list[float], half_width: float | None, num_seeds: int | None, said: str
 ) -> None:
     groups = summarize(first), summarize(second)
     found = compute_difference(*groups, SeedNoise.of(groups))
-    assert found.is_more_than_noise is is_more
-    assert said in found.words("seeds=[0,1,2]")
+    assert (found.half_width, found.num_seeds_needed) == (pytest.approx(half_width, abs=1e-4), num_seeds)
+    assert said in found.text("seeds=[0,1,2]")

@@ -1,6 +1,6 @@
 """An attempt that is starting: announced before it is recorded, seen by who stops the run, waits for it or follows it.
 
-Alone: .venv/bin/pytest tests/orchestrator/execution/test_starting.py
+Alone: .venv/bin/pytest tests/orchestrator/execution/test_attempt_files.py
 """
 
 import json
@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import RunFailedError, StopRequested
-from orchestrator.execution.run_log import follow_log
-from orchestrator.execution.starting import (
+from orchestrator.execution.attempt import StopRequestWatcher
+from orchestrator.execution.attempt_files import (
     STARTING_FILE,
     StartingAttempt,
     StopRequest,
@@ -23,8 +23,8 @@ from orchestrator.execution.starting import (
     is_over,
     starting_attempt,
 )
-from orchestrator.execution.stopping import StopWatch, stop_run
-from orchestrator.execution.waiting import wait_for_run
+from orchestrator.execution.stopping import stop_run
+from orchestrator.execution.waiting import follow_log, wait_for_run
 from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.registry.records import RunRecord
 from orchestrator.run_states import RunState
@@ -122,7 +122,7 @@ def test_a_stop_is_heeded_by_the_attempt_that_is_starting(
     begun = recorder.resume(stopped.id)
     with (
         pytest.raises(StopRequested),
-        StopWatch(recorder).heeding(begun, str(begun.storage_path), interval_s=PATIENCE_S),
+        StopRequestWatcher(recorder).watching(begun, str(begun.storage_path), interval_s=PATIENCE_S),
     ):
         wait_for_interruption()
 

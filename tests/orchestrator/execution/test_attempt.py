@@ -1,6 +1,6 @@
 """Costs and the limit of hours, by drivers without Ray: who is stopped, and who may go on.
 
-Alone: pytest tests/orchestrator/execution/test_metering.py
+Alone: pytest tests/orchestrator/execution/test_attempt.py
 """
 
 import json
@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.errors import HoursReached, InputError
-from orchestrator.execution.metering import metered, refuse_if_spent
-from orchestrator.execution.stopping import StopWatch
+from orchestrator.errors import HoursReached
+from orchestrator.execution.attempt import StopRequestWatcher, hours_reached, metered
 from orchestrator.registry import Registry
 from orchestrator.registry.recorder import Recorder
 from orchestrator.registry.records import RunRecord
@@ -56,18 +55,18 @@ def test_a_limit_shapes_neither_the_fingerprint_nor_the_group(recorder: Recorder
 def test_a_run_whose_attempts_took_all_hours_goes_on_with_more_alone(recorder: Recorder) -> None:
     spec = pretrain(max_hours=3)
     record = stopped(recorder, spec, 1.0, 2.0)
-    with pytest.raises(InputError, match=r"execution\.max_hours=6$"):
-        refuse_if_spent(record, spec)
-    refuse_if_spent(record, override_execution(spec, ["execution.max_hours=6"]))
-    refuse_if_spent(record, pretrain())
+    reached = hours_reached(record, spec, record.seconds or 0.0)
+    assert str(reached).endswith("execution.max_hours=6")
+    for longer in (override_execution(spec, ["execution.max_hours=6"]), pretrain()):
+        assert hours_reached(record, longer, record.seconds or 0.0) is None
 
 
 def test_a_stage_at_its_limit_names_the_pipeline_to_go_on_with(recorder: Recorder, settings: Settings) -> None:
     whole, spec = start(recorder, parse_spec(pipeline(a=TOKENIZER))), pretrain(max_hours=1)
     stage = recorder.resume(stopped(recorder, spec, 1.5).id)
-    watch = StopWatch(recorder)
+    watch = StopRequestWatcher(recorder)
     with (
-        watch.heeding(whole, str(settings.home)),
+        watch.watching(whole, str(settings.home)),
         pytest.raises(HoursReached) as reached,
         metered(stage, spec, recorder.registry, watch),
     ):
@@ -78,11 +77,11 @@ def test_a_stage_at_its_limit_names_the_pipeline_to_go_on_with(recorder: Recorde
 
 def test_a_run_at_its_limit_is_interrupted(recorder: Recorder, settings: Settings) -> None:
     spec = pretrain(max_hours=1e-6)
-    record, watch = start(recorder, spec), StopWatch(recorder)
+    record, watch = start(recorder, spec), StopRequestWatcher(recorder)
 
     def work() -> None:
         with (
-            watch.heeding(record, str(settings.home)),
+            watch.watching(record, str(settings.home)),
             metered(record, spec, recorder.registry, watch, interval_s=0.01),
         ):
             wait_until(lambda: False, "nobody interrupts")
@@ -95,7 +94,7 @@ def test_a_run_at_its_limit_is_interrupted(recorder: Recorder, settings: Setting
 
 def test_a_run_beside_the_main_thread_is_warned_of_once(recorder: Recorder, caplog: pytest.LogCaptureFixture) -> None:
     spec = pretrain(max_hours=1e-6)
-    with metered(start(recorder, spec), spec, recorder.registry, StopWatch(recorder), interval_s=0.01):
+    with metered(start(recorder, spec), spec, recorder.registry, StopRequestWatcher(recorder), interval_s=0.01):
         wait_until(lambda: bool(caplog.records), "no warning")
     assert [record.levelname for record in caplog.records] == ["WARNING"]
 
@@ -103,12 +102,15 @@ def test_a_run_beside_the_main_thread_is_warned_of_once(recorder: Recorder, capl
 def test_an_attempts_costs_are_recorded_however_it_ends(recorder: Recorder) -> None:
     spec = pretrain(cpus_per_worker=3, data_cpus=1)
     record = start(recorder, spec)
-    with pytest.raises(RuntimeError, match="no luck"), metered(record, spec, recorder.registry, StopWatch(recorder)):
+    with (
+        pytest.raises(RuntimeError, match="no luck"),
+        metered(record, spec, recorder.registry, StopRequestWatcher(recorder)),
+    ):
         raise RuntimeError("no luck")
     (cost,) = recorder.registry.costs.of_runs([record.id])
     assert (cost.number, cost.gpu_seconds, cost.gpu_type) == (1, 0.0, None)
     assert cost.cpu_seconds == pytest.approx(4 * cost.seconds, rel=0.1)
-    with metered(recorder.resume(record.id), spec, recorder.registry, StopWatch(recorder), most_cpus=2):
+    with metered(recorder.resume(record.id), spec, recorder.registry, StopRequestWatcher(recorder), most_cpus=2):
         pass
     of_two_cores = recorder.registry.costs.of_runs([record.id])[-1]
     assert of_two_cores.cpu_seconds == pytest.approx(2 * of_two_cores.seconds)
@@ -117,7 +119,7 @@ def test_an_attempts_costs_are_recorded_however_it_ends(recorder: Recorder) -> N
 def test_a_sweep_holds_what_its_trials_hold_while_they_run(recorder: Recorder) -> None:
     spec = parse_spec({**SWEEP, "execution": {"cpus_per_trial": 3, "gpus_per_trial": 0}})
     record = start(recorder, spec)
-    with metered(record, spec, recorder.registry, StopWatch(recorder)):
+    with metered(record, spec, recorder.registry, StopRequestWatcher(recorder)):
         recorder.registry.trials.record(record.id, [trial_result(f"k{n}", number=n, seconds=8.0) for n in range(2)])
         recorder.registry.trials.record(record.id, [TrialStart("k2", 2, {}, 2)])
     (cost,) = recorder.registry.costs.of_runs([record.id])
@@ -127,7 +129,7 @@ def test_a_sweep_holds_what_its_trials_hold_while_they_run(recorder: Recorder) -
 def test_a_pipeline_has_no_costs_beside_its_stages(recorder: Recorder) -> None:
     spec = parse_spec(pipeline(a=TOKENIZER))
     record = start(recorder, spec)
-    with metered(record, spec, recorder.registry, StopWatch(recorder)):
+    with metered(record, spec, recorder.registry, StopRequestWatcher(recorder)):
         pass
     assert recorder.registry.costs.of_runs([record.id]) == []
 
@@ -136,7 +138,7 @@ def test_a_range_of_workers_holds_as_many_as_there_are(recorder: Recorder) -> No
     spec = pretrain(num_workers={"min": 1, "max": 4}, cpus_per_worker=1, data_cpus=1)
     record = start(recorder, spec)
     recorder.registry.lifecycle.record_workers(record.id, 1, [WorkersEvent(0, ("a", "b", "c"))])
-    with metered(record, spec, recorder.registry, StopWatch(recorder)):
+    with metered(record, spec, recorder.registry, StopRequestWatcher(recorder)):
         pass
     (cost,) = recorder.registry.costs.of_runs([record.id])
     assert cost.cpu_seconds == pytest.approx(3 * 2 * cost.seconds, rel=0.1)

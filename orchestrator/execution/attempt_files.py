@@ -1,9 +1,10 @@
-"""Announcement of an attempt that is starting: a small file in the run's folder, from the beginning of `resume` on.
+"""Files in a run's folder for its next driver: an announcement of the attempt that is starting, a request to stop.
 
     orchestrator resume ─► RUN/starting.json ─► packages, checks, Ray ─► the attempt is recorded
+    orchestrator stop ─► RUN/stop.json ─► the driver's watcher ─► a signal in its main thread ─► all that Ctrl-C does
 
-Until then the registry has only the attempt before, which has ended: who stops the run, or follows it, looks here too.
-A request that an attempt ends is a small file beside it.
+Until an attempt is recorded the registry has only the attempt before, which has ended: who stops the run, or follows
+it, looks here too. A request names the attempt that it is for and never stops a later one.
 """
 
 import os
@@ -12,9 +13,9 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 
 from orchestrator.errors import OWN_ERRORS
-from orchestrator.execution.refusals import has_died_here, is_alive
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
 from orchestrator.run_states import RunState
@@ -22,7 +23,11 @@ from orchestrator.settings import Settings
 from orchestrator.storage import delete, exists, join, read_json, write_json
 from orchestrator.storage.uris import absolute, is_local
 
+LOG_FILE = "log.txt"
 STOP_FILE = "stop.json"
+STARTING_FILE = "starting.json"
+_MOST_S = 600.0
+"""Age from which an announcement of another host counts as left behind by a process that was killed."""
 
 
 @dataclass(frozen=True)
@@ -53,11 +58,6 @@ class StopRequest:
         if request is not None and request.attempt == attempt:
             with suppress(FileNotFoundError):
                 delete(join(run_folder, STOP_FILE))
-
-
-STARTING_FILE = "starting.json"
-_MOST_S = 600.0
-"""Age from which an announcement of another host counts as left behind by a process that was killed."""
 
 
 @dataclass(frozen=True)
@@ -133,3 +133,23 @@ def _run_to_announce(run_id: str, settings: Settings) -> RunRecord | None:
         may_begin = record.state != RunState.COMPLETED and (not record.state.has_driver or has_died_here(record))
         return record if may_begin else None
     return None
+
+
+def has_died_here(record: RunRecord) -> bool:
+    """Whether the driver of a running run was a process of this machine, and has ended."""
+    if record.host != socket.gethostname():
+        return False
+    return record.pid in (None, os.getpid()) or not is_alive(record.pid)
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process of this machine is there; one that has ended and that its parent has not asked about is not."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    with suppress(OSError):  # where there is no /proc
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    return True

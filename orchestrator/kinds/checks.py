@@ -1,6 +1,6 @@
-"""Checks of the models that training starts from: do they read what the spec gives them, have they enough layers?"""
+"""Checks of start models and labeled data: do they fit what the spec gives them, and one another?"""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace
 from itertools import product
 from typing import Any
@@ -11,13 +11,13 @@ from bert_core.config import BertConfig
 from bert_core.errors import ConfigError
 from orchestrator.errors import SpecError
 from orchestrator.finetuning.recipe_checks import check_prompts
-from orchestrator.kinds.base import Fact
 from orchestrator.kinds.resolved import Resolved
 from orchestrator.pretraining.job import check_start
 from orchestrator.specs import RecipeSpec
 from orchestrator.specs.references import RANDOM, STAGE_MARK
 from orchestrator.storage import local_copy
 from orchestrator.tasks import Task
+from orchestrator.tasks.loading import data_remarks
 
 
 def check_positions(field: str, longest: int, models: Iterable[str], inputs: Resolved) -> None:
@@ -92,23 +92,10 @@ def check_tokenizer(model: str, tokenizer: str, inputs: Resolved) -> None:
         check_start(inputs.folder("init_from", model), inputs.tokenizer(tokenizer))
 
 
-def slow_bf16(precisions: Iterable[object], asked: str | float) -> Iterator[Fact]:
-    """Yield a fact where a training on this machine's CPU would be in bf16 and has no units for it.
+def check_examples(task: Task, inputs: Resolved) -> None:
+    """Check that each labeled split can be read, with labels that the training split has too; warn of odd data.
 
-    Args:
-        precisions: what `precision` may be.
-        asked: what the spec says of GPUs.
+    Raises: TaskDataError, naming file and line.
     """
-    if "bf16" not in precisions or trains_on_gpu(asked):
-        return
-    from orchestrator.training.cards import SLOW_BF16, has_bf16_cpu
-
-    if not has_bf16_cpu():
-        yield "precision", SLOW_BF16
-
-
-def trains_on_gpu(asked: str | float) -> bool:
-    """Whether a training on this machine would take a GPU: where it is asked for, or `auto` finds one."""
-    import torch
-
-    return asked not in ("cpu", 0) and (asked != "auto" or torch.cuda.is_available())
+    for _, remark in data_remarks(task):
+        inputs.warn(f"task {task.id}: {remark}")

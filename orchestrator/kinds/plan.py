@@ -2,8 +2,7 @@
 
 import os
 import socket
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 
 from orchestrator.cluster.connection import most_cpus
@@ -12,14 +11,13 @@ from orchestrator.costs import UNKNOWN_GPU, Usage, load_prices, usage_of, with_p
 from orchestrator.errors import RegistryError
 from orchestrator.kinds import kind_of
 from orchestrator.kinds.base import AnyKind, Fact, MeasuredTime, Resources
+from orchestrator.kinds.pipeline import naming_stage
+from orchestrator.kinds.preflight import disk_need, uses_text
 from orchestrator.kinds.resolved import Resolved
-from orchestrator.planning.checks import each_stage, naming_stage
-from orchestrator.planning.disk import disk_room, uses_text
 from orchestrator.progress import counted, duration, size_text
 from orchestrator.registry import Registry, RunRecord
 from orchestrator.specs import PipelineSpec, Spec
 from orchestrator.specs.corpus import text_sources_of
-from orchestrator.specs.pipeline import stages_of
 
 
 @dataclass(frozen=True)
@@ -93,9 +91,9 @@ def plan_rows(spec: Spec, inputs: Resolved, *, with_time: bool = False) -> list[
 
     Raises: TaskDataError for a task's file that cannot be read, and the like.
     """
-    rows = []
-    for name, stage in each_stage(spec, inputs):
-        with naming_stage(spec, name):
+    rows, is_pipeline = [], isinstance(spec, PipelineSpec)
+    for name, stage in spec.stage_specs().items():
+        with naming_stage(name) if is_pipeline else nullcontext():
             kind = kind_of(stage)
             facts = [("kind", kind.name), *_text_facts(stage), *kind.facts(stage, inputs)]
             if with_time and (expected := expected_time(kind, stage, inputs)):
@@ -104,27 +102,11 @@ def plan_rows(spec: Spec, inputs: Resolved, *, with_time: bool = False) -> list[
                 facts.append(("disk", uses_text(uses)))
             facts.append(("resources", _resources_text(kind.resources(stage))))
         rows += [PlanRow(name, what, value) for what, value in facts]
-    room = disk_room(spec, inputs)
-    if room is not None:
-        rows.append(PlanRow("" if isinstance(spec, PipelineSpec) else rows[-1].stage, "disk in all", room.text()))
+        if is_pipeline:
+            inputs.drop_examples()
+    if (disk := disk_need(spec, inputs)) is not None:
+        rows.append(PlanRow("" if is_pipeline else rows[-1].stage, "disk in all", str(disk)))
     return rows
-
-
-def needed_resources(spec: Spec, have: Mapping[str, float]) -> Resources:
-    """Resources that a spec takes of a cluster with these; of a pipeline the most of any stage, and all processes."""
-    needs = [kind_of(stage).resources(stage).on(have) for stage in stages_of(spec).values()]
-    names = {name for need in needs for name in need.total}
-    return Resources(
-        {name: max(need.total.get(name, 0.0) for need in needs) for name in names},
-        [processes for need in needs for processes in need.processes],
-    )
-
-
-def unused_gpu_notes(spec: Spec, have: Mapping[str, float]) -> Iterator[str]:
-    """Yield what to tell a person of GPUs that are there, and that a stage does not take as they are too few."""
-    for name, stage in stages_of(spec).items():
-        if note := kind_of(stage).resources(stage).unused_gpus(have):
-            yield f"{name}: {note}" if name else note
 
 
 def _text_facts(spec: Spec) -> list[tuple[str, str]]:

@@ -1,6 +1,6 @@
 """A run's log over attempts, of runs within runs, on a storage that fails; followed, waited for, without readers.
 
-Run alone: pytest tests/orchestrator/execution/test_run_log.py
+Run alone: pytest tests/orchestrator/execution/test_waiting.py
 """
 
 import logging
@@ -18,9 +18,11 @@ import pytest
 
 from orchestrator.cli.entry import run_command_line
 from orchestrator.errors import NotFoundError, RegistryUnavailableError, RunFailedError
-from orchestrator.execution.run_log import LOG_FILE, RunLog, follow_log, logged_run
-from orchestrator.execution.session import ending_lines
-from orchestrator.execution.waiting import outcome_line, progress_line, recorded_id, wait_for_run
+from orchestrator.execution.attempt import RunLog, logged_run
+from orchestrator.execution.attempt_files import LOG_FILE
+from orchestrator.execution.waiting import follow_log, outcome_line, progress_line, recorded_id, wait_for_run
+from orchestrator.kinds import kind_of
+from orchestrator.kinds.pretrain import PretrainKind
 from orchestrator.progress import OWN_LOGGERS, attached
 from orchestrator.registry import Registry, database
 from orchestrator.registry.recorder import Recorder, RunOutcome
@@ -28,6 +30,7 @@ from orchestrator.registry.run_results import RunMetrics
 from orchestrator.results import MetricEvent, TrialStart
 from orchestrator.run_states import RunState
 from orchestrator.settings import Settings
+from orchestrator.specs.loading import parse_spec
 from orchestrator.storage import exists, join, logs, open_read, read_bytes, write_bytes
 from tests.orchestrator.execution.below_ray import NUM_LINES, command_of, environment_of, write_inputs
 from tests.waiting import PATIENCE_S, wait_until
@@ -72,7 +75,7 @@ def test_a_last_line_reaches_an_object_store_though_none_follows(monkeypatch: py
 def test_a_run_whose_process_is_killed_leaves_what_it_said(tmp_path: Path) -> None:
     code = """
 import logging, os, signal, sys
-from orchestrator.execution.run_log import logged_run
+from orchestrator.execution.attempt import logged_run
 with logged_run(sys.argv[1]):
     for number in range(500):
         logging.getLogger("orchestrator.anywhere").info(f"line {number}")
@@ -241,7 +244,7 @@ def test_of_a_log_in_a_bucket_only_what_was_added_is_read(
             write_bytes("memory://grows/log.txt", b"step 1\nended\n")
             recorder.fail(RUN_ID, RunFailedError("no luck"))
 
-    monkeypatch.setattr("orchestrator.execution.run_log.open_read", opened)
+    monkeypatch.setattr("orchestrator.execution.waiting.open_read", opened)
     follow_log(RUN_ID, settings=settings, write=take, pause_s=0)
     assert pieces == [b"step 1\n", b"ended\n"]
     assert positions == [0, len(pieces[0])]
@@ -427,7 +430,7 @@ def test_a_pipeline_ends_with_a_line_for_each_stage_in_order(recorder: Recorder)
     pipeline = recorder.start({"kind": "pipeline", "name": "all", "stages": stages}, "f")
     for name in stages:
         recorder.start({**words, "name": f"all/{name}", "tags": [f"pipeline:{pipeline.id}"]}, name)
-    lines = ending_lines(pipeline.id, recorder.registry)
+    lines = kind_of(parse_spec({"kind": "pipeline", "stages": stages})).summary_lines(pipeline.id, recorder.registry)
     assert lines == ["small: completed after 0 s", "large: completed after 0 s"]
 
 
@@ -438,4 +441,6 @@ def test_a_registry_that_is_away_costs_the_last_words_alone(
         raise RegistryUnavailableError("the registry does not answer.")
 
     monkeypatch.setattr(recorder.registry, "run", be_away)
-    assert ending_lines("7f3a", recorder.registry) == ["the result cannot be shown: the registry does not answer."]
+    assert PretrainKind().summary_lines("7f3a", recorder.registry) == [
+        "the result cannot be shown: the registry does not answer."
+    ]

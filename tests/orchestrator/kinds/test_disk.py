@@ -1,6 +1,6 @@
 """A disk that is too small for a run is foreseen: told in the plan, refused before the run starts.
 
-Run alone: pytest tests/orchestrator/planning/test_disk.py
+Run alone: pytest tests/orchestrator/kinds/test_disk.py
 """
 
 import shutil
@@ -13,10 +13,9 @@ import pytest
 from orchestrator.corpus.input_files import find_files
 from orchestrator.corpus.token_store import store_folder, store_options
 from orchestrator.errors import InputError
-from orchestrator.execution.room import check_room
-from orchestrator.execution.runner import plan_spec, run_spec
+from orchestrator.execution.runner import check_storage_and_capacity, plan_spec, run_spec
 from orchestrator.kinds import resolved_inputs
-from orchestrator.planning.disk import check_disk, disk_room
+from orchestrator.kinds.preflight import disk_need, disk_problems, refuse
 from orchestrator.settings import Settings
 from orchestrator.specs import PretrainSpec
 from orchestrator.specs.loading import parse_spec
@@ -44,7 +43,7 @@ def free(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def needed(settings: Settings, values: dict[str, Any]) -> dict[str, int]:
     spec = parse_spec(values)
-    room = disk_room(spec, resolved_inputs(spec, settings))
+    room = disk_need(spec, resolved_inputs(spec, settings))
     assert room is not None
     return {use.what: use.num_bytes for use in room.uses}
 
@@ -59,7 +58,7 @@ def test_a_run_that_does_not_fit_is_refused_with_both_sizes(settings: Settings, 
     with pytest.raises(InputError, match=message):
         run_spec(spec, settings=settings)
     with pytest.raises(InputError, match=message):
-        check_room(spec, resolved_inputs(spec, settings))
+        check_storage_and_capacity(spec, resolved_inputs(spec, settings))
     assert not (settings.home / "registry.sqlite").exists(), "nothing has been recorded"
 
 
@@ -81,12 +80,12 @@ def test_what_earlier_attempts_have_left_is_not_written_again(settings: Settings
     checkpoint.parent.mkdir(parents=True)
     checkpoint.write_bytes(bytes(PRETRAINED_BYTES // 2))
     free(PRETRAINED_BYTES // 2 + 10**6)
-    check_disk(spec, inputs, [str(tmp_path / "run"), str(tmp_path / "was never made")])
+    refuse(disk_problems(spec, inputs, [str(tmp_path / "run"), str(tmp_path / "was never made")]))
     with pytest.raises(InputError, match=r"and this run writes about 19\.9 MB "):
-        check_disk(spec, inputs)
+        refuse(disk_problems(spec, inputs))
     free(PRETRAINED_BYTES // 4)
     with pytest.raises(InputError, match=r"and this run writes about 10\.0 MB more "):
-        check_disk(spec, inputs, [str(tmp_path / "run")])
+        refuse(disk_problems(spec, inputs, [str(tmp_path / "run")]))
 
 
 @pytest.mark.parametrize(("num_bytes", "warnings"), [(1.05, 1), (1.2, 0)])
@@ -95,7 +94,7 @@ def test_a_tight_fit_is_a_warning(
 ) -> None:
     free(round(num_bytes * PRETRAINED_BYTES))
     spec = parse_spec(PRETRAIN)
-    check_disk(spec, resolved_inputs(spec, settings))
+    refuse(disk_problems(spec, resolved_inputs(spec, settings)))
     assert [record.getMessage().count("leaves less than 10%") for record in caplog.records] == [1] * warnings
 
 
@@ -103,8 +102,8 @@ def test_an_object_store_has_room(free: Any) -> None:
     free(0)
     settings = Settings.from_options(storage="s3://bucket/storage", environ={})
     spec = parse_spec(PRETRAIN)
-    check_disk(spec, resolved_inputs(spec, settings))
-    assert disk_room(spec, resolved_inputs(spec, settings)) is None
+    refuse(disk_problems(spec, resolved_inputs(spec, settings)))
+    assert disk_need(spec, resolved_inputs(spec, settings)) is None
 
 
 def test_a_token_store_counts_once_and_not_where_it_is_there(settings: Settings) -> None:

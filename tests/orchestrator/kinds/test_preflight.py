@@ -1,6 +1,6 @@
 """Checks before anything starts, across the stages of a pipeline: what a run would only find out later.
 
-Alone: pytest tests/orchestrator/planning/test_checks.py
+Alone: pytest tests/orchestrator/kinds/test_preflight.py
 """
 
 from pathlib import Path
@@ -11,7 +11,7 @@ import pytest
 from bert_core.errors import CheckpointError, ConfigError
 from orchestrator.errors import CorpusError, InputError, SpecError, TaskDataError
 from orchestrator.kinds import resolved_inputs
-from orchestrator.planning.plan import plan_rows
+from orchestrator.kinds.plan import plan_rows
 from orchestrator.registry import Registry
 from orchestrator.results import ModelResult
 from orchestrator.settings import Settings
@@ -76,6 +76,15 @@ def test_a_stage_that_makes_something_else(settings: Settings, stage: dict[str, 
     store = {"kind": "corpus", "corpus": CORPUS, "tokenizer": "@words"}
     with pytest.raises(SpecError, match=rf"stages\.last: {message}"):
         check(settings, words=TOKENIZER, store=store, model=PRETRAIN, last=stage)
+
+
+def test_problems_of_all_stages_are_told_together_and_each_once(settings: Settings) -> None:
+    uneven = {**PRETRAIN, "model": {"hidden_size": 32, "num_attention_heads": 3}}
+    task = {**SWEEP, "recipe": {"init_from": "@model", "max_seq_length": 41}}
+    with pytest.raises(ConfigError) as refused:
+        check(settings, model=uneven, task=task, long={**DISTILL, "recipe": {"max_seq_length": 41}})
+    stages = [line.partition(": ")[0] for line in str(refused.value).splitlines()]
+    assert stages == ["stages.model", "stages.long"]
 
 
 def test_sequences_that_the_model_cannot_read(settings: Settings) -> None:

@@ -1,8 +1,8 @@
-"""Origin of a run: the folder that the relative paths of its spec are meant from, and the spec with these resolved.
+"""Launch folder of a run, from which the relative paths of its spec are meant, and the spec with these resolved.
 
 A run's recorded spec stays as it was typed: fingerprints, groups and the keys of shared results depend on its text, not
-on the folder that somebody stood in. So `resume`, from wherever it is called, works in the folder of the origin. The
-resolved spec beside it means the same from every folder.
+on the folder that somebody stood in. So `resume`, from wherever it is called, works in the launch folder. The resolved
+spec beside it in `origin.json` means the same from every folder.
 """
 
 import logging
@@ -22,26 +22,26 @@ from orchestrator.storage import exists, join, read_json, write_json
 from orchestrator.storage.uris import absolute
 
 logger = logging.getLogger(__name__)
-ORIGIN_FILE = "origin.json"
+LAUNCH_FILE = "origin.json"
 _PATH_FIELDS = ("files", "folder", "unlabeled", *NAME_FIELDS)
 _SQLITE = "sqlite:///"
 
 
-def save_origin(run_folder: str, spec: Spec) -> None:
+def save_launch_folder(run_folder: str, spec: Spec) -> None:
     """Write the current folder, and the spec with its paths resolved, into a run's folder, unless they are there."""
-    if exists(join(run_folder, ORIGIN_FILE)):
+    if exists(join(run_folder, LAUNCH_FILE)):
         return
-    origin = {"folder": str(Path.cwd()), "spec": with_absolute_paths(spec_values(spec))}
-    write_json(join(run_folder, ORIGIN_FILE), origin)
+    values = {"folder": str(Path.cwd()), "spec": with_absolute_paths(spec_values(spec))}
+    write_json(join(run_folder, LAUNCH_FILE), values)
 
 
 @contextmanager
-def working_at_origin(run_folder: str | None, settings: Settings) -> Iterator[Settings]:
+def working_in_launch_folder(run_folder: str | None, settings: Settings) -> Iterator[Settings]:
     """Work in the folder that a run was started in, if it is there; yields settings that mean the same in it.
 
     Raises: InputError for a record of that folder that cannot be read.
     """
-    folder = origin_folder(run_folder)
+    folder = launch_folder(run_folder)
     if not folder.is_dir():
         logger.warning(f"the run was started in {folder}, which is gone: relative paths now begin at {Path.cwd()}")
         folder = Path.cwd()
@@ -52,15 +52,19 @@ def working_at_origin(run_folder: str | None, settings: Settings) -> Iterator[Se
 
 def means_the_same_anywhere(settings: Settings) -> Settings:
     """The settings with a registry that is the same one in every folder."""
-    return replace(settings, registry=_absolute_location(settings.registry))
+    prefixes = ("file:", _SQLITE, _SQLITE.replace(":", "+pysqlite:", 1))
+    prefix = next((prefix for prefix in prefixes if settings.registry.startswith(prefix)), "")
+    if not prefix and "://" in settings.registry:
+        return settings
+    return replace(settings, registry=prefix + absolute(settings.registry.removeprefix(prefix)))
 
 
-def origin_folder(run_folder: str | None) -> Path:
+def launch_folder(run_folder: str | None) -> Path:
     """The folder that a run was started in; the current one where the run has no record of it.
 
     Raises: InputError for a record that cannot be read.
     """
-    path = join(run_folder, ORIGIN_FILE) if run_folder else None
+    path = join(run_folder, LAUNCH_FILE) if run_folder else None
     if path is None or not exists(path):
         return Path.cwd()
     try:
@@ -70,14 +74,6 @@ def origin_folder(run_folder: str | None) -> Path:
             f"{path} is damaged: it should name the folder that the run was started in; write it anew as "
             '{"folder": "/the/folder"}, then resume'
         ) from error
-
-
-def _absolute_location(registry: str) -> str:
-    """A registry's location that means the same in every folder."""
-    for prefix in ("file:", _SQLITE, _SQLITE.replace(":", "+pysqlite:", 1)):
-        if registry.startswith(prefix):
-            return prefix + absolute(registry.removeprefix(prefix))
-    return registry if "://" in registry else absolute(registry)
 
 
 def with_absolute_paths(values: Any, field: str = "", *, even_missing: bool = False) -> Any:

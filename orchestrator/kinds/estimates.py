@@ -1,0 +1,125 @@
+"""Estimates that plans of several kinds share: parameters, memory, disk, steps of a training on a task."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
+import torch
+from torch import nn
+
+from bert_core.config import BertConfig
+from bert_core.heads import BertForPreTraining, BertForTokenClassification
+from bert_core.model import BertModel
+from orchestrator.kinds.base import DiskUse, Fact
+from orchestrator.progress import counted, size_text
+from orchestrator.tasks import Task
+from orchestrator.training.batch_order import Schedule
+from orchestrator.training.cards import SLOW_BF16, has_bf16_cpu
+
+BYTES_PER_WEIGHT = 4
+BYTES_PER_SAVED_PARAMETER = 12
+"""float32 weights and AdamW's two moments."""
+_BYTES_PER_PARAMETER = 16
+"""float32 weights, gradients and AdamW's two moments; of a checkpoint on a task the best weights so far, not gradients.
+"""
+FEW_STEPS = 50
+"""Steps of a fine-tuning below which it can hardly have learned anything, whatever its learning rate."""
+
+
+def count_encoder_parameters(config: BertConfig) -> int:
+    return _count(BertModel(config, seed=None))
+
+
+def count_pretraining_parameters(config: BertConfig) -> int:
+    """Parameters of a model to pretrain, its heads included."""
+    return _count(BertForPreTraining(config, seed=None))
+
+
+def count_lstm_parameters(
+    config: BertConfig, layer_pooling: str, num_lstm_layers: int, lstm_hidden_size: int | None
+) -> int:
+    """Parameters of the LSTM layers between an encoder and the head of token classification."""
+    changes = {
+        "layer_pooling": layer_pooling,
+        "num_lstm_layers": num_lstm_layers,
+        "lstm_hidden_size": lstm_hidden_size,
+    }
+    lstm = BertForTokenClassification(replace(config, **changes), seed=None).lstm  # type: ignore[arg-type]
+    return 0 if lstm is None else _count(lstm)
+
+
+def _count(module: nn.Module) -> int:
+    """Parameters of a module, for which without a seed no memory is allocated."""
+    return sum(parameter.numel() for parameter in module.parameters())
+
+
+def memory_text(num_parameters: int) -> str:
+    """Memory that training so many parameters takes."""
+    return f"{size_text(num_parameters * _BYTES_PER_PARAMETER)} and activations"
+
+
+def fine_tuning_disk(num_parameters: int | None, num_trainings: int, num_models: int, keep: int) -> Iterator[DiskUse]:
+    """Yield what trainings on a task write: models, and checkpoints of those that run at the same time.
+
+    Args:
+        num_parameters: of the largest model; nothing is known without it.
+        num_trainings: trainings that run at the same time.
+        num_models: models that are there at the same time.
+        keep: number of checkpoints that a training keeps.
+    """
+    if num_parameters is not None:
+        kept = num_trainings * (keep + 1)  # a new one is whole before the old one goes
+        yield DiskUse("checkpoints", kept * num_parameters * _BYTES_PER_PARAMETER)
+        yield DiskUse("models", num_models * num_parameters * BYTES_PER_WEIGHT)
+
+
+def trains_on_gpu(asked: str | float) -> bool:
+    """Whether a training on this machine would take a GPU: where it is asked for, or `auto` finds one."""
+    return asked not in ("cpu", 0) and (asked != "auto" or torch.cuda.is_available())
+
+
+def slow_bf16(precisions: Iterable[object], asked: str | float) -> Iterator[Fact]:
+    """Yield a fact where a training on this machine's CPU would be in bf16 and has no units for it.
+
+    Args:
+        precisions: what `precision` may be.
+        asked: what the spec says of GPUs.
+    """
+    if "bf16" in precisions and not trains_on_gpu(asked) and not has_bf16_cpu():
+        yield "precision", SLOW_BF16
+
+
+def times_text(number: int, noun: str, seeds: Sequence[int]) -> str:
+    """A number of things, and the seeds that each of them is tried with.
+
+    >>> times_text(1, "point", [0]), times_text(1200, "point", [0, 1])
+    ('1 point × 1 seed', '1,200 points × 2 seeds')
+    """
+    return f"{counted(number, noun)} × {counted(len(seeds), 'seed')}"
+
+
+def task_facts(task: Task) -> Iterator[Fact]:
+    """Yield a labeled task and the size of its training split."""
+    yield "task", f"{task.id} ({task.head}), ranked by {task.metric}"
+    positive = task.type.positive_label(task)
+    if positive is not None:
+        yield "positive class", f"{positive}: f1 is its score, as it is the second label (task.labels says their order)"
+    yield "data", f"{len(task.examples('train')):,} training examples; splits: {', '.join(task.splits)}"
+
+
+def steps_text(task: Task, num_steps: int) -> str:
+    """A count of steps, which is an estimate where a long passage gives several windows to train on."""
+    return f"{'about ' if task.type.splits_long_examples else ''}{num_steps:,}"
+
+
+def short_training_advice(schedule: Schedule) -> str | None:
+    """Advice on a training of few steps: how many it has, and what to change; None where there are enough of them."""
+    steps = schedule.num_steps
+    if steps >= FEW_STEPS:
+        return None
+    taken = counted(steps, "step")
+    if schedule.batch_size > schedule.num_examples:
+        return (
+            f"{taken} only, since recipe.batch_size {schedule.batch_size:,} is more than the {schedule.num_examples:,} "
+            "training examples; lower it, or raise recipe.epochs"
+        )
+    return f"{taken} only; raise recipe.epochs or lower recipe.batch_size"

@@ -1,0 +1,157 @@
+"""Runs of a pipeline: its stages are runs of other kinds, which use one another's results and finished earlier runs."""
+
+import hashlib
+import json
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from orchestrator.errors import OWN_ERRORS, SpecError
+from orchestrator.kinds.base import AnyKind, DiskUse, Kind, Problem, Resources, RunContext
+from orchestrator.kinds.resolved import Resolved
+from orchestrator.progress.run_views import StageView
+from orchestrator.registry.database import retry_while_unavailable
+from orchestrator.registry.recorder import Recorder, RunOutcome
+from orchestrator.registry.records import RunRecord
+from orchestrator.registry.registry import Registry
+from orchestrator.registry.tables import INPUTS, PIPELINE
+from orchestrator.run_states import RunState
+from orchestrator.specs import PipelineSpec, Spec
+from orchestrator.specs.loading import parse_spec
+from orchestrator.specs.references import NAME_FIELDS, STAGE_MARK, names_of, resolve_references
+from orchestrator.storage import exists
+
+_MAX_CANDIDATES = 10
+"""Earlier runs of a stage whose files are looked for."""
+logger = logging.getLogger(__name__)
+
+
+class PipelineKind(Kind[PipelineSpec, None]):
+    """Stages in order. A stage that a completed run has done already, on the same inputs, is not done again.
+
+    Args:
+        kinds: of the stages.
+    """
+
+    spec = PipelineSpec
+
+    def __init__(self, kinds: Sequence[AnyKind]) -> None:
+        self._kinds = {kind.name: kind for kind in kinds}
+
+    def _kind(self, spec: Spec) -> AnyKind:
+        return self._kinds[spec.kind].for_spec(spec)
+
+    def problems(self, spec: PipelineSpec, inputs: Resolved) -> list[Problem]:
+        """Find the problems of all stages; one that a later stage has because of an earlier one is told once."""
+        try:
+            self._check_references(spec)
+        except SpecError as error:
+            return [Problem(error)]
+        found: dict[str, Problem] = {}
+        for name, stage in spec.stages.items():
+            for problem in self._kind(stage).problems(stage, inputs):
+                found.setdefault(str(problem.error), replace(problem, stage=name))
+            inputs.drop_examples()
+        return list(found.values())
+
+    def _check_references(self, spec: PipelineSpec) -> None:
+        """Check that each `@name` names an earlier stage that makes what the field needs. Raises: SpecError."""
+        earlier: dict[str, AnyKind] = {}
+        for stage, asked in spec.stages.items():
+            for field, name in names_of(asked):
+                if not name.startswith(STAGE_MARK):
+                    continue
+                kind = earlier.get(name.removeprefix(STAGE_MARK))
+                if kind is None:
+                    listed = ", ".join(earlier) or "there is none"
+                    raise SpecError(f"stages.{stage}: {name} names no earlier stage; earlier ones: {listed}")
+                if NAME_FIELDS[field] not in kind.products:
+                    makers = [maker.name for maker in self._kinds.values() if NAME_FIELDS[field] in maker.products]
+                    raise SpecError(
+                        f"stages.{stage}: {field} {name} is a stage of kind {kind.name}; name one of kind "
+                        f"{' or '.join(makers)}"
+                    )
+            earlier[stage] = self._kind(asked)
+
+    def disk(self, spec: PipelineSpec, inputs: Resolved) -> Iterator[DiskUse]:
+        """Yield what all stages write; files that several of them read and one writes come once."""
+        shared = set()
+        for name, stage in spec.stages.items():
+            with naming_stage(name):
+                for use in self._kind(stage).disk(stage, inputs):
+                    if use.shared_as not in shared:
+                        yield use
+                    if use.shared_as is not None:
+                        shared.add(use.shared_as)
+            inputs.drop_examples()
+
+    def resources(self, spec: PipelineSpec) -> Resources:
+        """Nothing: each stage is a run that takes its own."""
+        return Resources({}, [])
+
+    def input_identity(self, spec: PipelineSpec, inputs: Resolved) -> list[Any]:
+        return [self._kind(stage).input_identity(stage, inputs) for stage in spec.stages.values()]
+
+    def run(self, spec: PipelineSpec, inputs: Resolved, context: RunContext) -> None:
+        """Carry the stages out in order; each is a run, tagged with the pipeline's id and its inputs' digest."""
+        outputs: dict[str, str] = {}
+        for number, (name, asked) in enumerate(spec.stages.items(), start=1):
+            ready = resolve_references(asked, outputs).named(f"{spec.name}/{name}")
+            with context.progress.in_stage(StageView(number, len(spec.stages), name)):
+                key = retry_while_unavailable(partial(self._stage_key, ready, inputs))
+                record = _run_stage(ready, f"{INPUTS}{key}", context)
+            outputs[name] = _output(record, context.recorder.registry)
+            inputs.drop_examples()
+
+    def _stage_key(self, spec: Spec, inputs: Resolved) -> str:
+        """Digest of what decides a stage's result: the spec's fingerprint and the identity of every file it reads."""
+        text = json.dumps([spec.fingerprint(), self._kind(spec).input_identity(spec, inputs)], sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:20]
+
+    def record(self, result: None, run_id: str, recorder: Recorder) -> RunOutcome:
+        """Write nothing: the stages have their results."""
+        return RunOutcome()
+
+    def summary(self, run: RunRecord, registry: Registry) -> Iterator[str]:
+        """Yield the first line on each stage."""
+        for stage in reversed(registry.stages(run.id)):
+            lines = self._kind(parse_spec(stage.spec)).summary_lines(stage.id, registry)
+            yield from (f"{stage.name.rpartition('/')[2]}: {line}" for line in lines[:1])
+
+
+def _run_stage(spec: Spec, key: str, context: RunContext) -> RunRecord:
+    """The run of a stage: one that has completed, another attempt at this pipeline's, or a new one."""
+    registry, own = context.recorder.registry, f"{PIPELINE}{context.run_id}"
+    assert context.stages is not None, "a session carries pipelines out"
+    # More than one is looked at: files of a newer one, as of a run merged from elsewhere, may be out of reach here.
+    for run_id in registry.run_ids(f"tag = '{key}' and state = '{RunState.COMPLETED}'")[:_MAX_CANDIDATES]:
+        record = registry.run(run_id)
+        if exists(record.model_folder or _output(record, registry)):
+            logger.info(f"{spec.name}: run {run_id} did this already")
+            registry.annotations.tag(record.id, [own], reserved=True)
+            return record
+    for run_id in registry.run_ids(f"tag = '{key}' and tag = '{own}' and state != '{RunState.COMPLETED}'")[:1]:
+        return context.stages.resume(registry.run(run_id), spec)
+    return context.stages.start(spec, (own, key))
+
+
+def _output(record: RunRecord, registry: Registry) -> str:
+    """Name of a result in later stages: a model with its version, else the folder of a tokenizer or token store."""
+    for model in registry.models.of_run(record.id):
+        return model.label
+    if record.model_folder:
+        return record.model_folder
+    paths = registry.datasets.table(record.id).values("path")
+    return str(paths[0]) if paths else record.storage_path or ""
+
+
+@contextmanager
+def naming_stage(name: str) -> Iterator[None]:
+    """Put the name of a pipeline's stage before the messages of errors that are raised in the block."""
+    try:
+        yield
+    except OWN_ERRORS as error:
+        raise type(error)(f"stages.{name}: {error}") from error

@@ -1,0 +1,166 @@
+"""Preflight of a spec: everything that would keep it from running, found before anything is started or recorded."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from uuid import uuid4
+
+from orchestrator.cluster.capacity import Node, check_processes, check_resources, cluster_resources
+from orchestrator.cluster.connection import names_no_cluster
+from orchestrator.errors import OWN_ERRORS, InputError
+from orchestrator.kinds import kind_of
+from orchestrator.kinds.base import DiskUse, Problem, Resources
+from orchestrator.kinds.resolved import Resolved
+from orchestrator.progress import size_text
+from orchestrator.settings import Settings
+from orchestrator.specs import Spec
+from orchestrator.storage import delete, join, write_bytes
+from orchestrator.storage.folders import free_bytes, nearest_existing, used_bytes
+from orchestrator.storage.uris import is_local, local_path
+
+_SPARE = 0.1
+"""Share of the free bytes that a spec had better leave: its size is an estimate, and others write there as well."""
+logger = logging.getLogger(__name__)
+
+
+def preflight(spec: Spec, inputs: Resolved) -> list[Problem]:
+    """Find every problem of a spec and what it names, and then of the storage; an empty list lets it run."""
+    return input_problems(spec, inputs) or storage_problems(spec, inputs)
+
+
+def input_problems(spec: Spec, inputs: Resolved) -> list[Problem]:
+    """Find what is missing or wrong among a spec's fields, files, models and tokenizers."""
+    return kind_of(spec).problems(spec, inputs)
+
+
+def storage_problems(spec: Spec, inputs: Resolved, left: Sequence[str] = ()) -> list[Problem]:
+    """Find out whether results can be written, and fit."""
+    settings = inputs.settings
+    try:
+        if names_no_cluster(settings) or "registry" not in settings.given:
+            check_writable(str(settings.home), f"--home {settings.home}", "give another")
+        check_writable(settings.storage, f"--storage {settings.storage}", "give another")
+    except InputError as error:
+        return [Problem(error)]
+    return disk_problems(spec, inputs, left)
+
+
+def disk_problems(spec: Spec, inputs: Resolved, left: Sequence[str] = ()) -> list[Problem]:
+    """Find out whether what a spec writes fits on the disk; warn where it barely does.
+
+    Args:
+        left: folders of earlier attempts, and of a pipeline's stages: their files are not written again.
+    """
+    try:
+        if (disk := disk_need(spec, inputs)) is not None:
+            replace(disk, num_left_bytes=sum(map(used_bytes, left))).check()
+    except OWN_ERRORS as error:
+        return [Problem(error)]
+    return []
+
+
+def refuse(problems: Sequence[Problem]) -> None:
+    """Raise an error of the first problem's class, with a line for each; nothing where there is none."""
+    if problems:
+        error = problems[0].error
+        raise type(error)("\n".join(map(str, problems))) from error
+
+
+def check_writable(folder: str, what: str, remedy: str) -> None:
+    """Write a file and delete it; of a folder that is not there, in the one above it that is. Raises: InputError."""
+    try:
+        if is_local(folder):
+            folder = str(nearest_existing(local_path(folder).absolute()))
+            if not Path(folder).is_dir():
+                raise InputError(f"{what} cannot be written: {folder} is no folder; {remedy}")
+        probe = join(folder, f".probe-{uuid4().hex[:8]}")
+        write_bytes(probe, b"")
+        delete(probe)
+    except OSError as error:
+        raise InputError(f"{what} cannot be written: {error.strerror or error}; {remedy}") from error
+
+
+@dataclass(frozen=True)
+class DiskNeed:
+    """Bytes that a spec writes, and that the file system of its storage has free."""
+
+    storage: str
+    uses: tuple[DiskUse, ...]
+    num_free_bytes: int
+    num_left_bytes: int = 0
+    """Bytes that earlier attempts at the run have left."""
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes that have yet to be written."""
+        return max(0, sum(use.num_bytes for use in self.uses) - self.num_left_bytes)
+
+    def __str__(self) -> str:
+        verdict = "" if self.num_bytes <= self.num_free_bytes else ": does not fit"
+        free = f"{size_text(self.num_free_bytes)} that are free in {self.storage}"
+        return f"{size_text(self.num_bytes)} of the {free}{verdict}"
+
+    def check(self) -> None:
+        """Warn where little is left. Raises: InputError where the disk is too small."""
+        writes = f"{size_text(self.num_bytes)}{' more' if self.num_left_bytes else ''}"
+        both = f"{self.storage} has {size_text(self.num_free_bytes)} free, and this run writes about {writes}"
+        remedy = "make room there, give another --storage, or keep fewer checkpoints or snapshots"
+        if self.num_bytes > self.num_free_bytes:
+            raise InputError(f"{both} ({uses_text(self.uses)}); {remedy}")
+        if self.num_bytes > (1 - _SPARE) * self.num_free_bytes:
+            logger.warning(f"{both}, which leaves less than {_SPARE:.0%} of it; {remedy}")
+
+
+def disk_need(spec: Spec, inputs: Resolved) -> DiskNeed | None:
+    """Compare what a spec writes with the free disk; None for a storage without a limit.
+
+    Raises: CorpusError, TokenizerError for what the spec reads.
+    """
+    free = free_bytes(inputs.settings.storage)
+    return None if free is None else DiskNeed(inputs.settings.storage, tuple(kind_of(spec).disk(spec, inputs)), free)
+
+
+def uses_text(uses: Sequence[DiskUse]) -> str:
+    """List what takes disk: `12.0 MB of checkpoints, 4.0 MB of models`."""
+    return ", ".join(f"{size_text(use.num_bytes)} of {use.what}" for use in uses)
+
+
+def needed_resources(spec: Spec, have: Mapping[str, float]) -> Resources:
+    """Resources that a spec takes of a cluster with these; of a pipeline the most of any stage, and all processes."""
+    needs = [kind_of(stage).resources(stage).on(have) for stage in spec.stage_specs().values()]
+    names = {name for need in needs for name in need.total}
+    return Resources(
+        {name: max(need.total.get(name, 0.0) for need in needs) for name in names},
+        [processes for need in needs for processes in need.processes],
+    )
+
+
+def needed_cpus(spec: Spec) -> float:
+    """CPUs that a spec takes, wherever it runs."""
+    return needed_resources(spec, {}).total.get("CPU", 0.0)
+
+
+def check_capacity(
+    spec: Spec, settings: Settings, have: Mapping[str, float] | None = None, nodes: Sequence[Node] | None = None
+) -> None:
+    """Check that the connected Ray, or a machine of other resources, has what a spec takes.
+
+    Args:
+        have: resources by name, of all nodes together; the connected Ray's when left out.
+        nodes: its nodes; those of the connected Ray when left out.
+
+    Raises: ClusterError, naming what is missing.
+    """
+    place = "this machine" if names_no_cluster(settings) else "the cluster"
+    have = cluster_resources() if have is None else have
+    needs = needed_resources(spec, have)
+    check_resources(needs.total, have, place)
+    check_processes(needs.processes, nodes, place)
+
+
+def warn_of_unused_gpus(spec: Spec, have: Mapping[str, float]) -> None:
+    """Warn of GPUs that are there, and that a stage does not take as they are too few."""
+    for name, stage in spec.stage_specs().items():
+        if note := kind_of(stage).resources(stage).unused_gpus(have):
+            logger.warning(f"{name}: {note}" if name else note)

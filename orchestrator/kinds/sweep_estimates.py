@@ -1,0 +1,179 @@
+"""Estimates of a sweep before it starts: steps, parameters and time of its trials."""
+
+import math
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
+from statistics import fmean
+from typing import Any
+
+from bert_core.config import BertConfig
+from bert_core.text.tokenization import Tokenizer
+from orchestrator.finetuning.building import random_config
+from orchestrator.finetuning.measured_steps import measure_examples
+from orchestrator.finetuning.search_space import listed_values, value_bounds
+from orchestrator.kinds.base import Fact, MeasuredTime
+from orchestrator.kinds.estimates import (
+    count_encoder_parameters,
+    count_lstm_parameters,
+    memory_text,
+    short_training_advice,
+    slow_bf16,
+    steps_text,
+    trains_on_gpu,
+)
+from orchestrator.kinds.pretraining_estimates import NUM_RECORDED_RUNS
+from orchestrator.kinds.resolved import Resolved
+from orchestrator.progress import counted
+from orchestrator.registry.query_language import quoted
+from orchestrator.registry.registry import Registry
+from orchestrator.specs import RecipeSpec, SweepSpec
+from orchestrator.specs.references import RANDOM
+from orchestrator.tasks import Task, build_features, unread_notes
+from orchestrator.training.batch_order import Schedule
+
+_EXAMPLES_LOOKED_AT = 1000
+_TRIAL_FIELDS = (
+    *("init_from", "size", "family", "max_seq_length", "batch_size", "epochs", "evaluations_per_epoch"),
+    *("freeze_encoder", "precision", "long_documents", "window_stride", "train_fraction"),
+)
+"""Fields of a recipe that decide how long a trial takes."""
+
+
+def first_recipe(spec: SweepSpec) -> RecipeSpec:
+    """Return the recipe of the first point; of an axis that ranges the smallest value, and the mean length of all.
+
+    The length of a training is its epochs and its share of the examples.
+    """
+    values: dict[str, object] = {}
+    for name in spec.axes:
+        listed = listed_values(spec, name)
+        values[name] = listed[0] if listed else spec.axes[name].value_at(0.0)
+    means = {name: sum(value_bounds(spec, name)) / 2 for name in ("epochs", "train_fraction")}
+    return spec.recipe.model_copy(update=values | means)
+
+
+def first_tokenizer(recipe: RecipeSpec, inputs: Resolved) -> Tokenizer | None:
+    """Tokenizer of a recipe, or of the model that has it, or one like that; None where only the run decides it."""
+    name = recipe.tokenizer if recipe.init_from == RANDOM else recipe.init_from
+    return None if name is None else inputs.tokenizer_like(name)
+
+
+def trial_facts(spec: SweepSpec, inputs: Resolved, configs: Sequence[BertConfig | None]) -> Iterator[Fact]:
+    """Yield what a trial takes: steps, parameters, memory; and how many run at a time, where the spec says it.
+
+    Args:
+        configs: of the models that trials may start from.
+    """
+    task = inputs.task(spec.task).first_fold
+    shortest, longest = trial_schedules(spec, task)
+    fewest, most = shortest.num_steps, longest.num_steps
+    yield "steps of a trial", steps_text(task, fewest) + (f" to {most:,}" if most > fewest else "")
+    if advice := short_training_advice(shortest):
+        yield "note", f"{'a trial has' if most == fewest else 'the shortest trials have'} {advice}"
+    yield from slow_bf16(listed_values(spec, "precision"), spec.execution.gpus_per_trial)
+    num_parameters = most_parameters(spec, configs)
+    if num_parameters is not None:
+        yield "parameters", f"{num_parameters:,}, and a small head"
+        yield "memory of a trial", memory_text(num_parameters)
+    yield from _unread_facts(spec, inputs)
+    if spec.execution.max_concurrent_trials:
+        yield "trials at a time", f"at most {spec.execution.max_concurrent_trials}"
+
+
+def trial_schedules(spec: SweepSpec, task: Task) -> tuple[Schedule, Schedule]:
+    """Schedules of the trials with the fewest and with the most steps."""
+    (small, large), (short, long) = value_bounds(spec, "batch_size"), value_bounds(spec, "epochs")
+    few, many = (num_taken(task, fraction) for fraction in value_bounds(spec, "train_fraction"))
+    return Schedule(few, int(large), short, 1), Schedule(many, int(small), long, 1)
+
+
+def num_taken(task: Task, fraction: float) -> int:
+    """Training examples of a trial with a share of them, about."""
+    return max(1, round(fraction * len(task.examples("train"))))
+
+
+def most_parameters(spec: SweepSpec, configs: Sequence[BertConfig | None]) -> int | None:
+    """Parameters of the largest encoder that a trial may have and of the LSTM layers on it; None where unknown."""
+    known = [config for config in configs if config is not None]
+    return max(
+        (count_encoder_parameters(config) + _most_lstm_parameters(config, spec) for config in known), default=None
+    )
+
+
+def _most_lstm_parameters(config: BertConfig, spec: SweepSpec) -> int:
+    num_layers = int(value_bounds(spec, "num_lstm_layers")[1])
+    choices = product(listed_values(spec, "layer_pooling"), listed_values(spec, "lstm_hidden_size"))
+    return max(
+        (count_lstm_parameters(config, pooling, num_layers, size) for pooling, size in choices),  # type: ignore[arg-type]
+        default=0,
+    )
+
+
+def _unread_facts(spec: SweepSpec, inputs: Resolved) -> Iterator[Fact]:
+    """Yield what the first point's model cannot see of the training examples; of very many the first are looked at."""
+    recipe, task = first_recipe(spec), inputs.task(spec.task)
+    tokenizer = first_tokenizer(recipe, inputs)
+    if tokenizer is not None:
+        some = task.examples("train")[:_EXAMPLES_LOOKED_AT]
+        for note in unread_notes(build_features(task, some, tokenizer, task.type.options_type.of_recipe(recipe))):
+            yield "not read", note
+
+
+def measure_trials(spec: SweepSpec, inputs: Resolved, num_trials: int) -> MeasuredTime | None:
+    """Measure steps of the first point of a space, and return what all trials would take, as many at a time as fit.
+
+    Returns None where trials take GPUs, where only an earlier stage's run decides the model that the first point
+    begins with, and for models whose steps take long.
+    """
+    if trains_on_gpu(spec.execution.gpus_per_trial):
+        return None
+    recipe = first_recipe(spec)
+    tokenizer = first_tokenizer(recipe, inputs)
+    if tokenizer is None:
+        return None
+    config = random_config(recipe, tokenizer) if recipe.init_from == RANDOM else inputs.config(recipe.init_from)
+    if config is None:
+        return None
+    task = inputs.task(spec.task).first_fold
+    train, num_validation = task.examples("train"), len(task.examples("validation"))
+    found = measure_examples(task, train, recipe, config, tokenizer, spec.threads_per_trial)
+    if found is None:
+        return None
+    frozen_s = found.frozen_s * (len(train) + num_validation)
+    each_s = found.training_s(recipe, num_taken(task, recipe.train_fraction), num_validation)
+    return _time_of_all(spec, num_trials, each_s, frozen_s)
+
+
+def recorded_trials(spec: SweepSpec, registry: Registry, num_trials: int) -> MeasuredTime | None:
+    """Return the time by recorded trials of the task with a recipe like the first point's; None without."""
+    recipe = first_recipe(spec)
+    own = {name: getattr(recipe, name) for name in _TRIAL_FIELDS}
+    query = f"kind = 'trial' and state = 'COMPLETED' and task = {quoted(spec.task.id)}"
+    rows = registry.run_table(query, limit=NUM_RECORDED_RUNS).records
+    alike = [row for row in rows if row["seconds"] and all(_value(row, name) == own[name] for name in own)]
+    if not alike:
+        return None
+    each_s = fmean(row["seconds"] for row in alike)
+    by = f"{each_s:.2g} s a trial, the mean of {counted(len(alike), 'recorded trial')}"
+    return _time_of_all(spec, num_trials, each_s, by=by)
+
+
+def _value(row: Mapping[str, Any], name: str) -> Any:
+    """Value of a field of the recipe; the default where the record is older than the field."""
+    value = row.get(f"params.recipe.{name}", row.get(f"params.{name}"))
+    return RecipeSpec.model_fields[name].default if value is None else value
+
+
+def _time_of_all(
+    spec: SweepSpec, num_trials: int, each_s: float, first_s: float = 0.0, by: str = MeasuredTime.by
+) -> MeasuredTime:
+    """Time of all trials, as many at a time as this machine's CPUs take; on GPUs as the spec says, or one."""
+    most = spec.execution.max_concurrent_trials
+    if trains_on_gpu(spec.execution.gpus_per_trial):
+        at_a_time = min(num_trials, most or 1)
+    else:
+        fit = int((os.cpu_count() or 1) / max(spec.execution.cpus_per_trial, spec.threads_per_trial))
+        at_a_time = min(max(1, fit), num_trials, most or num_trials)
+    of_what = f"{counted(num_trials, 'trial')}, {at_a_time:,} at a time"
+    return MeasuredTime(first_s + each_s * math.ceil(num_trials / at_a_time), of_what, by)

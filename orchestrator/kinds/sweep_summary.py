@@ -1,0 +1,190 @@
+"""Summary of a completed sweep: its groups of trials as a table, the best trial, and what it gained."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from statistics import fmean
+
+from bert_core.checkpoints.weight_files import WEIGHTS_FILE
+from bert_core.errors import BertCoreError
+from orchestrator.cells import short_value
+from orchestrator.finetuning.model_record import read_saved_definition
+from orchestrator.finetuning.running_trials import values_text
+from orchestrator.progress import duration
+from orchestrator.registry.group_records import replicate_text, scored_trials
+from orchestrator.registry.leaderboard import trial_groups
+from orchestrator.registry.parameters import group_code, varied_parameters
+from orchestrator.registry.records import RunRecord
+from orchestrator.registry.registry import Registry
+from orchestrator.registry.tables import PIPELINE
+from orchestrator.significance.comparison import seeds_of_each_group
+from orchestrator.significance.ranking import SeedNoise
+from orchestrator.significance.summary import Summary, summarize
+from orchestrator.specs.references import RANDOM
+from orchestrator.storage import local_copy
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Difference of two means, the first one's minus the second one's."""
+
+    value: float
+    half_width: float | None = None
+    """Half of its 95 % interval; None where no group of the sweep shows how much seeds matter."""
+    num_seeds_needed: int | None = None
+    """Number of seeds of each group that would settle a difference of this size, where it is known."""
+
+    def text(self, several_seeds: str) -> str:
+        """Text of the difference, and whether it is more than the noise of seeds.
+
+        Args:
+            several_seeds: override that has each recipe trained with several seeds; empty where each was.
+        """
+        if self.half_width is None:
+            remedy = f"; several seeds show it: {several_seeds}" if several_seeds else ""
+            return f"{self.value:+.4f}; seed noise not known{remedy}"
+        interval = f"{self.value:+.4f} ± {self.half_width:.4f} (95 %)"
+        if abs(self.value) > self.half_width:
+            return f"{interval}, more than seed noise"
+        needed = f"; about {self.num_seeds_needed} seeds each would settle it" if self.num_seeds_needed else ""
+        return f"{interval}, not more than seed noise{needed}"
+
+
+def compute_difference(first: Summary, second: Summary, noise: SeedNoise | None) -> Difference:
+    """Compare two groups by the noise of seeds in their sweep."""
+    value = first.mean - second.mean
+    if noise is None:
+        return Difference(value)
+    sds = [math.sqrt(noise.of_mean(group).variance * group.n) for group in (first, second)]
+    return Difference(value, noise.of_difference(first, second).half_width(), seeds_of_each_group(value, *sds))
+
+
+_MOST_ROWS = 10
+_WIDTH = 80
+"""Characters of a line of the table at most."""
+_PARAMETER = "params."
+_SEVERAL_SEEDS = "seeds=[0,1,2]"
+_CODE = "version of the code"
+"""Heading of the column that tells groups of different code apart."""
+
+
+def sweep_summary(run: RunRecord, registry: Registry) -> Iterator[str]:
+    """Yield the result in one line, then the groups as a table, the best trial's values, and what they gain."""
+    trials, metric = registry.trials.table(run.id).records, str(run.metric)
+    scored = scored_trials(trials, metric)
+    if not scored:
+        return
+    best, score = scored[0], f"metrics.{metric}"
+    folds, took = best.get("params.folds"), f" after {duration(run.seconds or 0.0)}"
+    varied = [name.removeprefix(_PARAMETER) for name in varied_parameters(scored)]
+    groups = trial_groups(scored, metric)
+    if not groups:
+        yield f"no seed of {run.task} was scored on all of its {folds} folds{took}"
+        return
+    summaries = [summarize(group.scores) for group in groups]
+    baselines = [one.baseline for one in groups[0].runs if one.baseline is not None]
+    baseline = best.get(f"metrics.baseline.{metric}") if not folds else fmean(baselines) if baselines else None
+    shown, whose = best[score], "its trial" if len(trials) == 1 else f"the best of {len(trials)} trials"
+    if folds:
+        seeds = f" and {summaries[0].n} seeds" if summaries[0].n > 1 else ""
+        first = f", the first of {len(groups)} groups" if len(groups) > 1 else ""
+        shown, whose = summaries[0].mean, f"the mean over {folds} folds{seeds}{first}"
+    beside = "" if baseline is None else f" (baseline {baseline:.4f})"
+    yield f"{metric} {shown:.4f} on {run.task} by {whose}{beside}{took}"
+    has_several_codes = len({group_code(row["group"]) for row in scored}) > 1
+    values = [
+        {name: short_value(group.parameters.get(_PARAMETER + name)) for name in varied}
+        | ({_CODE: group_code(group.key)} if has_several_codes else {})
+        for group in groups
+    ]
+    yield from _table(values, summaries, metric)
+    named = ", ".join(
+        [*(f"{name} {short_value(best.get(_PARAMETER + name))}" for name in varied), replicate_text(best)]
+    )
+    yield f"best: trial {best['number']} ({named}), {metric} {best[score]:.4f}"
+    if all(one.id != best["id"] for one in groups[0].runs):
+        yield f"first group: {values_text(values[0])}; groups stand by the worse end of their interval"
+    positive = _positive_label(run)
+    if positive is not None:
+        yield f"f1 is the score of {positive}, the second label"
+    starts_at_random = [group.parameters.get(f"{_PARAMETER}init_from") == RANDOM for group in groups]
+    yield from _gains(summaries, starts_at_random, baseline, _several_seeds(run, registry))
+
+
+def _several_seeds(run: RunRecord, registry: Registry) -> str:
+    """Override that has each recipe trained with several seeds, as it is typed for the spec that was run."""
+    for tag in registry.annotations.tags(run.id):
+        if tag.startswith(PIPELINE):
+            pipeline = registry.run(tag.removeprefix(PIPELINE))
+            for key, stage in pipeline.spec["stages"].items():
+                if run.name == (stage.get("name") or f"{pipeline.name}/{key}"):
+                    return f"stages.{key.partition('.')[0]}.{_SEVERAL_SEEDS}"  # a variant's is set in its stage
+    return _SEVERAL_SEEDS
+
+
+def _positive_label(run: RunRecord) -> str | None:
+    """The class whose f1 ranks the trials, as the model that the run has left tells it; None where f1 is of all."""
+    if run.metric != "f1" or run.model_folder is None:
+        return None
+    with suppress(BertCoreError, OSError):  # a run is complete without it, whatever became of the folder
+        task = read_saved_definition(local_copy(run.model_folder, skip=(WEIGHTS_FILE,)))
+        return None if task is None else task.type.positive_label(task)
+    return None
+
+
+def _table(values: Sequence[Mapping[str, str]], summaries: Sequence[Summary], metric: str) -> Iterator[str]:
+    """The groups as the lines of a table, the best ones; of what varies as many columns as fit.
+
+    Args:
+        values: of each group the values that set it apart from others, as text, by field; in the leaderboard's order.
+    """
+    if len(summaries) == 1 and summaries[0].n == 1:
+        return
+    headings = (f"mean {metric}", "sd", "seeds")
+    shown = summaries[:_MOST_ROWS]
+    numbers = [(f"{one.mean:.4f}", "–" if one.sd is None else f"{one.sd:.4f}", str(one.n)) for one in shown]
+    number_widths = [max(map(len, column)) for column in zip(headings, *numbers, strict=True)]
+    left = _WIDTH - sum(2 + width for width in number_widths)
+    widths: dict[str, int] = {}
+    for name in values[0]:
+        width = max(len(name), *(len(texts[name]) for texts in values[:_MOST_ROWS]))
+        if left >= 2 + width:
+            widths[name] = width
+            left -= 2 + width
+    for texts, cells in [({name: name for name in widths}, headings), *zip(values, numbers, strict=False)]:
+        left_cells = [f"{texts[name]:<{width}}" for name, width in widths.items()]
+        right_cells = [f"{cell:>{width}}" for cell, width in zip(cells, number_widths, strict=True)]
+        yield "  " + "  ".join([*left_cells, *right_cells])
+    if len(summaries) > len(shown):
+        yield f"  and {len(summaries) - len(shown)} more groups"
+    if len(widths) < len(values[0]):
+        yield f"  which differ in {', '.join(name for name in values[0] if name not in widths)} as well"
+
+
+def _gains(
+    groups: Sequence[Summary], starts_at_random: Sequence[bool], baseline: float | None, several_seeds: str
+) -> Iterator[str]:
+    """Lines on the best group's mean beside the majority baseline, random weights and the next group.
+
+    Args:
+        several_seeds: override that has each recipe trained with several seeds.
+    """
+    best, noise = groups[0], SeedNoise.of(groups)
+    remedy = several_seeds if all(group.n == 1 for group in groups) else ""
+    if baseline is not None:
+        gain = Difference(best.mean - baseline, noise and noise.of_mean(best).half_width())
+        yield f"beside the majority baseline ({baseline:.4f}): {gain.text(remedy)}"
+    if starts_at_random[0] and not all(starts_at_random):
+        yield "random weights did best"
+    at_random = starts_at_random.index(True) if True in starts_at_random else 0
+    others = [(at_random, "random weights"), *([] if at_random == 1 else [(1, "the next group")])]
+    for place, what in others:
+        if 0 < place < len(groups):
+            difference = compute_difference(best, groups[place], noise)
+            yield f"beside {what} ({groups[place].mean:.4f}): {difference.text(remedy)}"
+    if len(groups) > 1 and noise is not None:
+        yield (
+            "the noise of seeds is pooled over all groups here; `orchestrator compare` tests two groups by their own "
+            "seeds alone, and may need more of them"
+        )

@@ -1,1 +1,0 @@
-"""Planning: a spec is checked and described before anything is started or recorded."""
