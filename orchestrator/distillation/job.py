@@ -22,13 +22,12 @@ from orchestrator.distillation.comparison import compare_sizes, compare_speeds, 
 from orchestrator.distillation.task_loss import DistillationLoss
 from orchestrator.errors import SpecError
 from orchestrator.finetuning.building import build_model, check_fit
-from orchestrator.finetuning.checkpointed_training import CheckpointedTraining
 from orchestrator.finetuning.evaluation import ScoredSplit, evaluate_model, score_model, with_labels_of
 from orchestrator.finetuning.heads import HEADS, HeadModel
 from orchestrator.finetuning.model_folder import FineTunedModel, load_fine_tuned
-from orchestrator.finetuning.training import BestEvaluation
-from orchestrator.finetuning.trial import baseline_metrics, train_and_save
-from orchestrator.finetuning.trial_job import prepare_trial_features
+from orchestrator.finetuning.training import Evaluation
+from orchestrator.finetuning.training_checkpoints import CheckpointedTraining
+from orchestrator.finetuning.trial import baseline_metrics, prepare_trial_features, train_and_save
 from orchestrator.models.device import choose_device
 from orchestrator.models.info import describe_model, weights_digest
 from orchestrator.results import DatasetResult, DistillResult, Event, MessageEvent
@@ -101,13 +100,13 @@ def distill(
         job.spec.recipe.precision,
         calibrates=False,
     )
-    best, predictions_path = _train(job, pair, report, on_saved, warn)
-    own = best.evaluation.scored
+    best, predictions_path = _train(job, pair, report, on_saved)
+    own = best.scored
     return DistillResult(
         task=task.id,
         metric=task.metric,
         model=describe_model(join(job.run_folder, "model"), task.head),
-        best_step=best.evaluation.step,
+        best_step=best.step,
         metrics={
             **own.metrics,
             **teacher_metrics(theirs.metrics),
@@ -211,8 +210,7 @@ def _train(
     pair: _Pair,
     report: Callable[[Sequence[Event]], None],
     on_saved: Callable[[int], None],
-    warn: Callable[[str], None],
-) -> tuple[BestEvaluation[ScoredSplit], str]:
+) -> tuple[Evaluation[ScoredSplit], str]:
     """Train the student; returns the best evaluation and where its predictions lie. Raises: DivergedError."""
     unlabeled = [features for features, _ in pair.unlabeled]
     seen = join_features([pair.train, *unlabeled])
@@ -232,18 +230,9 @@ def _train(
         details={"the spec": job.spec.identity_values()},
         allow_drift=job.allow_drift,
     )
+    folder = job.run_folder
     return train_and_save(
-        pair.student,
-        teacher.tokenizer,
-        pair.task,
-        seen,
-        pair.validation,
-        recipe,
-        job.run_folder,
-        lambda events, score, number: checkpoint.report(events),
-        loss,
-        checkpoint,
-        warn=warn,
+        pair.student, teacher.tokenizer, pair.task, seen, pair.validation, recipe, folder, checkpoint, loss
     )
 
 

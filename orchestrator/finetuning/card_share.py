@@ -13,11 +13,10 @@ from bert_core.micro_batches import is_out_of_memory
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.errors import RunFailedError
 from orchestrator.finetuning.building import build_model
-from orchestrator.finetuning.logits import compute_logits
-from orchestrator.finetuning.scoring_room import ScoringRoom
+from orchestrator.finetuning.logits import TokenBudget, compute_logits
 from orchestrator.finetuning.search_space import listed_values, value_bounds
 from orchestrator.finetuning.training import DivergedError, fine_tune
-from orchestrator.finetuning.trial_job import WITHOUT_CARD, TrialJob, prepare_trial_features
+from orchestrator.finetuning.trial import WITHOUT_CARD, TrialJob, prepare_trial_features
 from orchestrator.models.device import choose_device
 from orchestrator.specs import RecipeSpec, SweepSpec
 from orchestrator.specs.references import RANDOM
@@ -119,7 +118,7 @@ def _train_a_little(job: TrialJob, recipe: RecipeSpec, device: str) -> None:
     scores = count()
 
     def score() -> tuple[float, None]:
-        compute_logits(model, features, recipe.precision, room=ScoringRoom(warn=_end))
+        compute_logits(model, features, recipe.precision, budget=TokenBudget(warn=_end))
         return float(next(scores)), None
 
     fine_tune(model, features, brief, score, lambda evaluation, best_score: None, warn=_end)

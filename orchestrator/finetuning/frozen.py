@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 
 from orchestrator.finetuning.batches import make_batch
 from orchestrator.finetuning.heads import HEADS, HeadModel
-from orchestrator.finetuning.logits import autocast
-from orchestrator.finetuning.scoring_room import ScoringRoom
+from orchestrator.finetuning.logits import TokenBudget, autocast
 from orchestrator.specs.network import Precision
 from orchestrator.tasks import Features, keep_features
 from orchestrator.tasks.features import A
@@ -57,21 +56,21 @@ def freeze(
         parts = [features.fingerprint, *encoder, reads_all]
         key = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
         arrays_type = type(features.head_arrays)
-        compute = partial(compute_states, features, model, precision, room)
+        compute = partial(compute_states, features, model, precision, budget)
         return keep_features(cache, key, arrays_type, features.head, features.split, compute)
 
-    room = ScoringRoom(_MAX_TOKENS, warn)
+    budget = TokenBudget(_MAX_TOKENS, warn)
     return [freeze_one(features) for features in splits]
 
 
 @torch.inference_mode()
 def compute_states(
-    features: Features[A], model: HeadModel, precision: Precision = "fp32", room: ScoringRoom | None = None
+    features: Features[A], model: HeadModel, precision: Precision = "fp32", budget: TokenBudget | None = None
 ) -> Features[A]:
     """The features of the tokens that the head reads, with what the encoder gives for them.
 
     Args:
-        room: of the device; one of this call alone when left out.
+        budget: of the device, as earlier calls left it; a new one when left out.
     """
     model.eval()
     device = next(model.parameters()).device
@@ -94,7 +93,7 @@ def compute_states(
             states = np.empty((len(rows), *values.shape[1:]), np.float32)
         states[places[is_read]] = values[is_read]
 
-    (room or ScoringRoom(_MAX_TOKENS)).compute(features.lengths, len(rows), compute)
+    (budget or TokenBudget(_MAX_TOKENS)).compute(features.lengths, len(rows), compute)
     assert states is not None, "a split has at least one example"
     return features.at_tokens(rows, states)
 

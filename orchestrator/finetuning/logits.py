@@ -1,10 +1,12 @@
-"""A head's outputs for a whole split, in the split's own order.
+"""A head's outputs for a whole split, in the split's own order; fewer tokens at a time where memory runs out.
 
 Shapes: W windows, T tokens, C classes.
 """
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,13 +14,78 @@ import torch
 from numpy.typing import NDArray
 
 from bert_core.device_copies import LateReads
+from bert_core.micro_batches import compute_in_parts, first_line
 from orchestrator.finetuning.batches import make_batch
 from orchestrator.finetuning.heads import HEADS, HeadModel
-from orchestrator.finetuning.scoring_room import ScoringRoom
 from orchestrator.specs.network import Precision
 from orchestrator.tasks import Features
+from orchestrator.training.batch_order import MAX_PADDED_TOKENS, length_batches
+from orchestrator.training.micro_batches import check_can_shrink
 
 _CPU_BATCH_SIZE = 64
+logger = logging.getLogger(__name__)
+_REMEDY = "use a smaller model or shorter texts, or take a device with more memory"
+
+
+@dataclass
+class TokenBudget:
+    """Number of padded tokens that a device computes at a time without learning; halved where its memory runs out."""
+
+    max_padded_tokens: int = MAX_PADDED_TOKENS
+    """Tokens at a time at most, were they padded; a window that is longer goes through alone."""
+    warn: Callable[[str], None] = logger.warning
+    """Told, in one line, that memory ran out and what is done about it."""
+
+    def compute(
+        self,
+        lengths: NDArray[np.int64],
+        batch_size: int,
+        compute: Callable[[NDArray[np.int64]], None],
+    ) -> None:
+        """Compute something of all windows, as many at a time as fit, the longest first.
+
+        Args:
+            lengths: (W,) tokens of each window.
+            batch_size: windows at a time at most.
+            compute: called with the numbers of some windows, and again with parts of them where memory ran out.
+
+        Raises: RunFailedError where memory runs out with a single window.
+        """
+
+        def compute_parts(parts: Sequence[NDArray[np.int64]]) -> None:
+            for windows in parts:
+                compute(windows)
+
+        sizes = _WindowSizes(self, lengths)
+        for windows in length_batches(lengths, batch_size, self.max_padded_tokens):
+            compute_in_parts(sizes, windows, None, compute_parts)
+
+
+@dataclass(frozen=True)
+class _WindowSizes:
+    """Adapter of the budget to `compute_in_parts`, for windows of these lengths."""
+
+    budget: TokenBudget
+    lengths: NDArray[np.int64]
+
+    def split(self, batch: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+        places = length_batches(self.lengths[batch], len(batch), self.budget.max_padded_tokens)
+        return [batch[some] for some in places]
+
+    def halve(self, tried: Sequence[NDArray[np.int64]], step: int | None, reason: str) -> None:
+        """Take half as much at a time as was tried. Raises: RunFailedError where one window alone was too much."""
+        largest = max(tried, key=self._padded_tokens)
+        check_can_shrink(max(map(len, tried)), step, reason, _REMEDY)
+        # A window may be longer than what is taken at a time.
+        self.budget.max_padded_tokens = min(self._padded_tokens(largest), self.budget.max_padded_tokens) // 2
+        self.budget.warn(
+            f"memory ran out while texts were answered, {len(largest):,} at a time of up to "
+            f"{int(self.lengths[largest].max()):,} tokens ({first_line(reason)}); from here on "
+            f"{self.budget.max_padded_tokens:,} tokens at a time"
+        )
+
+    def _padded_tokens(self, windows: NDArray[np.int64]) -> int:
+        return len(windows) * int(self.lengths[windows].max())
 
 
 def autocast(device: torch.device, precision: Precision) -> AbstractContextManager[Any]:
@@ -33,14 +100,14 @@ def compute_logits(
     precision: Precision = "fp32",
     batch_size: int | None = None,
     allocate: Callable[[tuple[int, int], type[np.float32]], NDArray[np.float32]] = np.empty,
-    room: ScoringRoom | None = None,
+    budget: TokenBudget | None = None,
 ) -> NDArray[np.float32]:
     """The model's outputs without dropout: (W, C) for sequences, (W, 1) for choices, (T, C) for tokens.
 
     Args:
-        batch_size: windows at a time at most; when left out, 64 on a CPU, and on a GPU as many as the room takes.
+        batch_size: windows at a time at most; when left out, 64 on a CPU, and on a GPU as many as the budget takes.
         allocate: gives the array that is filled, from its shape and type; in memory when left out.
-        room: of the device; one of this call alone when left out.
+        budget: of the device, as earlier calls left it; a new one when left out.
 
     Raises: RunFailedError where memory runs out with a single window.
     """
@@ -65,14 +132,10 @@ def compute_logits(
             values = head.logits(model, make_batch(features, windows, device))
         reads.add(windows, values)
 
-    num_at_a_time = batch_size or _windows_at_a_time(device, features.num_windows)
-    (room or ScoringRoom()).compute(features.lengths, num_at_a_time, compute)
+    # A GPU is done with 64 short windows at once: there the budget alone limits them.
+    num_at_a_time = batch_size or (features.num_windows if device.type == "cuda" else _CPU_BATCH_SIZE)
+    (budget or TokenBudget()).compute(features.lengths, num_at_a_time, compute)
     reads.finish()
     model.train(was_training)
     assert logits is not None, "a split has at least one example"
     return logits
-
-
-def _windows_at_a_time(device: torch.device, num_windows: int) -> int:
-    """Number of windows that are computed at a time where nobody says one; a GPU is done with 64 short ones at once."""
-    return num_windows if device.type == "cuda" else _CPU_BATCH_SIZE

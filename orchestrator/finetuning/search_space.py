@@ -1,9 +1,10 @@
-"""Trials of a sweep: points of the space, each tried with each seed and fold. Functions alone: no Ray, no state."""
+"""Trials of a sweep: points of the space, each tried with each seed and fold, in a queue that resumes. No Ray."""
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import product
 from typing import Any
@@ -31,11 +32,10 @@ class TrialPlan:
     point: Point
     recipe: RecipeSpec
     fold: int | None = None
-    """Fold that it is validated on, where the task has folds."""
+    """Fold for validation, where the task has folds."""
 
     @property
     def seed(self) -> int:
-        """Seed of the trial, which its recipe holds."""
         return self.recipe.seed
 
     @cached_property
@@ -46,21 +46,17 @@ class TrialPlan:
     @cached_property
     def key(self) -> str:
         """The trial's natural key within its sweep: a digest of what makes up its recipe's fingerprint."""
-        return _digest(self.recipe.identity_values() | self.replicate)
+        values = self.recipe.identity_values() | self.replicate
+        return hashlib.sha256(json.dumps(values, sort_keys=True, separators=(",", ":")).encode()).hexdigest()[:16]
 
     @property
     def replicate(self) -> dict[str, int]:
-        """Seed, and fold where there are folds, by which it differs from the other trials of its point."""
+        """Seed, and fold where there are folds: the difference to the other trials of the point."""
         return {"seed": self.seed} | ({} if self.fold is None else {"fold": self.fold})
 
     def result(self, state: RunState, **values: Any) -> TrialResult:
         """Make the result of this trial; `values` are the fields of `TrialResult` that the plan does not know."""
         return TrialResult(self.key, self.number, self.parameters, state, self.seed, **values)
-
-
-def _digest(values: Mapping[str, object]) -> str:
-    text = json.dumps(values, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def build_search(spec: SweepSpec, proposed: Sequence[Point] = ()) -> Search:
@@ -103,11 +99,11 @@ def check_space(spec: SweepSpec, task: TaskDefinition) -> None:
     """Refuse, before anything runs, a range whose inner values its field cannot take, fields that say nothing
     somewhere in the space, and what does not concern the task's type, objective or labels. Raises: SpecError.
     """
-    for (field, value), silent in SILENT_FIELDS.items():
-        for name in silent if value in listed_values(spec, field) else ():
+    for (other, value), silent in SILENT_FIELDS.items():
+        for name in silent if value in listed_values(spec, other) else ():
             if listed_values(spec, name) != (RecipeSpec.model_fields[name].default,):
                 place = f"{'space' if name in spec.axes else 'recipe'}.{name}"
-                raise SpecError(f"{place} says nothing with {field} {json.dumps(value)}; sweep over them in two specs")
+                raise SpecError(f"{place} says nothing with {other} {json.dumps(value)}; sweep over them in two specs")
     plan_trials(spec, {name: axis.value_at(0.382) for name, axis in spec.axes.items()}, 0)
     check_recipe(spec.recipe, task, spec.space)
 
@@ -116,3 +112,93 @@ def most_evaluations(spec: SweepSpec) -> int:
     """Evaluations of the longest trial that the sweep can have."""
     epochs, per_epoch = (value_bounds(spec, name)[1] for name in ("epochs", "evaluations_per_epoch"))
     return num_evaluations(epochs, int(per_epoch))
+
+
+@dataclass
+class _OpenPoint:
+    """A proposed point, some of whose trials have not ended."""
+
+    num_trials_left: int
+    scores: list[float] = field(default_factory=list)
+
+
+class TrialQueue:
+    """The trials of a sweep in order; those that an earlier attempt finished are counted, but not handed out again.
+
+    Args:
+        metric: the score that ranks trials; a search learns from its mean over a point's trials.
+        finished: results of an earlier attempt by trial key.
+        proposed: the points of an earlier attempt of a search that learns; they come again first, under their numbers.
+        on_proposed: given each new point of a search that learns, before a trial of it is handed out: without them a
+            later attempt could not propose the same.
+    """
+
+    def __init__(
+        self,
+        spec: SweepSpec,
+        metric: str,
+        finished: Mapping[str, TrialResult],
+        *,
+        proposed: Sequence[Point] = (),
+        on_proposed: Callable[[Point], object] = lambda point: None,
+    ) -> None:
+        self.spec, self._metric, self._finished = spec, metric, finished
+        self._num_saved, self._on_proposed = len(proposed), on_proposed
+        self._search = build_search(spec, proposed)
+        self._proposals = self._search.propose()
+        self._num_points = self._num_running = 0
+        self._open: dict[int, _OpenPoint] = {}
+        self._waiting: deque[TrialPlan] = deque()
+
+    @cached_property
+    def num_trials(self) -> int:
+        """Largest number of trials, finished ones included."""
+        return self._search.num_points * self.spec.trials_per_point
+
+    def next(self) -> TrialPlan | None:
+        """The next trial to run; None when there is no other."""
+        if not self._fill():
+            return None
+        self._num_running += 1
+        return self._waiting.popleft()
+
+    def is_done(self) -> bool:
+        """Whether all trials ran and ended."""
+        return self._num_running == 0 and not self._fill()
+
+    def record(self, plan: TrialPlan, result: TrialResult) -> None:
+        """Record the result of a trial that `next` gave."""
+        self._num_running -= 1
+        self._close(plan, result)
+
+    def _fill(self) -> bool:
+        """Propose points until a trial waits to start; return False when there is no other."""
+        while not self._waiting:
+            point = next(self._proposals, None)
+            if point is None:
+                return False
+            plans = plan_trials(self.spec, point, self._num_points)
+            self._open[self._num_points] = _OpenPoint(len(plans))
+            self._num_points += 1
+            if self._search.learns and self._num_points > self._num_saved:
+                self._on_proposed(point)
+            for plan in plans:
+                if plan.key in self._finished:
+                    self._close(plan, self._finished[plan.key])
+                else:
+                    self._waiting.append(plan)
+        return True
+
+    def _close(self, plan: TrialPlan, result: TrialResult) -> None:
+        """Count a trial as ended; after the last of its point the search is told their mean score."""
+        number = plan.number // self.spec.trials_per_point
+        point = self._open[number]
+        score = result.metrics.get(self._metric)
+        if score is not None:
+            point.scores.append(score)
+        point.num_trials_left -= 1
+        if point.num_trials_left == 0:
+            del self._open[number]
+            is_whole = len(point.scores) == self.spec.trials_per_point or len(self.spec.folds) == 1
+            mean = sum(point.scores) / len(point.scores) if point.scores and is_whole else None
+            self._search.tell(number, mean)

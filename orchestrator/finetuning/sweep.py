@@ -36,16 +36,18 @@ from orchestrator.finetuning.card_share import (
     share_of_card,
 )
 from orchestrator.finetuning.evaluation import EvaluatedSplit, evaluate_model
-from orchestrator.finetuning.leader import write_leader
-from orchestrator.finetuning.running_trials import fixed_names
-from orchestrator.finetuning.search_space import build_search, check_space, listed_values, most_evaluations
-from orchestrator.finetuning.sweep_listener import SweepListener
-from orchestrator.finetuning.sweep_progress import SweepProgress, first_reason
-from orchestrator.finetuning.trial import baseline_metrics, run_trial
-from orchestrator.finetuning.trial_job import WITHOUT_CARD, TrialJob, prepare_trial_features, trial_folder
-from orchestrator.finetuning.trial_journal import POINTS
-from orchestrator.finetuning.trial_queue import TrialQueue
-from orchestrator.finetuning.trial_watch import watch_trials
+from orchestrator.finetuning.search_space import TrialQueue, build_search, check_space, listed_values, most_evaluations
+from orchestrator.finetuning.sweep_progress import SweepListener, SweepProgress, first_reason
+from orchestrator.finetuning.trial import (
+    WITHOUT_CARD,
+    TrialJob,
+    baseline_metrics,
+    prepare_trial_features,
+    run_trial,
+    trial_folder,
+)
+from orchestrator.finetuning.trial_journal import POINTS, write_leader
+from orchestrator.finetuning.trial_slots import watch_trials
 from orchestrator.finetuning.tune_run import run_with_tune
 from orchestrator.models.device import choose_device
 from orchestrator.models.info import describe_model
@@ -182,7 +184,6 @@ def _run_trials(
         on_superseded=drop_weights,
         on_ended=lambda result: delete_checkpoints(trial_folder(job.run_folder, result.key)),
         results=dict(finished),
-        fixed=fixed_names(spec),
     )
     watch = watch_trials(spec.execution, job.run_folder.rstrip("/").rpartition("/")[2])
     run_with_tune(spec, partial(run_trial, job), progress, watch, job.run_folder, most_evaluations(spec))

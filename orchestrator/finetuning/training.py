@@ -1,26 +1,32 @@
-"""The loop that fine-tunes one model: packed batches in, the best step's weights out."""
+"""The loop that fine-tunes one model: packed batches in, the best step's weights out.
+
+Dropout is seeded from (seed, step, part), so that a step computes the same whenever it runs.
+"""
 
 import logging
 import math
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields
 from functools import partial
 from itertools import count, islice
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from bert_core.counter_random import derive_key
+from bert_core.kernels.dropout import seed_dropout
 from bert_core.learning_rates import learning_rate_factor
 from bert_core.micro_batches import compute_in_parts
 from bert_core.optimization import build_optimizer, set_learning_rate, unfreeze_top_layers
 from orchestrator.errors import RunFailedError
-from orchestrator.finetuning.checkpointed_training import CheckpointedTraining, TrainingSnapshot
-from orchestrator.finetuning.heads import HEADS, HeadModel
-from orchestrator.finetuning.step_loss import Loss, forward_and_backward
+from orchestrator.finetuning.batches import make_parts
+from orchestrator.finetuning.heads import HEADS, Batch, HeadModel
+from orchestrator.finetuning.logits import autocast
+from orchestrator.finetuning.training_checkpoints import CheckpointedTraining, TrainingSnapshot
 from orchestrator.specs import RecipeSpec
 from orchestrator.tasks import Features
 from orchestrator.training.batch_order import Schedule, epoch_batches
@@ -30,6 +36,8 @@ _CHECK_EVERY_STEPS = 20
 """The loss is looked at this often: seldom enough not to hold up a GPU."""
 
 Scored = TypeVar("Scored")
+Loss = Callable[[HeadModel, Batch], Tensor]
+"""Function that gives a model's loss on a batch, a scalar; on a part of one, a share, to which parts add up."""
 logger = logging.getLogger(__name__)
 
 
@@ -54,14 +62,6 @@ class Evaluation(Generic[Scored]):
     """Whether the training ends with it"""
 
 
-@dataclass
-class BestEvaluation(Generic[Scored]):
-    """The best evaluation so far, and the weights it saw; the earlier one where scores are equal."""
-
-    evaluation: Evaluation[Scored]
-    weights: dict[str, Tensor]
-
-
 def fine_tune(
     model: HeadModel,
     features: Features[Any],
@@ -71,8 +71,8 @@ def fine_tune(
     loss: Loss | None = None,
     checkpoint: CheckpointedTraining | None = None,
     warn: Callable[[str], None] = logger.warning,
-) -> BestEvaluation[Scored]:
-    """Train the model by its recipe; it ends with the best step's weights.
+) -> Evaluation[Scored]:
+    """Train the model by its recipe; it ends with the weights of the best evaluation, which is returned.
 
     Order, dropout and updates are functions of recipe and data: the same device, thread count and torch give the same
     weights again, bit by bit. Where memory runs out in a step, that step and those after it are computed in smaller
@@ -99,14 +99,14 @@ def fine_tune(
         if step not in training.evaluation_numbers:
             continue
         evaluation, best = training.evaluate(step)
-        on_evaluation(evaluation, best.evaluation.score)
+        on_evaluation(evaluation, best.score)
         if checkpoint is not None:
             training.save(checkpoint, evaluation)
         if evaluation.is_last:
             break
         training.meter.restart()
     assert training.best is not None, "the last step is always evaluated"
-    model.load_state_dict(training.best.weights)
+    model.load_state_dict(training.best_weights)
     return training.best
 
 
@@ -139,26 +139,38 @@ class _Training(Generic[Scored]):
         )
         self.micro_batches = MicroBatches(recipe.micro_batch_size, warn)
         self.meter = _Meter()
-        self.best: BestEvaluation[Scored] | None = None
+        self.best: Evaluation[Scored] | None = None
+        """Best evaluation so far, the earlier one where scores are equal."""
+        self.best_weights: dict[str, Tensor] = {}
         self.num_done = self.num_bad_evaluations = 0
 
     def restore(self, checkpoint: CheckpointedTraining) -> None:
         """Go on where a saved training ended, if there is one. Raises: CheckpointError when it cannot be used."""
         snapshot = checkpoint.restore(self.model, self.optimizer)
-        if snapshot is not None:
-            self.num_done = self.schedule.num_steps if snapshot.is_last else snapshot.step
-            self.num_bad_evaluations = snapshot.num_bad_evaluations
-            self.micro_batches.size = snapshot.micro_batch_size or self.micro_batches.size
-            self.best = _best_again(self.model, snapshot, self.score)
+        if snapshot is None:
+            return
+        self.num_done = self.schedule.num_steps if snapshot.is_last else snapshot.step
+        self.num_bad_evaluations = snapshot.num_bad_evaluations
+        self.micro_batches.size = snapshot.micro_batch_size or self.micro_batches.size
+        weights, self.best_weights = _copy_weights(self.model), dict(snapshot.best_weights)
+        self.model.load_state_dict(self.best_weights)
+        self.best = Evaluation(**snapshot.best, scored=self.score()[1])  # what comes with a score is not saved
+        self.model.load_state_dict(weights)
 
     def save(self, checkpoint: CheckpointedTraining, evaluation: Evaluation[Scored]) -> None:
         """Save the training after an evaluation."""
-        assert self.best is not None, "it has been evaluated"
-        snapshot = _snapshot(evaluation, self.num_bad_evaluations, self.best)
-        checkpoint.save(self.model, self.optimizer, replace(snapshot, micro_batch_size=self.micro_batches.size))
+        best = {part.name: getattr(self.best, part.name) for part in fields(Evaluation) if part.name != "scored"}
+        snapshot = TrainingSnapshot(
+            evaluation.step,
+            evaluation.is_last,
+            self.num_bad_evaluations,
+            best,
+            self.best_weights,
+            self.micro_batches.size,
+        )
+        checkpoint.save(self.model, self.optimizer, snapshot)
 
     def learning_rate(self, step: int) -> float:
-        """Return the learning rate of the update that a step makes."""
         recipe, num_steps = self.recipe, self.schedule.num_steps
         num_warmup = round(recipe.warmup_ratio * num_steps)
         schedule = recipe.learning_rate_schedule
@@ -182,11 +194,11 @@ class _Training(Generic[Scored]):
         self.optimizer.step()
         self.meter.add(value, len(groups), step)
 
-    def evaluate(self, step: int) -> tuple[Evaluation[Scored], BestEvaluation[Scored]]:
+    def evaluate(self, step: int) -> tuple[Evaluation[Scored], Evaluation[Scored]]:
         """Score the model after a step; returns this evaluation, and the best one so far. Raises: DivergedError."""
         train_loss, examples_per_s = self.meter.read(step)
         score, scored = self.score()
-        is_better = self.best is None or score > self.best.evaluation.score
+        is_better = self.best is None or score > self.best.score
         self.num_bad_evaluations = 0 if is_better else self.num_bad_evaluations + 1
         evaluation = Evaluation(
             step=step,
@@ -199,34 +211,75 @@ class _Training(Generic[Scored]):
             is_last=step == self.schedule.num_steps or self.num_bad_evaluations == self.recipe.patience,
         )
         if self.best is None or is_better:
-            self.best = BestEvaluation(evaluation, _copy_weights(self.model))
+            self.best, self.best_weights = evaluation, _copy_weights(self.model)
         return evaluation, self.best
 
 
-def _snapshot(
-    evaluation: Evaluation[Scored], num_bad_evaluations: int, best: BestEvaluation[Scored]
-) -> TrainingSnapshot:
-    """The training after an evaluation; what comes with the best score is not saved, but made again."""
-    values = {part.name: getattr(best.evaluation, part.name) for part in fields(Evaluation) if part.name != "scored"}
-    return TrainingSnapshot(evaluation.step, evaluation.is_last, num_bad_evaluations, values, best.weights)
+@runtime_checkable
+class LossOfLogits(Protocol):
+    """Loss that computes the model's logits in its own way."""
+
+    def logits(self, model: HeadModel, batch: Batch) -> Tensor:
+        """Logits of a batch, with the same dropout as in the loss."""
 
 
-def _best_again(
-    model: HeadModel, snapshot: TrainingSnapshot, evaluate: Callable[[], tuple[float, Scored]]
-) -> BestEvaluation[Scored]:
-    """The best evaluation of a training that goes on, with what comes with its score."""
-    weights = _copy_weights(model)
-    model.load_state_dict(snapshot.best_weights)
-    best = BestEvaluation(Evaluation(**snapshot.best, scored=evaluate()[1]), dict(snapshot.best_weights))
-    model.load_state_dict(weights)
-    return best
+def forward_and_backward(
+    model: HeadModel,
+    features: Features[Any],
+    recipe: RecipeSpec,
+    loss: Loss,
+    step: int,
+    parts: Sequence[NDArray[np.int64]],
+) -> Tensor:
+    """Add the gradient of a step's loss to the model's; returns the loss, for which nobody waits yet.
+
+    Args:
+        parts: of the batch, as groups of windows; a single one is the batch.
+    """
+    device = next(model.parameters()).device
+    windows = [features.windows_of(part) for part in parts]
+    logits = None
+    if len(parts) > 1 and HEADS[features.head].compares_examples(model):
+        logits = _compute_all_logits(model, features, recipe, loss, step, windows)
+    values = []
+    for number, batch in enumerate(make_parts(model, features, windows, logits)):
+        seed_part(recipe.seed, step, number, device)
+        with autocast(device, recipe.precision):
+            value = loss(model, batch)
+        value.backward()  # type: ignore[no-untyped-call]
+        values.append(value.detach())
+    return values[0] if len(values) == 1 else torch.stack(values).sum()
+
+
+@torch.no_grad()
+def _compute_all_logits(
+    model: HeadModel,
+    features: Features[Any],
+    recipe: RecipeSpec,
+    loss: Loss,
+    step: int,
+    windows: Sequence[NDArray[np.int64]],
+) -> Tensor:
+    """Logits of all parts of a step's batch, with the dropout that each part's loss will draw."""
+    device = next(model.parameters()).device
+    compute = loss.logits if isinstance(loss, LossOfLogits) else HEADS[features.head].logits
+    found = []
+    for number, batch in enumerate(make_parts(model, features, windows)):
+        seed_part(recipe.seed, step, number, device)
+        with autocast(device, recipe.precision):
+            found.append(compute(model, batch))
+    return torch.cat(found)
+
+
+def seed_part(seed: int, step: int, number: int, device: torch.device) -> None:
+    """Seed the dropout of a step's part; of the first one as that of a whole batch, which it may be."""
+    seed_dropout(derive_key(seed, "dropout", step, *([number] if number else [])), device)
 
 
 def _batches(features: Features[Any], recipe: RecipeSpec) -> Iterator[NDArray[np.int64]]:
     """Yield batches of whole groups of windows, epoch after epoch."""
-    lengths = features.group_lengths
     for epoch in count():
-        yield from epoch_batches(lengths, recipe.batch_size, recipe.seed, epoch)
+        yield from epoch_batches(features.group_lengths, recipe.batch_size, recipe.seed, epoch)
 
 
 def _copy_weights(model: HeadModel) -> dict[str, Tensor]:

@@ -7,8 +7,8 @@ from typing import Any, Self
 
 from orchestrator.errors import InputError
 from orchestrator.finetuning.evaluation import predict_examples
+from orchestrator.finetuning.logits import TokenBudget
 from orchestrator.finetuning.model_folder import FineTunedModel, load_fine_tuned
-from orchestrator.finetuning.scoring_room import ScoringRoom
 from orchestrator.inference.blocks import LineBlock, PredictedBlock, json_lines, line_blocks, rounded
 from orchestrator.inference.requests import ANSWER_COLUMNS, TableColumns, make_request
 from orchestrator.models.device import choose_device
@@ -51,7 +51,7 @@ class Predictor:
         self.batch_size = batch_size
         self.form = form or AnswerForm()
         self.precision = precision
-        self._room = ScoringRoom()
+        self._token_budget = TokenBudget()
 
     @classmethod
     def load(
@@ -77,7 +77,7 @@ class Predictor:
         text_columns = table.text if table else task.text_columns or task.type.usual_text_columns
         requests = [make_request(read, number, task, text_columns) for number, read in numbered]
         examples = [task.type.example_of(task, request) for request in requests]
-        predictions = predict_examples(self.model, examples, self.batch_size, self.precision, self._room)
+        predictions = predict_examples(self.model, examples, self.batch_size, self.precision, self._token_budget)
         said = [
             {**(read if isinstance(read, dict) else request.values), **_split_here(task, request, example)}
             for (_, read), request, example in zip(numbered, requests, examples, strict=True)

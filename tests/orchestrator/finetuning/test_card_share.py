@@ -20,7 +20,7 @@ from orchestrator.finetuning.card_share import (
 from orchestrator.finetuning.heads import Batch
 from orchestrator.finetuning.heads.sequence import SequenceHead
 from orchestrator.finetuning.training import _Training
-from orchestrator.finetuning.trial_job import TrialJob
+from orchestrator.finetuning.trial import TrialJob
 from orchestrator.specs import RecipeSpec, SweepSpec
 from tests.orchestrator.finetuning import tiny_tasks
 from tests.orchestrator.finetuning.bench import Bench
