@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import product
@@ -11,8 +11,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from bert_core.checkpoints.sentence_transformers import SentenceEmbeddingConfig
 from orchestrator.errors import SpecError
-from orchestrator.finetuning.recipe_checks import check_recipe
+from orchestrator.nearest import did_you_mean
 from orchestrator.results import TrialResult
 from orchestrator.run_states import RunState
 from orchestrator.search.algorithms import SEARCHES, Search
@@ -20,7 +21,8 @@ from orchestrator.search.axes import Point, Scalar
 from orchestrator.specs import RecipeSpec, SweepSpec
 from orchestrator.specs.problems import rule_of
 from orchestrator.specs.recipe import SILENT_FIELDS
-from orchestrator.tasks import TaskDefinition
+from orchestrator.specs.task import Head
+from orchestrator.tasks import TASK_TYPES, TaskDefinition
 from orchestrator.training.batch_order import num_evaluations
 
 
@@ -106,6 +108,49 @@ def check_space(spec: SweepSpec, task: TaskDefinition) -> None:
                 raise SpecError(f"{place} says nothing with {other} {json.dumps(value)}; sweep over them in two specs")
     plan_trials(spec, {name: axis.value_at(0.382) for name, axis in spec.axes.items()}, 0)
     check_recipe(spec.recipe, task, spec.space)
+
+
+def check_recipe(recipe: RecipeSpec, task: TaskDefinition, axes: Container[str] = ()) -> None:
+    """Check that a model can be fine-tuned for a task and that the task has a use for every field that was given.
+
+    Args:
+        axes: fields that a search varies.
+
+    Raises: SpecError.
+    """
+    task_type = task.type
+    if task_type.reason_not_learned:
+        raise SpecError(f"task.head: {task_type.reason_not_learned}")
+    refused = _fields_of_others(task.head) | dict(task_type.refused_recipe_fields(task.objective))
+    for name, reason in refused.items():
+        value = getattr(recipe, name)
+        if name in axes or value != RecipeSpec.model_fields[name].default:
+            section, given = ("space", "the axis") if name in axes else ("recipe", repr(value))
+            raise SpecError(f"{section}.{name}: {reason}: leave {given} out")
+    for label in recipe.class_weights if isinstance(recipe.class_weights, dict) else ():
+        if label not in task.labels:
+            known = did_you_mean(label, task.labels)
+            raise SpecError(f"recipe.class_weights: task {task.id} has no label {label!r}{known}")
+
+
+def check_prompts(recipe: RecipeSpec, embedding: SentenceEmbeddingConfig) -> None:
+    """Check that a recipe mentions the prompts that the model it starts from was trained with. Raises: SpecError."""
+    for name in ("query_prompt", "document_prompt"):
+        if getattr(recipe, name) is None and (own := getattr(embedding, name)):
+            raise SpecError(
+                f"recipe.{name}: the model that training starts from has {own!r} before each text; write that, "
+                'another one, or "" for none'
+            )
+
+
+def _fields_of_others(head: Head) -> dict[str, str]:
+    """The recipe's fields that are made for other types, with the reason why this one refuses each."""
+    own = TASK_TYPES[head].recipe_fields
+    made_for: dict[str, list[str]] = {}
+    for other in TASK_TYPES.values():
+        for name in sorted(other.recipe_fields - own):
+            made_for.setdefault(name, []).append(f"{other.purpose} ({other.head})")
+    return {name: f"it is for {' and '.join(uses)}; the task's head is {head}" for name, uses in made_for.items()}
 
 
 def most_evaluations(spec: SweepSpec) -> int:

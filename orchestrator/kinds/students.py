@@ -18,7 +18,7 @@ from orchestrator.finetuning.evaluation import with_labels_of
 from orchestrator.finetuning.heads import HEADS
 from orchestrator.finetuning.measured_steps import measure_examples
 from orchestrator.finetuning.model_folder import FineTunedModel, read_record
-from orchestrator.finetuning.recipe_checks import check_recipe
+from orchestrator.finetuning.search_space import check_recipe
 from orchestrator.kinds.base import Fact, MeasuredTime, Resources, RunContext
 from orchestrator.kinds.data_digests import data_digests
 from orchestrator.kinds.disk import DiskUse, fine_tuning_disk, pretraining_disk
