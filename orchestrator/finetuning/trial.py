@@ -53,8 +53,8 @@ _OUT_OF_MEMORY = (
     "the card's memory ran out; lower recipe.batch_size or recipe.max_seq_length, or let fewer trials share a card "
     "(execution.gpus_per_trial 1)"
 )
-WITHOUT_CARD = "set execution.gpus_per_trial 0"
-"""Remedy for a sweep whose card cannot be used, beside mending the card."""
+WITHOUT_GPU = "set execution.gpus_per_trial 0"
+"""Remedy for a sweep whose GPU cannot be used, beside mending it."""
 Cached = TypeVar("Cached")
 _CACHE: dict[str, dict[tuple[object, ...], Any]] = {}
 """Cache of what the trials of a process share, by job and key."""
@@ -78,8 +78,8 @@ class TrialJob:
     use_gpu: bool
     attempt: int = 1
     """Number of the sweep's attempt; a later one's checkpoints stop a trial."""
-    card_share: float | None = None
-    """Share of a card's memory that a trial may take, where several share one; a trial that wants more goes on with
+    memory_share: float | None = None
+    """Share of a GPU's memory that a trial may take, where several share one: a trial that wants more goes on with
     smaller micro-batches or fails, and not its neighbors."""
     checkpoint_every_s: float = 0.0
     """Training time, at least, between two checkpoints of a trial."""
@@ -193,12 +193,12 @@ def _train(job: TrialJob, plan: TrialPlan, report: Report) -> tuple[Evaluation[S
         recipe.allow_tf32,
         recipe.precision,
         notes.append,
-        is_shared=job.card_share is not None,
+        is_shared=job.memory_share is not None,
         trains=True,
-        or_else=WITHOUT_CARD,
+        or_else=WITHOUT_GPU,
     )
-    if job.use_gpu and job.card_share is not None:
-        torch.cuda.set_per_process_memory_fraction(job.card_share)
+    if job.use_gpu and job.memory_share is not None:
+        torch.cuda.set_per_process_memory_fraction(job.memory_share)
     task, tokenizer = job.shared_task(plan.fold), job.shared_tokenizer(recipe)
     train, validation = (job.shared_features(split, recipe, tokenizer, plan.fold) for split in ("train", "validation"))
     init_folder = None if recipe.init_from == RANDOM else str(job.local_folder(recipe.init_from))
