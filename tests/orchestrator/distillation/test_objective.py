@@ -16,7 +16,7 @@ from torch import Tensor
 
 from benchmarks._attention_choice import forced_attention
 from orchestrator.distillation import task_loss
-from orchestrator.distillation.comparison import compare_speeds, vector_agreement
+from orchestrator.distillation.job import compare_speeds, vector_agreement
 from orchestrator.distillation.task_loss import DistillationLoss
 from orchestrator.finetuning.batches import make_batch, make_parts
 from orchestrator.finetuning.building import build_model
