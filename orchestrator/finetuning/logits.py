@@ -1,12 +1,17 @@
-"""A head's outputs for a whole split, in the split's own order; fewer tokens at a time where memory runs out.
+"""A model's outputs for a whole split, in the split's own order: a head's logits, or a frozen encoder's states.
+
+Fewer tokens go through at a time where memory runs out.
 
 Shapes: W windows, T tokens, C classes.
 """
 
+import hashlib
+import json
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,11 +23,18 @@ from bert_core.micro_batches import compute_in_parts, first_line
 from orchestrator.finetuning.batches import make_batch
 from orchestrator.finetuning.heads import HEADS, HeadModel
 from orchestrator.specs.network import Precision
-from orchestrator.tasks import Features
+from orchestrator.tasks import Features, keep_features
+from orchestrator.tasks.features import A
 from orchestrator.training.batch_order import MAX_PADDED_TOKENS, length_batches
 from orchestrator.training.micro_batches import check_can_shrink
 
 _CPU_BATCH_SIZE = 64
+_STATES_VERSION = 1
+"""Raised when the same layers would give other outputs."""
+_ABOVE = ("id2label", "problem_type", "token_decoder", "num_lstm_layers", "lstm_hidden_size", "num_tabular_features")
+"""Fields of a configuration that concern the head alone."""
+_MAX_TOKENS = 8_192
+"""Slots of a batch through the encoder, were it padded: bounds the memory that all layers' outputs take."""
 logger = logging.getLogger(__name__)
 _REMEDY = "use a smaller model or shorter texts, or take a device with more memory"
 
@@ -139,3 +151,76 @@ def compute_logits(
     model.train(was_training)
     assert logits is not None, "a split has at least one example"
     return logits
+
+
+def freeze(
+    splits: Sequence[Features[A]],
+    model: HeadModel,
+    precision: Precision,
+    cache: str,
+    warn: Callable[[str], None] = logger.warning,
+) -> list[Features[A]]:
+    """Splits with the outputs that the model's head reads, from the cache or computed and kept there.
+
+    Feature-based use (Devlin et al. 2018, section 5.3): without dropout a token's outputs never change, and all trials
+    of the same encoder find them on the storage; of a split's tokens only those stay that the head reads.
+    """
+    config = asdict(model.config.with_dropout(0.0))
+    arithmetic = {name: value for name, value in config.items() if name not in _ABOVE}
+    device = next(model.parameters()).device.type
+    place = [device, torch.get_num_threads()]  # both decide the last bits
+    if device == "cuda":
+        place.append(torch.get_float32_matmul_precision())
+    encoder = [_STATES_VERSION, _digest(model), arithmetic, precision, place]
+
+    def freeze_one(features: Features[A]) -> Features[A]:
+        reads_all = HEADS[features.head].tokens_read(model.config, features) is None
+        parts = [features.fingerprint, *encoder, reads_all]
+        key = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+        arrays_type = type(features.head_arrays)
+        compute = partial(compute_states, features, model, precision, budget)
+        return keep_features(cache, key, arrays_type, features.head, features.split, compute)
+
+    budget = TokenBudget(_MAX_TOKENS, warn)
+    return [freeze_one(features) for features in splits]
+
+
+@torch.inference_mode()
+def compute_states(
+    features: Features[A], model: HeadModel, precision: Precision = "fp32", budget: TokenBudget | None = None
+) -> Features[A]:
+    """Features of the tokens that the head reads, with the encoder's outputs for them."""
+    model.eval()
+    device = next(model.parameters()).device
+    rows = HEADS[features.head].tokens_read(model.config, features)
+    if rows is None:
+        rows = np.arange(len(features.input_ids))
+    states: NDArray[np.float32] | None = None
+
+    def compute(windows: NDArray[np.int64]) -> None:
+        nonlocal states
+        seqs = make_batch(features, windows, device).seqs
+        with autocast(device, precision):
+            selected = model.bert.layer_pooling.select(model.bert.layer_outputs(seqs)).float()
+        # Read at once: page-locked memory for a late read, of all layers' states, would stay this process's for good.
+        values = selected.cpu().numpy()
+        tokens = features.token_index(windows)
+        places = np.minimum(np.searchsorted(rows, tokens), len(rows) - 1)
+        is_read = rows[places] == tokens
+        if states is None:
+            states = np.empty((len(rows), *values.shape[1:]), np.float32)
+        states[places[is_read]] = values[is_read]
+
+    (budget or TokenBudget(_MAX_TOKENS)).compute(features.lengths, len(rows), compute)
+    assert states is not None, "a split has at least one example"
+    return features.at_tokens(rows, states)
+
+
+def _digest(model: HeadModel) -> str:
+    """SHA-256 over the weights that the outputs depend on."""
+    digest = hashlib.sha256()
+    for part in (model.bert.embeddings, model.bert.layers, model.bert.norm):
+        for name, tensor in () if part is None else part.state_dict().items():
+            digest.update(name.encode())
+            digest.update(np.ascontiguousarray(tensor.cpu().numpy()).data)
+    return digest.hexdigest()

@@ -21,9 +21,8 @@ from bert_core.text.tokenization import Tokenizer
 from orchestrator.errors import OWN_ERRORS
 from orchestrator.finetuning.building import build_model
 from orchestrator.finetuning.evaluation import ScoredSplit, score_model
-from orchestrator.finetuning.frozen import freeze
 from orchestrator.finetuning.heads import HeadModel
-from orchestrator.finetuning.logits import TokenBudget
+from orchestrator.finetuning.logits import TokenBudget, freeze
 from orchestrator.finetuning.model_folder import save_model_folder
 from orchestrator.finetuning.model_record import record_of
 from orchestrator.finetuning.search_space import TrialPlan
