@@ -9,12 +9,11 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
-from itertools import count, islice
+from itertools import chain, count, islice
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from bert_core.counter_random import derive_key
@@ -25,6 +24,7 @@ from bert_core.optimization import build_optimizer, set_learning_rate, unfreeze_
 from orchestrator.errors import RunFailedError
 from orchestrator.finetuning.batches import make_parts
 from orchestrator.finetuning.heads import HEADS, Batch, HeadModel
+from orchestrator.finetuning.heads.base import Windows
 from orchestrator.finetuning.logits import autocast
 from orchestrator.finetuning.training_checkpoints import CheckpointedTraining, TrainingSnapshot
 from orchestrator.specs import RecipeSpec
@@ -39,6 +39,14 @@ Scored = TypeVar("Scored")
 Loss = Callable[[HeadModel, Batch], Tensor]
 """Function that gives a model's loss on a batch, a scalar; on a part of one, a share, to which parts add up."""
 logger = logging.getLogger(__name__)
+
+
+@runtime_checkable
+class LossOfLogits(Protocol):
+    """Loss that computes the model's logits in its own way."""
+
+    def logits(self, model: HeadModel, batch: Batch) -> Tensor:
+        """Logits of a batch, with the same dropout as in the loss."""
 
 
 class DivergedError(RunFailedError):
@@ -94,7 +102,9 @@ def fine_tune(
         training.restore(checkpoint)
     model.train()
     num_done, num_steps = training.num_done, training.schedule.num_steps
-    for step, groups in enumerate(islice(_batches(features, recipe), num_done, num_steps), start=num_done + 1):
+    lengths, batch_size, seed = features.group_lengths, recipe.batch_size, recipe.seed
+    batches = chain.from_iterable(epoch_batches(lengths, batch_size, seed, epoch) for epoch in count())
+    for step, groups in enumerate(islice(batches, num_done, num_steps), start=num_done + 1):
         training.step(step, groups)
         if step not in training.evaluation_numbers:
             continue
@@ -123,10 +133,10 @@ class _Training(Generic[Scored]):
         warn: Callable[[str], None],
     ) -> None:
         self.model, self.features, self.recipe, self.score, self.loss = model, features, recipe, score, loss
-        HEADS[features.head].prepare_loss(model, features, recipe)
-        self.schedule = Schedule(
-            len(features.group_lengths), recipe.batch_size, recipe.epochs, recipe.evaluations_per_epoch
-        )
+        self.head = HEADS[features.head]
+        self.head.prepare_loss(model, features, recipe)
+        num_groups = len(features.group_lengths)
+        self.schedule = Schedule(num_groups, recipe.batch_size, recipe.epochs, recipe.evaluations_per_epoch)
         self.evaluation_numbers = {step: number for number, step in enumerate(self.schedule.evaluation_steps, start=1)}
         self.optimizer = build_optimizer(
             model,
@@ -176,7 +186,7 @@ class _Training(Generic[Scored]):
         schedule = recipe.learning_rate_schedule
         return recipe.learning_rate * learning_rate_factor(step - 1, num_steps, num_warmup, schedule)
 
-    def step(self, step: int, groups: NDArray[np.int64]) -> None:
+    def step(self, step: int, groups: Windows) -> None:
         """Make one update from groups of windows. Nobody waits for its loss yet.
 
         Raises: DivergedError, at times; RunFailedError where memory runs out with a single example.
@@ -187,12 +197,41 @@ class _Training(Generic[Scored]):
             unfreeze_top_layers(self.model, num_unfrozen)
         forget = partial(self.optimizer.zero_grad, set_to_none=True)
         forget()
-        compute = partial(forward_and_backward, self.model, self.features, recipe, self.loss, step)
+        compute = partial(self.forward_and_backward, step)
         value = compute_in_parts(self.micro_batches, groups, step, compute, forget)
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), recipe.max_grad_norm)
         set_learning_rate(self.optimizer, self.learning_rate(step))
         self.optimizer.step()
         self.meter.add(value, len(groups), step)
+
+    def forward_and_backward(self, step: int, parts: Sequence[Windows]) -> Tensor:
+        """Add the gradient of a step's loss to the model's; returns the loss, for which nobody waits yet.
+
+        Args:
+            parts: of the batch, as groups of windows; a single one is the batch.
+        """
+        windows = [self.features.windows_of(part) for part in parts]
+        logits = None
+        if len(parts) > 1 and self.head.compares_examples(self.model):
+            compute = self.loss.logits if isinstance(self.loss, LossOfLogits) else self.head.logits
+            with torch.no_grad():
+                logits = torch.cat(list(self._on_parts(step, windows, None, compute)))
+        values = []
+        for value in self._on_parts(step, windows, logits, self.loss):
+            value.backward()  # type: ignore[no-untyped-call]
+            values.append(value.detach())
+        return values[0] if len(values) == 1 else torch.stack(values).sum()
+
+    def _on_parts(
+        self, step: int, windows: Sequence[Windows], logits: Tensor | None, compute: Loss
+    ) -> Iterator[Tensor]:
+        """Yield what `compute` gives for each part, each time with the dropout of its step and part."""
+        device = next(self.model.parameters()).device
+        for number, batch in enumerate(make_parts(self.model, self.features, windows, logits)):
+            seed_part(self.recipe.seed, step, number, device)
+            with autocast(device, self.recipe.precision):
+                value = compute(self.model, batch)
+            yield value
 
     def evaluate(self, step: int) -> tuple[Evaluation[Scored], Evaluation[Scored]]:
         """Score the model after a step; returns this evaluation, and the best one so far. Raises: DivergedError."""
@@ -215,71 +254,9 @@ class _Training(Generic[Scored]):
         return evaluation, self.best
 
 
-@runtime_checkable
-class LossOfLogits(Protocol):
-    """Loss that computes the model's logits in its own way."""
-
-    def logits(self, model: HeadModel, batch: Batch) -> Tensor:
-        """Logits of a batch, with the same dropout as in the loss."""
-
-
-def forward_and_backward(
-    model: HeadModel,
-    features: Features[Any],
-    recipe: RecipeSpec,
-    loss: Loss,
-    step: int,
-    parts: Sequence[NDArray[np.int64]],
-) -> Tensor:
-    """Add the gradient of a step's loss to the model's; returns the loss, for which nobody waits yet.
-
-    Args:
-        parts: of the batch, as groups of windows; a single one is the batch.
-    """
-    device = next(model.parameters()).device
-    windows = [features.windows_of(part) for part in parts]
-    logits = None
-    if len(parts) > 1 and HEADS[features.head].compares_examples(model):
-        logits = _compute_all_logits(model, features, recipe, loss, step, windows)
-    values = []
-    for number, batch in enumerate(make_parts(model, features, windows, logits)):
-        seed_part(recipe.seed, step, number, device)
-        with autocast(device, recipe.precision):
-            value = loss(model, batch)
-        value.backward()  # type: ignore[no-untyped-call]
-        values.append(value.detach())
-    return values[0] if len(values) == 1 else torch.stack(values).sum()
-
-
-@torch.no_grad()
-def _compute_all_logits(
-    model: HeadModel,
-    features: Features[Any],
-    recipe: RecipeSpec,
-    loss: Loss,
-    step: int,
-    windows: Sequence[NDArray[np.int64]],
-) -> Tensor:
-    """Logits of all parts of a step's batch, with the dropout that each part's loss will draw."""
-    device = next(model.parameters()).device
-    compute = loss.logits if isinstance(loss, LossOfLogits) else HEADS[features.head].logits
-    found = []
-    for number, batch in enumerate(make_parts(model, features, windows)):
-        seed_part(recipe.seed, step, number, device)
-        with autocast(device, recipe.precision):
-            found.append(compute(model, batch))
-    return torch.cat(found)
-
-
 def seed_part(seed: int, step: int, number: int, device: torch.device) -> None:
     """Seed the dropout of a step's part; of the first one as that of a whole batch, which it may be."""
     seed_dropout(derive_key(seed, "dropout", step, *([number] if number else [])), device)
-
-
-def _batches(features: Features[Any], recipe: RecipeSpec) -> Iterator[NDArray[np.int64]]:
-    """Yield batches of whole groups of windows, epoch after epoch."""
-    for epoch in count():
-        yield from epoch_batches(features.group_lengths, recipe.batch_size, recipe.seed, epoch)
 
 
 def _copy_weights(model: HeadModel) -> dict[str, Tensor]:
@@ -318,7 +295,7 @@ class _Meter:
         return mean
 
 
-class MicroBatches(MicroBatchSize[NDArray[np.int64]]):
+class MicroBatches(MicroBatchSize[Windows]):
     """Size of the micro-batches of a fine-tuning. What is cut are numbers of groups of windows, a group an example."""
 
     field = "recipe.micro_batch_size"
@@ -328,12 +305,9 @@ class MicroBatches(MicroBatchSize[NDArray[np.int64]]):
         "(execution.gpus_per_trial 1)"
     )
 
-    def split(self, batch: NDArray[np.int64]) -> list[NDArray[np.int64]]:
-        """Cut a step's groups into its micro-batches."""
-        if self.size is None:
-            return [batch]
-        return [batch[place : place + self.size] for place in range(0, len(batch), self.size)]
+    def split(self, batch: Windows) -> list[Windows]:
+        size = self.size or len(batch)
+        return [batch[place : place + size] for place in range(0, len(batch), size)]
 
-    def num_examples(self, part: NDArray[np.int64]) -> int:
-        """Count the groups of a micro-batch."""
+    def num_examples(self, part: Windows) -> int:
         return len(part)

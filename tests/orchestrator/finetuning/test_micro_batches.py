@@ -21,7 +21,7 @@ from orchestrator.finetuning.building import build_model
 from orchestrator.finetuning.heads import HEADS, Batch
 from orchestrator.finetuning.heads.sequence import SequenceHead
 from orchestrator.finetuning.logits import TokenBudget
-from orchestrator.finetuning.training import MicroBatches, _Training, forward_and_backward, seed_part
+from orchestrator.finetuning.training import MicroBatches, _Training, seed_part
 from orchestrator.finetuning.trial import prepare_trial_features
 from orchestrator.specs import RecipeSpec, TaskSpec
 from orchestrator.storage import digest_file
@@ -73,7 +73,7 @@ def a_training(name: str, folder: Path, **changes: object) -> _Training[None]:
 def gradients(training: _Training[None], parts: list[np.ndarray]) -> tuple[float, Tensor]:
     """The loss of a step's parts, and its gradient as one vector."""
     training.optimizer.zero_grad(set_to_none=True)
-    loss = forward_and_backward(training.model, training.features, training.recipe, training.loss, 1, parts)
+    loss = training.forward_and_backward(1, parts)
     found = [parameter.grad for parameter in training.model.parameters() if parameter.grad is not None]
     return float(loss), torch.cat([gradient.flatten() for gradient in found])
 
