@@ -195,7 +195,6 @@ def _on_device(part: PackedBatch, device: torch.device) -> MicroBatch:
 
 
 def _answer(model: BertForPreTraining, micro: MicroBatch, precision: Precision) -> Tensor:
-    """Logits at the masked positions: (P, V)."""
     device_type = micro.sequences.input_ids.device.type
     with torch.autocast(device_type, torch.bfloat16, enabled=precision == "bf16"):
         return model.predict(model.bert.encode(micro.sequences, micro.labels.masked_positions))

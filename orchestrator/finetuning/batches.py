@@ -34,7 +34,7 @@ def make_batch(features: Features[Any], windows: Windows, device: torch.device) 
     moved = copy_together(own | beside, device)
     on_device = seqs.with_tensors({name: moved[name] for name in own})
     group_sizes, numbers = moved.get("group_sizes"), moved.get("tabular_features")
-    return Batch(on_device, moved["targets"], targets, windows, group_sizes, numbers)
+    return Batch(on_device, moved["targets"], targets, features, windows, group_sizes, numbers)
 
 
 def make_parts(

@@ -42,7 +42,6 @@ class TrialPlan:
 
     @cached_property
     def parameters(self) -> dict[str, object]:
-        """Every field of the recipe, as plain values, and the fold."""
         return self.recipe.model_dump(mode="json") | self.replicate
 
     @cached_property
@@ -154,7 +153,6 @@ def _fields_of_others(head: Head) -> dict[str, str]:
 
 
 def most_evaluations(spec: SweepSpec) -> int:
-    """Evaluations of the longest trial that the sweep can have."""
     epochs, per_epoch = (value_bounds(spec, name)[1] for name in ("epochs", "evaluations_per_epoch"))
     return num_evaluations(epochs, int(per_epoch))
 
@@ -208,11 +206,9 @@ class TrialQueue:
         return self._waiting.popleft()
 
     def is_done(self) -> bool:
-        """Whether all trials ran and ended."""
         return self._num_running == 0 and not self._fill()
 
     def record(self, plan: TrialPlan, result: TrialResult) -> None:
-        """Record the result of a trial that `next` gave."""
         self._num_running -= 1
         self._close(plan, result)
 

@@ -197,7 +197,11 @@ def prepare_job(
     resolve_name: Callable[[str, str], str],
 ) -> tuple[TrialJob, DatasetResult]:
     """Find the models, tokenize the data; returns what all trials are given, and what is recorded of the data."""
-    folders = _resolve_folders(spec, resolve_name)
+    models, tokenizers = ([str(name) for name in listed_values(spec, field)] for field in ("init_from", "tokenizer"))
+    named = {name: ("init_from", name) for name in models if name != RANDOM}
+    if RANDOM in models:
+        named |= {name: ("tokenizer", name) for name in tokenizers if name not in named}
+    folders = {name: absolute(resolve_name(*field_and_name)) for name, field_and_name in named.items()}
     dataset = _prepare_data(spec, task.first_fold, folders, cache)
     job = TrialJob(
         task=task,
@@ -211,16 +215,6 @@ def prepare_job(
         checkpoint_every_s=60 * spec.execution.checkpoint_every_minutes,
     )
     return job, dataset
-
-
-def _resolve_folders(spec: SweepSpec, resolve_name: Callable[[str, str], str]) -> dict[str, str]:
-    """The folder of each model and tokenizer that the recipes name; a sweep with random weights names a tokenizer."""
-    models = [str(name) for name in listed_values(spec, "init_from")]
-    tokenizers = list(listed_values(spec, "tokenizer")) if RANDOM in models else []
-    folders = {name: resolve_name("init_from", name) for name in models if name != RANDOM}
-    for name in tokenizers:
-        folders.setdefault(str(name), resolve_name("tokenizer", str(name)))
-    return {name: absolute(folder) for name, folder in folders.items()}
 
 
 def _prepare_data(spec: SweepSpec, task: Task, folders: Mapping[str, str], cache: str) -> DatasetResult:

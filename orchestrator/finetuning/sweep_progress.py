@@ -198,7 +198,6 @@ class SweepProgress:
         )
 
     def _show(self) -> None:
-        """Show what the sweep is at."""
         best = ""
         if self.best is not None:
             best = f"best {self.metric} {self.best.metrics[self.metric]:.4f} (trial {self.best.number})"
@@ -250,7 +249,6 @@ def fixed_names(spec: SweepSpec) -> Collection[str]:
 
 
 def values_text(values: Mapping[str, str]) -> str:
-    """Names and values in words: `learning_rate 3e-05, seed 1`."""
     return ", ".join(f"{name} {value}" for name, value in values.items())
 
 

@@ -168,7 +168,6 @@ class _Training(Generic[Scored]):
         self.model.load_state_dict(weights)
 
     def save(self, checkpoint: CheckpointedTraining, evaluation: Evaluation[Scored]) -> None:
-        """Save the training after an evaluation."""
         best = {part.name: getattr(self.best, part.name) for part in fields(Evaluation) if part.name != "scored"}
         snapshot = TrainingSnapshot(
             evaluation.step,
@@ -282,7 +281,6 @@ class _Meter:
             self._mean(step)
 
     def read(self, step: int) -> tuple[float, float]:
-        """Mean loss, examples a second. Raises: DivergedError."""
         mean = self._mean(step)
         return mean, self._num_examples / (time.perf_counter() - self._begun_at)
 

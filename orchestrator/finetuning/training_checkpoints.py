@@ -85,7 +85,6 @@ class CheckpointedTraining:
         self._report(events)
 
     def warn(self, text: str) -> None:
-        """Report a warning."""
         self._report([MessageEvent(text, "warning")])
 
     def save(self, model: nn.Module, optimizer: Optimizer, snapshot: TrainingSnapshot) -> None:
@@ -182,7 +181,6 @@ class TrialCheckpoint(CheckpointedTraining):
         self._warnings.append(MessageEvent(text, "warning"))
 
     def _report_again(self, events: Sequence[Event]) -> None:
-        """Report the evaluations before a checkpoint."""
         measured = [event for event in events if isinstance(event, MetricEvent)]
         best_score = -math.inf
         for number, (_, pair) in enumerate(groupby(measured, key=lambda event: event.step), start=1):

@@ -100,7 +100,6 @@ class TrialJob:
         return self._cached(("task", fold), lambda: whole.with_fold(fold))
 
     def shared_baseline(self, fold: int | None) -> Mapping[str, float]:
-        """Scores of the majority baseline on the validation split of a fold."""
         if fold is None:
             return self.baseline
         return self._cached(("baseline", fold), lambda: majority_baseline(self.shared_task(fold), "validation"))
@@ -119,7 +118,6 @@ class TrialJob:
         )
 
     def local_folder(self, name: str) -> Path:
-        """Folder on this machine of a model that recipes name."""
         folder = self.folders[name]
         return self._cached(("folder", folder), lambda: local_copy(folder))
 

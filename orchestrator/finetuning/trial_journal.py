@@ -91,7 +91,6 @@ def drop_trials(run_folder: str) -> TrialJournal:
 
 
 def _trial(values: Mapping[str, Any]) -> EndedTrial:
-    """The trial of a journal's entry."""
     result = dict(values["result"])
     state, model = RunState(result.pop("state")), result.pop("model")
     trial = TrialResult(**result, state=state, model=ModelResult(**model) if model else None)

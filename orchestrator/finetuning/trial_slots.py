@@ -45,7 +45,6 @@ class TrialSlots:
         where a process could not be used again."""
 
     def has_free(self) -> bool:
-        """Whether another trial may be handed out."""
         now = self._clock()
         if now - self._counted_at >= _COUNT_EVERY_S:
             self._num_places, self._counted_at = self._count_places(), now
@@ -93,7 +92,6 @@ def find_trial_shortage(execution: SweepExecutionSpec) -> Shortage:
 
 
 def expect_trials(execution: SweepExecutionSpec) -> Expectation:
-    """The expectation that some trial has a place at any time."""
     return Expectation(
         1, 60 * execution.max_wait_minutes, reports_steps=False, none_begun="no trial has found a place to run"
     )

@@ -108,8 +108,6 @@ def _build_tuner(
     max_evaluations: int,
     run_config: tune.RunConfig,
 ) -> tune.Tuner:
-    """Make Tune's object for a sweep: the queue's trials, their shares of the machine, the scheduler."""
-
     def trainable(config: dict[str, Any]) -> None:
         os.environ[_PATIENCE] = "60"
         try:

@@ -225,7 +225,6 @@ class OptunaSearch(Search):
 
 
 def _distribution(axis: Axis) -> "BaseDistribution":
-    """An axis as Optuna describes it."""
     from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
     match axis:

@@ -62,6 +62,7 @@ class Batch:
     """Targets from `HeadTraining.targets`, float32 or int64."""
     host_targets: Array
     """The same on the host, where sizes that depend on them are read without waiting for a GPU."""
+    features: Features[Any]
     windows: Windows
     group_sizes: Tensor | None = None
     """(G,) windows of each group, where groups of different sizes stay together."""
@@ -161,9 +162,7 @@ class HeadTraining(ABC, Generic[M, A]):
         return False
 
     @abstractmethod
-    def soft_loss(
-        self, logits: Tensor, teacher_logits: Tensor, features: Features[A], batch: Batch, temperature: float
-    ) -> Tensor:
+    def soft_loss(self, logits: Tensor, teacher_logits: Tensor, batch: Batch, temperature: float) -> Tensor:
         """Mean distance of a student's logits from its teacher's, which have the same shape: scalar."""
 
     def num_imitated(self, features: Features[A], windows: Windows) -> int:

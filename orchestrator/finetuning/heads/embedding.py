@@ -298,9 +298,7 @@ class EmbeddingHead(HeadTraining[DualEncoder, PairArrays]):
     def compares_examples(self, model: DualEncoder) -> bool:
         return EMBEDDING_LOSSES[model.objective].compares_pairs
 
-    def soft_loss(
-        self, logits: Tensor, teacher_logits: Tensor, features: Features[PairArrays], batch: Batch, temperature: float
-    ) -> Tensor:
+    def soft_loss(self, logits: Tensor, teacher_logits: Tensor, batch: Batch, temperature: float) -> Tensor:
         """Squared distance of the two vectors of a text, mean over texts."""
         return vector_loss(logits, teacher_logits)
 

@@ -44,7 +44,6 @@ class SequenceHead(HeadTraining[BertForSequenceClassification, TextArrays]):
     def prepare_loss(
         self, model: BertForSequenceClassification, features: Features[TextArrays], recipe: RecipeSpec
     ) -> None:
-        """Pool the windows of a long document, and weigh labels, as the recipe says."""
         model.window_pooling = None if recipe.long_documents == "cut" else recipe.long_documents
         model.class_loss = build_class_loss(model, recipe, features.head_arrays.labels)
 
@@ -71,9 +70,7 @@ class ClassificationHead(SequenceHead):
     def loss(self, model: BertForSequenceClassification, logits: Tensor, batch: Batch) -> Tensor:
         return model.class_loss.of_classes(self.pool(model, logits, batch), batch.targets)
 
-    def soft_loss(
-        self, logits: Tensor, teacher_logits: Tensor, features: Features[TextArrays], batch: Batch, temperature: float
-    ) -> Tensor:
+    def soft_loss(self, logits: Tensor, teacher_logits: Tensor, batch: Batch, temperature: float) -> Tensor:
         """Divergence of the distributions over classes, mean over windows."""
         return soft_target_loss(logits, teacher_logits, temperature)
 
@@ -94,9 +91,7 @@ class RegressionHead(SequenceHead):
     def loss(self, model: BertForSequenceClassification, logits: Tensor, batch: Batch) -> Tensor:
         return F.mse_loss(self.pool(model, logits, batch).squeeze(-1), batch.targets)
 
-    def soft_loss(
-        self, logits: Tensor, teacher_logits: Tensor, features: Features[TextArrays], batch: Batch, temperature: float
-    ) -> Tensor:
+    def soft_loss(self, logits: Tensor, teacher_logits: Tensor, batch: Batch, temperature: float) -> Tensor:
         return F.mse_loss(logits, teacher_logits)
 
 
@@ -114,9 +109,7 @@ class MultiLabelHead(SequenceHead):
     def loss(self, model: BertForSequenceClassification, logits: Tensor, batch: Batch) -> Tensor:
         return model.class_loss.of_label_sets(self.pool(model, logits, batch), batch.targets)
 
-    def soft_loss(
-        self, logits: Tensor, teacher_logits: Tensor, features: Features[TextArrays], batch: Batch, temperature: float
-    ) -> Tensor:
+    def soft_loss(self, logits: Tensor, teacher_logits: Tensor, batch: Batch, temperature: float) -> Tensor:
         """Divergence for each label, which is a choice between it and its absence, whose logit is 0."""
         student, teacher = (F.pad(values.reshape(-1, 1), (0, 1)) for values in (logits, teacher_logits))  # (W·C, 2)
         return soft_target_loss(student, teacher, temperature)
@@ -137,9 +130,7 @@ class MultipleChoiceHead(HeadTraining[BertForMultipleChoice, ChoiceArrays]):
         rows = logits.view(len(batch.targets), -1)  # (G, C)
         return F.cross_entropy(rows, batch.targets, ignore_index=IGNORE_INDEX)
 
-    def soft_loss(
-        self, logits: Tensor, teacher_logits: Tensor, features: Features[ChoiceArrays], batch: Batch, temperature: float
-    ) -> Tensor:
+    def soft_loss(self, logits: Tensor, teacher_logits: Tensor, batch: Batch, temperature: float) -> Tensor:
         """Divergence of the distributions over choices, mean over examples."""
         student, teacher = (values.view(len(batch.targets), -1) for values in (logits, teacher_logits))  # (G, C)
         return soft_target_loss(student, teacher, temperature)

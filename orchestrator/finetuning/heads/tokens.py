@@ -78,11 +78,11 @@ class NerHead(HeadTraining[BertForTokenClassification, NerArrays]):
         """Mean over words: cross entropy, or a word's share of the negative log-likelihood of the paths."""
         return model.compute_loss(logits, batch.targets, batch.seqs, _most_words(batch))
 
-    def soft_loss(
-        self, logits: Tensor, teacher_logits: Tensor, features: Features[NerArrays], batch: Batch, temperature: float
-    ) -> Tensor:
+    def soft_loss(self, logits: Tensor, teacher_logits: Tensor, batch: Batch, temperature: float) -> Tensor:
         """Divergence of the distributions over tags, mean over words, tagged or not."""
-        words = torch.from_numpy(_word_places(features, batch.windows)).to(logits.device, non_blocking=True)  # (K,)
+        words = torch.from_numpy(_word_places(batch.features, batch.windows)).to(
+            logits.device, non_blocking=True
+        )  # (K,)
         return soft_target_loss(logits[words], teacher_logits[words], temperature)
 
     def num_imitated(self, features: Features[NerArrays], windows: Windows) -> int:
@@ -165,9 +165,7 @@ class QuestionAnsweringHead(HeadTraining[BertForQuestionAnswering, QaArrays]):
         rows = rows.masked_fill(~batch.seqs.attention_mask[:, None, :], -math.inf)
         return F.cross_entropy(rows.flatten(0, 1), batch.targets.flatten())
 
-    def soft_loss(
-        self, logits: Tensor, teacher_logits: Tensor, features: Features[QaArrays], batch: Batch, temperature: float
-    ) -> Tensor:
+    def soft_loss(self, logits: Tensor, teacher_logits: Tensor, batch: Batch, temperature: float) -> Tensor:
         """Divergence of the distributions over a window's tokens, mean over windows and the answer's two ends."""
         return soft_span_loss(logits, teacher_logits, batch.seqs, temperature)
 
@@ -191,16 +189,9 @@ class SentenceSelectionHead(HeadTraining[BertForSentenceSelection, SentenceArray
     def loss(self, model: BertForSentenceSelection, logits: Tensor, batch: Batch) -> Tensor:
         return model.compute_loss(logits, batch.targets)
 
-    def soft_loss(
-        self,
-        logits: Tensor,
-        teacher_logits: Tensor,
-        features: Features[SentenceArrays],
-        batch: Batch,
-        temperature: float,
-    ) -> Tensor:
+    def soft_loss(self, logits: Tensor, teacher_logits: Tensor, batch: Batch, temperature: float) -> Tensor:
         """Divergence for each sentence, a choice between it and its absence, whose logit is 0; mean over sentences."""
-        is_sentence = features.head_arrays.is_sentence_start[features.token_index(batch.windows)]  # (T,)
+        is_sentence = batch.features.head_arrays.is_sentence_start[batch.features.token_index(batch.windows)]  # (T,)
         places = torch.from_numpy(np.flatnonzero(is_sentence)).to(logits.device, non_blocking=True)  # (K,)
         student, teacher = (F.pad(values[places, None], (0, 1)) for values in (logits, teacher_logits))  # (K, 2)
         return soft_target_loss(student, teacher, temperature)

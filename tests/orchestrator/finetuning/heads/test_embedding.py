@@ -35,7 +35,7 @@ def prepared(tokenizer: Tokenizer) -> Prepared:
 
 def test_soft_loss_needs_a_student_of_the_teachers_width(prepared: Prepared) -> None:
     with pytest.raises(DataError, match="needs a student of the teacher's hidden_size"):
-        prepared.head.soft_loss(prepared.logits(4, 6), prepared.logits(4, 8), prepared.features, prepared.batch, 1.0)
+        prepared.head.soft_loss(prepared.logits(4, 6), prepared.logits(4, 8), prepared.batch, 1.0)
 
 
 def test_a_student_compares_pairs_by_its_teachers_classifier(prepared: Prepared) -> None:
