@@ -21,7 +21,6 @@ from orchestrator.search.axes import Point, Scalar
 from orchestrator.specs import RecipeSpec, SweepSpec
 from orchestrator.specs.problems import rule_of
 from orchestrator.specs.recipe import SILENT_FIELDS
-from orchestrator.specs.task import Head
 from orchestrator.tasks import TASK_TYPES, TaskDefinition
 from orchestrator.training.batch_order import num_evaluations
 
@@ -120,7 +119,14 @@ def check_recipe(recipe: RecipeSpec, task: TaskDefinition, axes: Container[str] 
     task_type = task.type
     if task_type.reason_not_learned:
         raise SpecError(f"task.head: {task_type.reason_not_learned}")
-    refused = _fields_of_others(task.head) | dict(task_type.refused_recipe_fields(task.objective))
+    made_for: dict[str, list[str]] = {}
+    for other in TASK_TYPES.values():
+        for name in sorted(other.recipe_fields - task_type.recipe_fields):
+            made_for.setdefault(name, []).append(f"{other.purpose} ({other.head})")
+    refused = {
+        name: f"it is for {' and '.join(uses)}; the task's head is {task.head}" for name, uses in made_for.items()
+    }
+    refused |= task_type.refused_recipe_fields(task.objective)
     for name, reason in refused.items():
         value = getattr(recipe, name)
         if name in axes or value != RecipeSpec.model_fields[name].default:
@@ -140,16 +146,6 @@ def check_prompts(recipe: RecipeSpec, embedding: SentenceEmbeddingConfig) -> Non
                 f"recipe.{name}: the model that training starts from has {own!r} before each text; write that, "
                 'another one, or "" for none'
             )
-
-
-def _fields_of_others(head: Head) -> dict[str, str]:
-    """The recipe's fields that are made for other types, with the reason why this one refuses each."""
-    own = TASK_TYPES[head].recipe_fields
-    made_for: dict[str, list[str]] = {}
-    for other in TASK_TYPES.values():
-        for name in sorted(other.recipe_fields - own):
-            made_for.setdefault(name, []).append(f"{other.purpose} ({other.head})")
-    return {name: f"it is for {' and '.join(uses)}; the task's head is {head}" for name, uses in made_for.items()}
 
 
 def most_evaluations(spec: SweepSpec) -> int:

@@ -251,9 +251,17 @@ def train_and_save(
         return scored.metrics[task.metric], scored
 
     def on_evaluation(evaluation: Evaluation[ScoredSplit], best_score: float) -> None:
-        if checkpoint is not None:
-            score = None if evaluation.is_last else best_score
-            checkpoint.report_evaluation(_events(evaluation, steps_per_epoch), score, evaluation.number)
+        if checkpoint is None:
+            return
+        step, epoch = evaluation.step, evaluation.step / steps_per_epoch
+        training = {
+            "loss": evaluation.train_loss,
+            "learning_rate": evaluation.learning_rate,
+            "examples_per_s": evaluation.examples_per_s,
+        }
+        validation = dict(evaluation.scored.metrics)
+        events = MetricEvent(step, "train", training, epoch), MetricEvent(step, "validation", validation, epoch)
+        checkpoint.report_evaluation(events, None if evaluation.is_last else best_score, evaluation.number)
 
     best = fine_tune(model, train, recipe, evaluate, on_evaluation, loss, checkpoint, warn)
     if leads(best.score):
@@ -261,16 +269,3 @@ def train_and_save(
     predictions_path = join(folder, "predictions.jsonl")
     write_prediction_rows(predictions_path, kept_rows(task, "validation", best.scored.predictions))
     return best, predictions_path
-
-
-def _events(evaluation: Evaluation[ScoredSplit], steps_per_epoch: int) -> tuple[MetricEvent, MetricEvent]:
-    epoch = evaluation.step / steps_per_epoch
-    training = {
-        "loss": evaluation.train_loss,
-        "learning_rate": evaluation.learning_rate,
-        "examples_per_s": evaluation.examples_per_s,
-    }
-    return (
-        MetricEvent(evaluation.step, "train", training, epoch),
-        MetricEvent(evaluation.step, "validation", dict(evaluation.scored.metrics), epoch),
-    )

@@ -218,10 +218,7 @@ class OptunaSearch(Search):
     def _tell(self, trial: "optuna.Trial", score: float | None) -> None:
         import optuna
 
-        if score is None:
-            self._study.tell(trial, state=optuna.trial.TrialState.FAIL)
-        else:
-            self._study.tell(trial, score)
+        self._study.tell(trial, score, optuna.trial.TrialState.FAIL if score is None else None)
 
 
 def _distribution(axis: Axis) -> "BaseDistribution":
