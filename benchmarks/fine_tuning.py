@@ -31,7 +31,7 @@ from orchestrator.finetuning.evaluation import score_model
 from orchestrator.finetuning.heads import HeadModel
 from orchestrator.finetuning.logits import autocast
 from orchestrator.finetuning.training import fine_tune
-from orchestrator.finetuning.trial_job import prepare_trial_features
+from orchestrator.finetuning.trial import prepare_trial_features
 from orchestrator.specs import RecipeSpec, SweepSpec
 from orchestrator.specs.loading import parse_spec
 from orchestrator.specs.yaml_text import parse_value

@@ -22,9 +22,9 @@ from typing import Any
 
 from orchestrator import run
 from orchestrator.cluster.connection import connect
+from orchestrator.finetuning.search_space import TrialQueue
 from orchestrator.finetuning.sweep_progress import SweepProgress
 from orchestrator.finetuning.trial_journal import TrialJournal
-from orchestrator.finetuning.trial_queue import TrialQueue
 from orchestrator.kinds.base import RunContext
 from orchestrator.kinds.trial_recording import trial_recording
 from orchestrator.registry import Registry

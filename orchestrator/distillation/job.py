@@ -1,4 +1,4 @@
-"""One distillation, in one process, without Ray: teacher and student from their folders, training, both compared.
+"""One distillation in one process, without Ray: teacher and student from their folders, training, both compared.
 
 Files, in the run's folder:
     model                    the student at its best step, as any fine-tuned model
@@ -9,28 +9,31 @@ Files, in the run's folder:
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+import numpy as np
 import torch
+import torch.nn.functional as F
+from torch import nn
 
 from bert_core.config import BertConfig
 from bert_core.distillation import student_of
 from bert_core.text.tokenization import Tokenizer
-from orchestrator.distillation.comparison import compare_sizes, compare_speeds, vector_agreement
 from orchestrator.distillation.task_loss import DistillationLoss
 from orchestrator.errors import SpecError
+from orchestrator.finetuning.batches import make_batch
 from orchestrator.finetuning.building import build_model, check_fit
-from orchestrator.finetuning.checkpointed_training import CheckpointedTraining
-from orchestrator.finetuning.evaluation import ScoredSplit, evaluate_model, score_model, with_labels_of
+from orchestrator.finetuning.evaluation import evaluate_model, score_model, with_labels_of
 from orchestrator.finetuning.heads import HEADS, HeadModel
+from orchestrator.finetuning.heads.base import Windows
+from orchestrator.finetuning.logits import autocast, compute_logits
 from orchestrator.finetuning.model_folder import FineTunedModel, load_fine_tuned
-from orchestrator.finetuning.training import BestEvaluation
-from orchestrator.finetuning.trial import baseline_metrics, train_and_save
-from orchestrator.finetuning.trial_job import prepare_trial_features
+from orchestrator.finetuning.training_checkpoints import CheckpointedTraining
+from orchestrator.finetuning.trial import baseline_metrics, prepare_trial_features, train_and_save
 from orchestrator.models.device import choose_device
 from orchestrator.models.info import describe_model, weights_digest
+from orchestrator.pretraining.meter import clock_of
 from orchestrator.results import DatasetResult, DistillResult, Event, MessageEvent
 from orchestrator.specs.distill import DistillSpec
 from orchestrator.specs.network import Precision
@@ -45,9 +48,13 @@ from orchestrator.tasks import (
     majority_baseline,
     write_prediction_rows,
 )
+from orchestrator.training.batch_order import length_batches
 from orchestrator.training.checkpoints import Checkpoints
 
 _TEST_BATCH_SIZE = 64
+_MAX_TIMED_WINDOWS = 1024
+"""Windows that the speed is measured on at most, evenly spread over the split."""
+_TIMED_BATCH_SIZE = 32
 
 
 @dataclass(frozen=True)
@@ -85,67 +92,12 @@ def distill(
         together; DivergedError; what `report` and `on_saved` raise.
     """
     begun_at = perf_counter()
-    torch.set_num_threads(job.spec.threads)
+    spec, recipe = job.spec, job.spec.recipe
+    torch.set_num_threads(spec.threads)
 
     def warn(text: str) -> None:
         report([MessageEvent(text, "warning")])
 
-    pair = _prepare(job, warn)
-    task, teacher, validation = pair.task, pair.teacher, pair.validation
-    theirs = score_model(
-        teacher.model,
-        task,
-        validation,
-        "validation",
-        teacher.record.options.with_recipe(job.spec.recipe),
-        job.spec.recipe.precision,
-        calibrates=False,
-    )
-    best, predictions_path = _train(job, pair, report, on_saved, warn)
-    own = best.evaluation.scored
-    return DistillResult(
-        task=task.id,
-        metric=task.metric,
-        model=describe_model(join(job.run_folder, "model"), task.head),
-        best_step=best.evaluation.step,
-        metrics={
-            **own.metrics,
-            **teacher_metrics(theirs.metrics),
-            **baseline_metrics(majority_baseline(task, "validation")),
-            **_compare(pair, own, theirs, job.spec.recipe.precision),
-        },
-        test_metrics=_test(job, pair.device),
-        predictions_path=predictions_path,
-        datasets=[
-            dataset_result(task, {"train": pair.train, "validation": validation}),
-            *(dataset for _, dataset in pair.unlabeled),
-        ],
-        seconds=perf_counter() - begun_at,
-    )
-
-
-@dataclass(frozen=True)
-class _Pair:
-    """A teacher and its student before training, and the texts that both read."""
-
-    device: torch.device
-    teacher_folder: Path
-    teacher: FineTunedModel
-    student: HeadModel
-    task: Task
-    """The job's task with the labels of the teacher."""
-    train: Features[Any]
-    validation: Features[Any]
-    unlabeled: Sequence[tuple[Features[Any], DatasetResult]]
-    """Texts that only the teacher answers, and what is recorded of them."""
-
-
-def _prepare(job: DistillJob, warn: Callable[[str], None]) -> _Pair:
-    """Load the teacher, make the student, and tokenize the texts.
-
-    Raises: SpecError, CheckpointError, TokenizerError, TaskDataError where these do not go together.
-    """
-    spec, recipe = job.spec, job.spec.recipe
     name = "cuda" if job.use_gpu else "cpu"
     device = choose_device(name, recipe.allow_tf32, recipe.precision, warn, trains=True, or_else="set execution.gpus 0")
     teacher_folder = local_copy(job.teacher_folder)
@@ -158,15 +110,55 @@ def _prepare(job: DistillJob, warn: Callable[[str], None]) -> _Pair:
         prepare_trial_features(task, split, recipe, teacher.tokenizer, job.cache) for split in ("train", "validation")
     )
     unlabeled = [_read_unlabeled(job, task.without_labels(path), teacher.tokenizer) for path in job.unlabeled]
-    return _Pair(device, teacher_folder, teacher, student, task, train, validation, unlabeled)
+    options = teacher.record.options.with_recipe(recipe)
+    theirs = score_model(teacher.model, task, validation, "validation", options, recipe.precision, calibrates=False)
+    texts = [train, *(features for features, _ in unlabeled)]
+    seen = join_features(texts)
+    read = [part.fingerprint for part in (train, validation, *texts[1:])]
+    identity = {"the spec": spec.fingerprint(), "the data": read, "the teacher": weights_digest(str(teacher_folder))}
+    checkpoint = CheckpointedTraining(
+        Checkpoints(job.run_folder, job.attempt),
+        identity,
+        report,
+        on_saved,
+        details={"the spec": spec.identity_values()},
+        allow_drift=job.allow_drift,
+    )
+    loss = DistillationLoss(teacher.model, seen, spec.objective, recipe.precision, train.num_examples)
+    best, predictions_path = train_and_save(
+        student, teacher.tokenizer, task, seen, validation, recipe, job.run_folder, checkpoint, loss
+    )
+    student.to(device)
+    if HEADS[task.head].gives_vectors:
+        agreement = vector_agreement(student, teacher.model, validation, recipe.precision)
+    else:
+        agreement = task.type.agreement(best.scored.predictions, theirs.predictions)
+    return DistillResult(
+        task=task.id,
+        metric=task.metric,
+        model=describe_model(join(job.run_folder, "model"), task.head),
+        best_step=best.step,
+        metrics={
+            **best.scored.metrics,
+            **teacher_metrics(theirs.metrics),
+            **baseline_metrics(majority_baseline(task, "validation")),
+            "agreement": agreement,
+            **compare_sizes(student, teacher.model),
+            **compare_speeds(student, teacher.model, validation, recipe.precision),
+        },
+        test_metrics=_test(job, device),
+        predictions_path=predictions_path,
+        datasets=[
+            dataset_result(task, {"train": train, "validation": validation}),
+            *(dataset for _, dataset in unlabeled),
+        ],
+        seconds=perf_counter() - begun_at,
+    )
 
 
 def _build_student(spec: DistillSpec, teacher: FineTunedModel, task: Task, init_folder: str | None) -> HeadModel:
     """A model with the teacher's head and vocabulary, which decodes as the teacher does: some of the teacher's layers,
     another model's encoder, or random weights.
-
-    Args:
-        init_folder: of the model that `recipe.init_from` names.
 
     Raises: SpecError, ConfigError, TokenizerError, CheckpointError where student and teacher do not go together.
     """
@@ -206,58 +198,6 @@ def _read_unlabeled(job: DistillJob, texts: Task, tokenizer: Tokenizer) -> tuple
     return features, dataset_result(texts, {"train": features})
 
 
-def _train(
-    job: DistillJob,
-    pair: _Pair,
-    report: Callable[[Sequence[Event]], None],
-    on_saved: Callable[[int], None],
-    warn: Callable[[str], None],
-) -> tuple[BestEvaluation[ScoredSplit], str]:
-    """Train the student; returns the best evaluation and where its predictions lie. Raises: DivergedError."""
-    unlabeled = [features for features, _ in pair.unlabeled]
-    seen = join_features([pair.train, *unlabeled])
-    recipe, teacher = job.spec.recipe, pair.teacher
-    loss = DistillationLoss(teacher.model, seen, job.spec.objective, recipe.precision, pair.train.num_examples)
-    # The checkpoint of another spec, other data or another teacher is refused.
-    identity = {
-        "the spec": job.spec.fingerprint(),
-        "the data": [part.fingerprint for part in (pair.train, pair.validation, *unlabeled)],
-        "the teacher": weights_digest(str(pair.teacher_folder)),
-    }
-    checkpoint = CheckpointedTraining(
-        Checkpoints(job.run_folder, job.attempt),
-        identity,
-        report,
-        on_saved,
-        details={"the spec": job.spec.identity_values()},
-        allow_drift=job.allow_drift,
-    )
-    return train_and_save(
-        pair.student,
-        teacher.tokenizer,
-        pair.task,
-        seen,
-        pair.validation,
-        recipe,
-        job.run_folder,
-        lambda events, score, number: checkpoint.report(events),
-        loss,
-        checkpoint,
-        warn=warn,
-    )
-
-
-def _compare(pair: _Pair, own: ScoredSplit, theirs: ScoredSplit, precision: Precision) -> dict[str, float]:
-    """Agreement of predictions, or of vectors where the student imitates these; sizes and speeds, in a precision."""
-    task, student, teacher, validation = pair.task, pair.student.to(pair.device), pair.teacher.model, pair.validation
-    if HEADS[task.head].gives_vectors:
-        alike = vector_agreement(student, teacher, validation, precision)
-    else:
-        alike = task.type.agreement(own.predictions, theirs.predictions)
-    speeds = compare_speeds(student, teacher, validation, precision)
-    return {"agreement": alike, **compare_sizes(student, teacher), **speeds}
-
-
 def teacher_metrics(scores: Mapping[str, float]) -> dict[str, float]:
     """The teacher's scores by their names among the student's."""
     return {f"teacher.{name}": value for name, value in scores.items()}
@@ -275,3 +215,50 @@ def _test(job: DistillJob, device: torch.device) -> dict[str, float]:
     rows = kept_rows(own.task, "test", own.predictions)
     write_prediction_rows(join(job.run_folder, "predictions/test.jsonl"), rows)
     return {**own.metrics, **teacher_metrics(theirs.metrics), **baseline_metrics(majority_baseline(task, "test"))}
+
+
+def vector_agreement(student: HeadModel, teacher: HeadModel, features: Features[Any], precision: Precision) -> float:
+    """The mean cosine of both's vectors of a text."""
+    own, theirs = (
+        torch.from_numpy(compute_logits(model, features, precision)) for model in (student, teacher)
+    )  # (2N, H)
+    return float(F.cosine_similarity(own, theirs, dim=-1).mean())
+
+
+def compare_sizes(student: nn.Module, teacher: nn.Module) -> dict[str, float]:
+    """`num_parameters` of both and the student's share of the teacher's, `parameter_ratio`."""
+    own, theirs = (float(sum(p.numel() for p in model.parameters())) for model in (student, teacher))
+    return {"num_parameters": own, "teacher.num_parameters": theirs, "parameter_ratio": own / theirs}
+
+
+@torch.inference_mode()
+def compare_speeds(
+    student: HeadModel, teacher: HeadModel, features: Features[Any], precision: Precision
+) -> dict[str, float]:
+    """`examples_per_s` of both, and how many times as fast the student is, `speed_ratio`.
+
+    Both go over the same batches in turn, so that other work on the machine slows both; the first batch, once more
+    by each, warms up. Inputs that are split into several windows count once for each.
+    """
+    seconds = dict.fromkeys((student, teacher), 0.0)
+    num_windows = min(features.num_windows, _MAX_TIMED_WINDOWS)
+    some = np.linspace(0, features.num_windows - 1, num_windows).astype(np.int64)
+    batches = [some[places] for places in length_batches(features.lengths[some], _TIMED_BATCH_SIZE)]
+    for model in seconds:
+        _seconds(model, features, batches[0], precision)
+    for batch in batches:
+        for model in seconds:
+            seconds[model] += _seconds(model, features, batch, precision)
+    own, theirs = num_windows / seconds[student], num_windows / seconds[teacher]
+    return {"examples_per_s": own, "teacher.examples_per_s": theirs, "speed_ratio": own / theirs}
+
+
+def _seconds(model: HeadModel, features: Features[Any], windows: Windows, precision: Precision) -> float:
+    model.eval()
+    device = next(model.parameters()).device
+    batch, clock = make_batch(features, windows, device), clock_of(device)
+    clock.wait()  # for the copy of the batch, too
+    begun = clock.mark()
+    with autocast(device, precision):
+        HEADS[features.head].logits(model, batch)
+    return clock.seconds_between(begun, clock.mark())

@@ -42,7 +42,6 @@ def run_distillation(
     resumed run.
 
     Args:
-        task: the spec's task.
         storage: for what runs share.
         resolve_name: the folder of a model that a field names, from field and name.
         on_wait: called several times a second while nothing happens.
@@ -78,7 +77,12 @@ def run_distillation(
         loop = DriverLoop(
             event_queue,
             on_event,
-            _build_watch(job, needed, run_id),
+            WorkerWatch(
+                Expectation(1, 60 * execution.max_wait_minutes, reports_steps=False),
+                lambda: find_shortage(needed),
+                how_to_go_on(run_id),
+                newest_step=Checkpoints(job.run_folder).newest_step,
+            ),
             [watch_head(how_to_go_on(run_id)).look, on_wait],
             has_ended=lambda: bool(ray.wait([work], timeout=0)[0]),
             run_folder=job.run_folder,
@@ -91,16 +95,6 @@ def run_distillation(
         raise outcome
     delete_checkpoints(job.run_folder)
     return outcome
-
-
-def _build_watch(job: DistillJob, needed: Processes, run_id: str) -> WorkerWatch:
-    """A watch over the student's process, which needs so much of the cluster."""
-    return WorkerWatch(
-        Expectation(1, 60 * job.spec.execution.max_wait_minutes, reports_steps=False),
-        lambda: find_shortage(needed),
-        how_to_go_on(run_id),
-        newest_step=Checkpoints(job.run_folder).newest_step,
-    )
 
 
 def _work(job: DistillJob, event_queue: Any, mark: str) -> DistillResult | OwnError:

@@ -22,8 +22,6 @@ from bert_core.losses import cross_entropy_sums
 from orchestrator.cluster.gpus import waiting_for
 from orchestrator.corpus.stream import ExampleStream, SplitShards
 from orchestrator.corpus.token_store import TokenStore
-from orchestrator.distillation.comparison import compare_sizes
-from orchestrator.finetuning.logits import autocast
 from orchestrator.models.device import choose_device
 from orchestrator.models.info import weights_digest
 from orchestrator.pretraining.device_batch import DeviceBatch, MicroBatch
@@ -175,12 +173,15 @@ def compare_pretrained(
         sums += torch.stack([num_alike, *cross_entropy_sums(theirs, micro.labels.masked_labels)])
     num_alike, loss, num_correct, num_predictions = sums.tolist()
     num_examples = sum(part.num_sequences for part in parts)
+    own_size, their_size = (float(sum(p.numel() for p in model.parameters())) for model in models)
     own_speed, their_speed = (num_examples / spent for spent in seconds)
     return {
         "agreement": num_alike / num_predictions,
         "teacher.mlm_loss": loss / num_predictions,
         "teacher.mlm_accuracy": num_correct / num_predictions,
-        **compare_sizes(*models),
+        "num_parameters": own_size,
+        "teacher.num_parameters": their_size,
+        "parameter_ratio": own_size / their_size,
         "examples_per_s": own_speed,
         "teacher.examples_per_s": their_speed,
         "speed_ratio": own_speed / their_speed,
@@ -194,6 +195,6 @@ def _on_device(part: PackedBatch, device: torch.device) -> MicroBatch:
 
 
 def _answer(model: BertForPreTraining, micro: MicroBatch, precision: Precision) -> Tensor:
-    """Logits at the masked positions: (P, V)."""
-    with autocast(micro.sequences.input_ids.device, precision):
+    device_type = micro.sequences.input_ids.device.type
+    with torch.autocast(device_type, torch.bfloat16, enabled=precision == "bf16"):
         return model.predict(model.bert.encode(micro.sequences, micro.labels.masked_positions))

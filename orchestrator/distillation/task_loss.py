@@ -61,7 +61,7 @@ class DistillationLoss:
             targets = copy_together(of_rows, logits.device)["targets"].view_as(logits)
             share = _share(batch, partial(head.num_imitated, features))
             if share > 0.0:
-                soft = head.soft_loss(logits, targets, features, batch, objective.temperature)
+                soft = head.soft_loss(logits, targets, batch, objective.temperature)
                 loss = loss + share * objective.soft_targets_weight * soft
         if objective.labels_weight:
             loss = loss + objective.labels_weight * self._label_loss(model, logits, batch)

@@ -6,18 +6,17 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from bert_core.device_copies import copy_together
 from bert_core.packed_sequences import PackedSequences
 from orchestrator.finetuning.heads import HEADS, Batch, HeadModel
-from orchestrator.finetuning.heads.base import Part
+from orchestrator.finetuning.heads.base import Part, Windows
 from orchestrator.tasks import Features
 from orchestrator.tasks.features import Array
 
 
-def make_batch(features: Features[Any], windows: NDArray[np.int64], device: torch.device) -> Batch:
+def make_batch(features: Features[Any], windows: Windows, device: torch.device) -> Batch:
     """Some windows, whole groups of them, with the targets of their head."""
     head, tokens, lengths = HEADS[features.head], features.token_index(windows), features.lengths[windows]
     seqs = PackedSequences.from_numpy(
@@ -36,11 +35,11 @@ def make_batch(features: Features[Any], windows: NDArray[np.int64], device: torc
     moved = copy_together(own | beside, device)
     on_device = seqs.with_tensors({name: moved[name] for name in own})
     group_sizes, numbers, states = (moved.get(name) for name in ("group_sizes", "tabular_features", "states"))
-    return Batch(on_device, moved["targets"], targets, windows, group_sizes, numbers, states)
+    return Batch(on_device, moved["targets"], targets, features, windows, group_sizes, numbers, states)
 
 
 def make_parts(
-    model: HeadModel, features: Features[Any], parts: Sequence[NDArray[np.int64]], logits: Tensor | None = None
+    model: HeadModel, features: Features[Any], parts: Sequence[Windows], logits: Tensor | None = None
 ) -> Iterator[Batch]:
     """Yield the parts of a step's batch on the model's device, each made when its turn comes; one alone is the batch.
 
@@ -57,8 +56,8 @@ def make_parts(
 def make_part(
     model: HeadModel,
     features: Features[Any],
-    windows: NDArray[np.int64],
-    whole: NDArray[np.int64],
+    windows: Windows,
+    whole: Windows,
     logits: Tensor | None = None,
 ) -> Part:
     """Make the place of some windows in a whole batch; `logits` are the whole one's, as for `make_parts`."""
@@ -72,7 +71,7 @@ def make_part(
     return Part(whole, share, logits, targets)
 
 
-def _targets(features: Features[Any], windows: NDArray[np.int64]) -> Array:
+def _targets(features: Features[Any], windows: Windows) -> Array:
     return HEADS[features.head].targets(features, windows, features.token_index(windows))
 
 

@@ -41,8 +41,16 @@ def build_untrained(task: TaskDefinition, recipe: RecipeSpec, start: BertConfig,
     Raises: SpecError, TokenizerError where recipe, tokenizer and size do not fit together.
     """
     head = HEADS[task.head]
-    config = head.with_labels(_config(recipe, start), task.labels)
-    config = replace(config, num_tabular_features=task.columns.width)
+    config = replace(
+        start.with_dropout(recipe.dropout, recipe.attention_dropout),
+        token_decoder=recipe.token_decoder,
+        num_lstm_layers=recipe.num_lstm_layers,
+        lstm_hidden_size=recipe.lstm_hidden_size,
+        layer_pooling=recipe.layer_pooling,
+        num_tabular_features=task.columns.width,
+        span_boundary_objective=False,  # a head of pretraining's alone
+    )
+    config = head.with_labels(config, task.labels)
     check_fit(config, recipe, tokenizer)
     model: HeadModel = head.model_type.from_config(config, recipe.seed)
     return model
@@ -59,7 +67,7 @@ def check_fit(config: BertConfig, recipe: RecipeSpec, tokenizer: Tokenizer) -> N
 
 
 def random_config(recipe: RecipeSpec, tokenizer: Tokenizer) -> BertConfig:
-    """Configuration of the encoder with random weights that a recipe asks for."""
+    """Configuration of a recipe's encoder with random weights."""
     model = ModelSpec(
         size=recipe.size,
         family=recipe.family,
@@ -67,18 +75,6 @@ def random_config(recipe: RecipeSpec, tokenizer: Tokenizer) -> BertConfig:
         initializer_range=recipe.initializer_range,
     )
     return build_config(model, tokenizer.vocab_size, tokenizer.pad_id)
-
-
-def _config(recipe: RecipeSpec, start: BertConfig) -> BertConfig:
-    config = replace(
-        start,
-        token_decoder=recipe.token_decoder,
-        num_lstm_layers=recipe.num_lstm_layers,
-        lstm_hidden_size=recipe.lstm_hidden_size,
-        layer_pooling=recipe.layer_pooling,
-        span_boundary_objective=False,  # a head of pretraining's alone
-    )
-    return config.with_dropout(recipe.dropout, recipe.attention_dropout)
 
 
 @lru_cache(maxsize=2)

@@ -9,9 +9,8 @@ from numpy.typing import NDArray
 
 from orchestrator.errors import SpecError
 from orchestrator.finetuning.heads import HEADS, HeadModel
-from orchestrator.finetuning.logits import compute_logits
+from orchestrator.finetuning.logits import TokenBudget, compute_logits
 from orchestrator.finetuning.model_folder import FineTunedModel, load_fine_tuned
-from orchestrator.finetuning.scoring_room import ScoringRoom
 from orchestrator.results import Split
 from orchestrator.specs.network import Precision
 from orchestrator.storage import local_copy
@@ -39,16 +38,16 @@ def score_model(
     precision: Precision = "fp32",
     batch_size: int | None = None,
     calibrates: bool = True,
-    room: ScoringRoom | None = None,
+    budget: TokenBudget | None = None,
 ) -> ScoredSplit:
     """Predict and score a split.
 
     Args:
         batch_size: windows at a time at most; left to `compute_logits` when left out.
         calibrates: whether what the type can calibrate is set to what scores best here, or left as the options say.
-        room: of the device, as `compute_logits` takes it.
+        budget: as `compute_logits` takes it.
     """
-    outputs, examples = compute_outputs(model, features, precision, batch_size, room), task.examples(split)
+    outputs, examples = compute_outputs(model, features, precision, batch_size, budget), task.examples(split)
     predictions = decode(task, features, examples, outputs, options)
     if calibrates:
         options, predictions = task.type.calibrate(task, features, examples, outputs, options, predictions)
@@ -60,10 +59,10 @@ def compute_outputs(
     features: Features[Any],
     precision: Precision,
     batch_size: int | None = None,
-    room: ScoringRoom | None = None,
+    budget: TokenBudget | None = None,
 ) -> NDArray[Any]:
     """The model's outputs for a split in the form that `decode` takes."""
-    logits = compute_logits(model, features, precision, batch_size, room=room)
+    logits = compute_logits(model, features, precision, batch_size, budget=budget)
     return HEADS[features.head].outputs(model, features, logits)
 
 
@@ -106,12 +105,12 @@ def predict_examples(
     examples: Sequence[Any],
     batch_size: int = 64,
     precision: Precision = "fp32",
-    room: ScoringRoom | None = None,
+    budget: TokenBudget | None = None,
 ) -> list[Any]:
     """Predictions for examples of the model's task type that belong to no split, labeled or not."""
     record, task = fine_tuned.record, fine_tuned.task()
     features = build_features(task, examples, fine_tuned.tokenizer, record.options)
-    outputs = compute_outputs(fine_tuned.model, features, precision, batch_size, room)
+    outputs = compute_outputs(fine_tuned.model, features, precision, batch_size, budget)
     return decode(task, features, examples, outputs, record.options)
 
 

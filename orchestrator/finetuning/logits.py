@@ -1,10 +1,17 @@
-"""A head's outputs for a whole split, in the split's own order.
+"""A model's outputs for a whole split, in the split's own order: a head's logits, or a frozen encoder's states.
+
+Fewer tokens go through at a time where memory runs out.
 
 Shapes: W windows, T tokens, C classes.
 """
 
-from collections.abc import Callable
+import hashlib
+import json
+import logging
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,13 +19,86 @@ import torch
 from numpy.typing import NDArray
 
 from bert_core.device_copies import AsyncReads
+from bert_core.micro_batches import compute_in_parts, first_line
 from orchestrator.finetuning.batches import make_batch
 from orchestrator.finetuning.heads import HEADS, HeadModel
-from orchestrator.finetuning.scoring_room import ScoringRoom
 from orchestrator.specs.network import Precision
 from orchestrator.tasks import Features
+from orchestrator.tasks.feature_cache import keep_features
+from orchestrator.tasks.features import A
+from orchestrator.training.batch_order import MAX_PADDED_TOKENS, length_batches
+from orchestrator.training.micro_batches import check_can_shrink
 
 _CPU_BATCH_SIZE = 64
+_STATES_VERSION = 1
+"""Raised when the same layers would give other outputs."""
+_ABOVE = ("id2label", "problem_type", "token_decoder", "num_lstm_layers", "lstm_hidden_size", "num_tabular_features")
+"""Fields of a configuration that concern the head alone."""
+_MAX_TOKENS = 8_192
+"""Slots of a batch through the encoder, were it padded: bounds the memory that all layers' outputs take."""
+logger = logging.getLogger(__name__)
+_REMEDY = "use a smaller model or shorter texts, or take a device with more memory"
+
+
+@dataclass
+class TokenBudget:
+    """Number of padded tokens that a device computes at a time without learning; halved where its memory runs out."""
+
+    max_padded_tokens: int = MAX_PADDED_TOKENS
+    """Tokens at a time at most, were they padded; a window that is longer goes through alone."""
+    warn: Callable[[str], None] = logger.warning
+    """Told, in one line, that memory ran out and what is done about it."""
+
+    def compute(
+        self,
+        lengths: NDArray[np.int64],
+        batch_size: int,
+        compute: Callable[[NDArray[np.int64]], None],
+    ) -> None:
+        """Compute something of all windows, as many at a time as fit, the longest first.
+
+        Args:
+            lengths: (W,) tokens of each window.
+            batch_size: windows at a time at most.
+            compute: called with the numbers of some windows, and again with parts of them where memory ran out.
+
+        Raises: RunFailedError where memory runs out with a single window.
+        """
+
+        def compute_parts(parts: Sequence[NDArray[np.int64]]) -> None:
+            for windows in parts:
+                compute(windows)
+
+        sizes = _WindowSizes(self, lengths)
+        for windows in length_batches(lengths, batch_size, self.max_padded_tokens):
+            compute_in_parts(sizes, windows, None, compute_parts)
+
+
+@dataclass(frozen=True)
+class _WindowSizes:
+    """Adapter of the budget to `compute_in_parts`, for windows of these lengths."""
+
+    budget: TokenBudget
+    lengths: NDArray[np.int64]
+
+    def split(self, batch: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+        places = length_batches(self.lengths[batch], len(batch), self.budget.max_padded_tokens)
+        return [batch[some] for some in places]
+
+    def halve(self, tried: Sequence[NDArray[np.int64]], step: int | None, reason: str) -> None:
+        """Take half as much at a time as was tried. Raises: RunFailedError where one window alone was too much."""
+        largest = max(tried, key=self._padded_tokens)
+        check_can_shrink(max(map(len, tried)), step, reason, _REMEDY)
+        # A window may be longer than what is taken at a time.
+        self.budget.max_padded_tokens = min(self._padded_tokens(largest), self.budget.max_padded_tokens) // 2
+        self.budget.warn(
+            f"memory ran out while texts were answered, {len(largest):,} at a time of up to "
+            f"{int(self.lengths[largest].max()):,} tokens ({first_line(reason)}); from here on "
+            f"{self.budget.max_padded_tokens:,} tokens at a time"
+        )
+
+    def _padded_tokens(self, windows: NDArray[np.int64]) -> int:
+        return len(windows) * int(self.lengths[windows].max())
 
 
 def autocast(device: torch.device, precision: Precision) -> AbstractContextManager[Any]:
@@ -33,14 +113,14 @@ def compute_logits(
     precision: Precision = "fp32",
     batch_size: int | None = None,
     allocate: Callable[[tuple[int, int], type[np.float32]], NDArray[np.float32]] = np.empty,
-    room: ScoringRoom | None = None,
+    budget: TokenBudget | None = None,
 ) -> NDArray[np.float32]:
     """The model's outputs without dropout: (W, C) for sequences, (W, 1) for choices, (T, C) for tokens.
 
     Args:
-        batch_size: windows at a time at most; when left out, 64 on a CPU, and on a GPU as many as the room takes.
+        batch_size: windows at a time at most; when left out, 64 on a CPU, and on a GPU as many as the budget takes.
         allocate: gives the array that is filled, from its shape and type; in memory when left out.
-        room: of the device; one of this call alone when left out.
+        budget: of the device, as earlier calls left it; a new one when left out.
 
     Raises: RunFailedError where memory runs out with a single window.
     """
@@ -65,14 +145,83 @@ def compute_logits(
             values = head.logits(model, make_batch(features, windows, device))
         reads.add(windows, values)
 
-    num_at_a_time = batch_size or _windows_at_a_time(device, features.num_windows)
-    (room or ScoringRoom()).compute(features.lengths, num_at_a_time, compute)
+    # A GPU is done with 64 short windows at once: there the budget alone limits them.
+    num_at_a_time = batch_size or (features.num_windows if device.type == "cuda" else _CPU_BATCH_SIZE)
+    (budget or TokenBudget()).compute(features.lengths, num_at_a_time, compute)
     reads.finish()
     model.train(was_training)
     assert logits is not None, "a split has at least one example"
     return logits
 
 
-def _windows_at_a_time(device: torch.device, num_windows: int) -> int:
-    """Number of windows that are computed at a time where nobody says one; a GPU is done with 64 short ones at once."""
-    return num_windows if device.type == "cuda" else _CPU_BATCH_SIZE
+def freeze(
+    splits: Sequence[Features[A]],
+    model: HeadModel,
+    precision: Precision,
+    cache: str,
+    warn: Callable[[str], None] = logger.warning,
+) -> list[Features[A]]:
+    """Splits with the outputs that the model's head reads, from the cache or computed and kept there.
+
+    Feature-based use (Devlin et al. 2018, section 5.3): without dropout a token's outputs never change, and all trials
+    of the same encoder find them on the storage; of a split's tokens only those stay that the head reads.
+    """
+    config = asdict(model.config.with_dropout(0.0))
+    arithmetic = {name: value for name, value in config.items() if name not in _ABOVE}
+    device = next(model.parameters()).device.type
+    place = [device, torch.get_num_threads()]  # both decide the last bits
+    if device == "cuda":
+        place.append(torch.get_float32_matmul_precision())
+    encoder = [_STATES_VERSION, _digest(model), arithmetic, precision, place]
+
+    def freeze_one(features: Features[A]) -> Features[A]:
+        reads_all = HEADS[features.head].tokens_read(model.config, features) is None
+        parts = [features.fingerprint, *encoder, reads_all]
+        key = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+        arrays_type = type(features.head_arrays)
+        compute = partial(compute_states, features, model, precision, budget)
+        return keep_features(cache, key, arrays_type, features.head, features.split, compute)
+
+    budget = TokenBudget(_MAX_TOKENS, warn)
+    return [freeze_one(features) for features in splits]
+
+
+@torch.inference_mode()
+def compute_states(
+    features: Features[A], model: HeadModel, precision: Precision = "fp32", budget: TokenBudget | None = None
+) -> Features[A]:
+    """Features of the tokens that the head reads, with the encoder's outputs for them."""
+    model.eval()
+    device = next(model.parameters()).device
+    rows = HEADS[features.head].tokens_read(model.config, features)
+    if rows is None:
+        rows = np.arange(len(features.input_ids))
+    states: NDArray[np.float32] | None = None
+
+    def compute(windows: NDArray[np.int64]) -> None:
+        nonlocal states
+        seqs = make_batch(features, windows, device).seqs
+        with autocast(device, precision):
+            selected = model.bert.layer_pooling.select(model.bert.layer_outputs(seqs)).float()
+        # Read at once: page-locked memory for a late read, of all layers' states, would stay this process's for good.
+        values = selected.cpu().numpy()
+        tokens = features.token_index(windows)
+        places = np.minimum(np.searchsorted(rows, tokens), len(rows) - 1)
+        is_read = rows[places] == tokens
+        if states is None:
+            states = np.empty((len(rows), *values.shape[1:]), np.float32)
+        states[places[is_read]] = values[is_read]
+
+    (budget or TokenBudget(_MAX_TOKENS)).compute(features.lengths, len(rows), compute)
+    assert states is not None, "a split has at least one example"
+    return features.at_tokens(rows, states)
+
+
+def _digest(model: HeadModel) -> str:
+    """SHA-256 over the weights that the outputs depend on."""
+    digest = hashlib.sha256()
+    for part in (model.bert.embeddings, model.bert.layers, model.bert.norm):
+        for name, tensor in () if part is None else part.state_dict().items():
+            digest.update(name.encode())
+            digest.update(np.ascontiguousarray(tensor.cpu().numpy()).data)
+    return digest.hexdigest()

@@ -9,8 +9,8 @@ from bert_core.config import BertConfig
 from bert_core.optimization import build_optimizer, unfreeze_top_layers
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.finetuning.building import build_untrained
-from orchestrator.finetuning.frozen import compute_states
 from orchestrator.finetuning.heads import HEADS
+from orchestrator.finetuning.logits import compute_states
 from orchestrator.finetuning.training import Evaluation, fine_tune
 from orchestrator.specs import RecipeSpec
 from orchestrator.tasks import Task, build_features

@@ -26,7 +26,6 @@ class FineTunedModel:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """Class names in the order of the model's outputs."""
         return label_names(self.model.config)
 
     def task(self) -> TaskDefinition:

@@ -71,7 +71,6 @@ class FineTuningRecord:
 
 
 def record_of(task: TaskDefinition, options: TaskOptions) -> FineTuningRecord:
-    """The record of a trial's model."""
     return FineTuningRecord(
         task=task.id,
         head=task.head,

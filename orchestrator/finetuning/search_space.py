@@ -1,17 +1,19 @@
-"""Trials of a sweep: points of the space, each tried with each seed and fold. Functions alone: no Ray, no state."""
+"""Trials of a sweep: points of the space, each tried with each seed and fold, in a queue that resumes. No Ray."""
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import product
 from typing import Any
 
 from pydantic import ValidationError
 
+from bert_core.checkpoints.sentence_transformers import SentenceEmbeddingConfig
 from orchestrator.errors import SpecError
-from orchestrator.finetuning.recipe_checks import check_recipe
+from orchestrator.nearest import did_you_mean
 from orchestrator.results import TrialResult
 from orchestrator.run_states import RunState
 from orchestrator.search.algorithms import SEARCHES, Search
@@ -19,7 +21,7 @@ from orchestrator.search.axes import Point, Scalar
 from orchestrator.specs import RecipeSpec, SweepSpec
 from orchestrator.specs.recipe import SILENT_FIELDS
 from orchestrator.specs.validation import rule_of
-from orchestrator.tasks import TaskDefinition
+from orchestrator.tasks import TASK_TYPES, TaskDefinition
 from orchestrator.training.batch_order import num_evaluations
 
 
@@ -31,36 +33,30 @@ class TrialPlan:
     point: Point
     recipe: RecipeSpec
     fold: int | None = None
-    """Fold that it is validated on, where the task has folds."""
+    """Fold for validation, where the task has folds."""
 
     @property
     def seed(self) -> int:
-        """Seed of the trial, which its recipe holds."""
         return self.recipe.seed
 
     @cached_property
     def parameters(self) -> dict[str, object]:
-        """Every field of the recipe, as plain values, and the fold."""
         return self.recipe.model_dump(mode="json") | self.replicate
 
     @cached_property
     def key(self) -> str:
         """The trial's natural key within its sweep: a digest of what makes up its recipe's fingerprint."""
-        return _digest(self.recipe.identity_values() | self.replicate)
+        values = self.recipe.identity_values() | self.replicate
+        return hashlib.sha256(json.dumps(values, sort_keys=True, separators=(",", ":")).encode()).hexdigest()[:16]
 
     @property
     def replicate(self) -> dict[str, int]:
-        """Seed, and fold where there are folds, by which it differs from the other trials of its point."""
+        """Seed, and fold where there are folds: the difference to the other trials of the point."""
         return {"seed": self.seed} | ({} if self.fold is None else {"fold": self.fold})
 
     def result(self, state: RunState, **values: Any) -> TrialResult:
         """Make the result of this trial; `values` are the fields of `TrialResult` that the plan does not know."""
         return TrialResult(self.key, self.number, self.parameters, state, self.seed, **values)
-
-
-def _digest(values: Mapping[str, object]) -> str:
-    text = json.dumps(values, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def build_search(spec: SweepSpec, proposed: Sequence[Point] = ()) -> Search:
@@ -103,16 +99,143 @@ def check_space(spec: SweepSpec, task: TaskDefinition) -> None:
     """Refuse, before anything runs, a range whose inner values its field cannot take, fields that say nothing
     somewhere in the space, and what does not concern the task's type, objective or labels. Raises: SpecError.
     """
-    for (field, value), silent in SILENT_FIELDS.items():
-        for name in silent if value in listed_values(spec, field) else ():
+    for (other, value), silent in SILENT_FIELDS.items():
+        for name in silent if value in listed_values(spec, other) else ():
             if listed_values(spec, name) != (RecipeSpec.model_fields[name].default,):
                 place = f"{'space' if name in spec.axes else 'recipe'}.{name}"
-                raise SpecError(f"{place} says nothing with {field} {json.dumps(value)}; sweep over them in two specs")
+                raise SpecError(f"{place} says nothing with {other} {json.dumps(value)}; sweep over them in two specs")
     plan_trials(spec, {name: axis.value_at(0.382) for name, axis in spec.axes.items()}, 0)
     check_recipe(spec.recipe, task, spec.space)
 
 
+def check_recipe(recipe: RecipeSpec, task: TaskDefinition, axes: Container[str] = ()) -> None:
+    """Check that a model can be fine-tuned for a task and that the task has a use for every field that was given.
+
+    Args:
+        axes: fields that a search varies.
+
+    Raises: SpecError.
+    """
+    task_type = task.type
+    if task_type.is_searched:
+        raise SpecError(f"task.head: a {task.head} task is evaluated, not learned; learn pairs with head: embedding")
+    made_for: dict[str, list[str]] = {}
+    for other in TASK_TYPES.values():
+        for name in sorted(other.recipe_fields - task_type.recipe_fields):
+            made_for.setdefault(name, []).append(f"{other.purpose} ({other.head})")
+    refused = {
+        name: f"it is for {' and '.join(uses)}; the task's head is {task.head}" for name, uses in made_for.items()
+    }
+    refused |= task_type.refused_recipe_fields(task.objective)
+    for name, reason in refused.items():
+        value = getattr(recipe, name)
+        if name in axes or value != RecipeSpec.model_fields[name].default:
+            section, given = ("space", "the axis") if name in axes else ("recipe", repr(value))
+            raise SpecError(f"{section}.{name}: {reason}: leave {given} out")
+    for label in recipe.class_weights if isinstance(recipe.class_weights, dict) else ():
+        if label not in task.labels:
+            known = did_you_mean(label, task.labels)
+            raise SpecError(f"recipe.class_weights: task {task.id} has no label {label!r}{known}")
+
+
+def check_prompts(recipe: RecipeSpec, embedding: SentenceEmbeddingConfig) -> None:
+    """Check that a recipe mentions the prompts that the model it starts from was trained with. Raises: SpecError."""
+    for name in ("query_prompt", "document_prompt"):
+        if getattr(recipe, name) is None and (own := getattr(embedding, name)):
+            raise SpecError(
+                f"recipe.{name}: the model that training starts from has {own!r} before each text; write that, "
+                'another one, or "" for none'
+            )
+
+
 def most_evaluations(spec: SweepSpec) -> int:
-    """Evaluations of the longest trial that the sweep can have."""
     epochs, per_epoch = (value_bounds(spec, name)[1] for name in ("epochs", "evaluations_per_epoch"))
     return num_evaluations(epochs, int(per_epoch))
+
+
+@dataclass
+class _OpenPoint:
+    """A proposed point, some of whose trials have not ended."""
+
+    num_trials_left: int
+    scores: list[float] = field(default_factory=list)
+
+
+class TrialQueue:
+    """The trials of a sweep in order; those that an earlier attempt finished are counted, but not handed out again.
+
+    Args:
+        metric: the score that ranks trials; a search learns from its mean over a point's trials.
+        finished: results of an earlier attempt by trial key.
+        proposed: the points of an earlier attempt of a search that learns; they come again first, under their numbers.
+        on_proposed: given each new point of a search that learns, before a trial of it is handed out: without them a
+            later attempt could not propose the same.
+    """
+
+    def __init__(
+        self,
+        spec: SweepSpec,
+        metric: str,
+        finished: Mapping[str, TrialResult],
+        *,
+        proposed: Sequence[Point] = (),
+        on_proposed: Callable[[Point], object] = lambda point: None,
+    ) -> None:
+        self.spec, self._metric, self._finished = spec, metric, finished
+        self._num_saved, self._on_proposed = len(proposed), on_proposed
+        self._search = build_search(spec, proposed)
+        self._proposals = self._search.propose()
+        self._num_points = self._num_running = 0
+        self._open: dict[int, _OpenPoint] = {}
+        self._waiting: deque[TrialPlan] = deque()
+
+    @cached_property
+    def num_trials(self) -> int:
+        """Largest number of trials, finished ones included."""
+        return self._search.num_points * self.spec.trials_per_point
+
+    def next(self) -> TrialPlan | None:
+        """The next trial to run; None when there is no other."""
+        if not self._fill():
+            return None
+        self._num_running += 1
+        return self._waiting.popleft()
+
+    def is_done(self) -> bool:
+        return self._num_running == 0 and not self._fill()
+
+    def record(self, plan: TrialPlan, result: TrialResult) -> None:
+        self._num_running -= 1
+        self._close(plan, result)
+
+    def _fill(self) -> bool:
+        """Propose points until a trial waits to start; return False when there is no other."""
+        while not self._waiting:
+            point = next(self._proposals, None)
+            if point is None:
+                return False
+            plans = plan_trials(self.spec, point, self._num_points)
+            self._open[self._num_points] = _OpenPoint(len(plans))
+            self._num_points += 1
+            if self._search.learns and self._num_points > self._num_saved:
+                self._on_proposed(point)
+            for plan in plans:
+                if plan.key in self._finished:
+                    self._close(plan, self._finished[plan.key])
+                else:
+                    self._waiting.append(plan)
+        return True
+
+    def _close(self, plan: TrialPlan, result: TrialResult) -> None:
+        """Count a trial as ended; after the last of its point the search is told their mean score."""
+        number = plan.number // self.spec.trials_per_point
+        point = self._open[number]
+        score = result.metrics.get(self._metric)
+        if score is not None:
+            point.scores.append(score)
+        point.num_trials_left -= 1
+        if point.num_trials_left == 0:
+            del self._open[number]
+            is_whole = len(point.scores) == self.spec.trials_per_point or len(self.spec.folds) == 1
+            mean = sum(point.scores) / len(point.scores) if point.scores and is_whole else None
+            self._search.tell(number, mean)

@@ -12,7 +12,6 @@ Files, in the run's folder:
 """
 
 import logging
-import math
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -23,28 +22,23 @@ from typing import Any
 from bert_core.checkpoints.weight_files import WEIGHTS_FILE
 from bert_core.config import BertConfig
 from bert_core.text.tokenization import Tokenizer
-from orchestrator.cluster.capacity import cluster_resources
 from orchestrator.cluster.gpus import call_on_device, take_gpus
 from orchestrator.errors import RunFailedError
 from orchestrator.finetuning.building import check_fit
-from orchestrator.finetuning.card_share import (
-    count_trials,
-    largest_recipes,
-    measure_trial_memory,
-    share_line,
-    share_of_card,
-)
 from orchestrator.finetuning.evaluation import EvaluatedSplit, evaluate_model
-from orchestrator.finetuning.leader import write_leader
-from orchestrator.finetuning.running_trials import fixed_names
-from orchestrator.finetuning.search_space import build_search, check_space, listed_values, most_evaluations
-from orchestrator.finetuning.sweep_listener import SweepListener
-from orchestrator.finetuning.sweep_progress import SweepProgress, first_reason
-from orchestrator.finetuning.trial import baseline_metrics, run_trial
-from orchestrator.finetuning.trial_job import WITHOUT_CARD, TrialJob, prepare_trial_features, trial_folder
-from orchestrator.finetuning.trial_journal import POINTS
-from orchestrator.finetuning.trial_queue import TrialQueue
-from orchestrator.finetuning.trial_watch import watch_trials
+from orchestrator.finetuning.gpu_sharing import most_sharing, share_gpu
+from orchestrator.finetuning.search_space import TrialQueue, check_space, listed_values, most_evaluations
+from orchestrator.finetuning.sweep_progress import SweepListener, SweepProgress, first_reason
+from orchestrator.finetuning.trial import (
+    WITHOUT_GPU,
+    TrialJob,
+    baseline_metrics,
+    prepare_trial_features,
+    run_trial,
+    trial_folder,
+)
+from orchestrator.finetuning.trial_journal import POINTS, write_leader
+from orchestrator.finetuning.trial_slots import watch_trials
 from orchestrator.finetuning.tune_run import run_with_tune
 from orchestrator.models.device import choose_device
 from orchestrator.models.info import describe_model
@@ -83,16 +77,15 @@ def run_sweep(
     kept_models: Collection[str] = (),
     attempt: int = 1,
 ) -> SweepResult:
-    """Run a sweep's trials on the connected Ray; `finished` are trials of an earlier attempt, which stand as they are.
+    """Run a sweep's trials on the connected Ray.
 
     Every score is higher-is-better. The best trial is the completed one with the highest ranking score on the
     validation split, the earlier one of equals; pruned trials do not compete.
 
     Args:
-        task: the spec's task; each of its splits is read once.
-        run_folder: where an earlier attempt, if any, left its files.
         storage: for what runs share.
         resolve_name: the folder of a model or tokenizer that a recipe's field names, from field and name.
+        finished: results of an earlier attempt, which stand as they are.
         kept_models: model folders of an earlier attempt that stay, whichever trial is the best now.
         attempt: number of this attempt; what an earlier one still writes is refused.
 
@@ -114,17 +107,17 @@ def run_sweep(
     with marked_storage(run_folder, attempt) as mark:
         cache = join(storage, "tasks")
         job, dataset = prepare_job(spec, task, run_folder, mark, cache, resolve_name)
-        job = replace(job, attempt=attempt, card_share=gpus if 0.0 < gpus < 1.0 else None)
-        if asked == "auto" and gpus and (most := _most_sharing(spec, finished or {})) >= 2:
-            gpus, job = _share_cards(spec, job, most)
+        share = gpus if 0.0 < gpus < 1.0 else None
+        if asked == "auto" and gpus and (most := most_sharing(spec, len(finished or {}))) >= 2:
+            gpus, share = share_gpu(spec, job, most)
             spec = _with_gpus(spec, gpus)
+        job = replace(job, attempt=attempt, memory_share=share)
         progress = _run_trials(spec, job, listener, finished or {}, kept_models)
     if progress.best is None:
         raise RunFailedError(
             f"none of the sweep's {len(progress.results)} trials completed; the first: {first_reason(progress.results)}"
         )
-    recipe = spec.recipe.model_copy(update=dict(progress.best.parameters))
-    best, test_metrics = _score_best(progress.best, recipe, job, spec.execution.cpus_per_trial, gpus)
+    best, test_metrics = _score_best(progress.best, spec, job, gpus)
     for result in progress.results.values():
         if result.state == RunState.FAILED:  # kept for an attempt that will not come
             delete_checkpoints(trial_folder(run_folder, result.key))
@@ -133,28 +126,7 @@ def run_sweep(
 
 
 def _with_gpus(spec: SweepSpec, gpus: float) -> SweepSpec:
-    """The spec with a number of GPUs for each trial."""
     return spec.model_copy(update={"execution": spec.execution.model_copy(update={"gpus_per_trial": gpus})})
-
-
-def _most_sharing(spec: SweepSpec, finished: Mapping[str, TrialResult]) -> float:
-    """The most trials that could share a card, by what is left to do and by the cluster's CPUs."""
-    have, execution = cluster_resources(), spec.execution
-    num_left = build_search(spec).num_points * spec.trials_per_point - len(finished)
-    at_a_time = min(num_left, execution.max_concurrent_trials or num_left)
-    return min(math.ceil(at_a_time / have["GPU"]), have.get("CPU", 0.0) / have["GPU"] / execution.cpus_per_trial)
-
-
-def _share_cards(spec: SweepSpec, job: TrialJob, most: float) -> tuple[float, TrialJob]:
-    """Measure the memory of a trial on a card; returns the GPUs of each, and the job with its share of the memory."""
-    logger.info("measuring the memory of a trial on a GPU", extra=UNDER_WAY)
-    measure = partial(measure_trial_memory, job, largest_recipes(spec))
-    problem = "the memory of a trial was not measured"
-    memory = call_on_device(measure, spec.execution.cpus_per_trial, 1.0, problem, "; set execution.gpus_per_trial")
-    num_sharing = count_trials(memory, most)
-    logger.info(share_line(num_sharing, memory))
-    share = memory.available_bytes / memory.total_bytes / num_sharing if num_sharing > 1 else None
-    return share_of_card(num_sharing), replace(job, card_share=share)
 
 
 def _run_trials(
@@ -181,17 +153,14 @@ def _run_trials(
         on_superseded=drop_weights,
         on_ended=lambda result: delete_checkpoints(trial_folder(job.run_folder, result.key)),
         results=dict(finished),
-        fixed=fixed_names(spec),
     )
     watch = watch_trials(spec.execution, job.run_folder.rstrip("/").rpartition("/")[2])
     run_with_tune(spec, partial(run_trial, job), progress, watch, job.run_folder, most_evaluations(spec))
     return progress
 
 
-def _score_best(
-    best: TrialResult, recipe: RecipeSpec, job: TrialJob, cpus: float, gpus: float
-) -> tuple[TrialResult, dict[str, float]]:
-    """Describe the best trial's model, and score it on the test split where there is one, with a trial's resources.
+def _score_best(best: TrialResult, spec: SweepSpec, job: TrialJob, gpus: float) -> tuple[TrialResult, dict[str, float]]:
+    """Describe the best trial's model, and score it on the test split where there is one.
 
     The test split is scored as the trial scored its validation split: in the arithmetic of its recipe.
     The model stays where its trial wrote it, and the result names that folder: object stores cannot move a folder in
@@ -201,20 +170,20 @@ def _score_best(
     if not exists(folder):
         raise RunFailedError(f"the weights of the best trial, number {best.number}, are gone from {folder}")
     model = describe_model(folder, task.head)
-    test_metrics: dict[str, float] = {}
-    if "test" in task.files:
-        logger.info(f"scoring trial {best.number}, the best one, on the test split", extra=UNDER_WAY)
-        evaluate = partial(_score_on_test, folder, task, job.cache, recipe)
-        tested = call_on_device(evaluate, cpus, gpus, "the best trial's model was not scored on the test split")
-        test_metrics = tested.metrics | baseline_metrics(majority_baseline(task, "test"))
-        rows = kept_rows(tested.task, "test", tested.predictions)
-        write_prediction_rows(join(job.run_folder, "predictions/test.jsonl"), rows)
-    return replace(best, model=model), test_metrics
+    if "test" not in task.files:
+        return replace(best, model=model), {}
+    logger.info(f"scoring trial {best.number}, the best one, on the test split", extra=UNDER_WAY)
+    recipe = spec.recipe.model_copy(update=dict(best.parameters))
+    evaluate = partial(_score_on_test, folder, task, job.cache, recipe)
+    problem = "the best trial's model was not scored on the test split"
+    tested = call_on_device(evaluate, spec.execution.cpus_per_trial, gpus, problem)
+    rows = kept_rows(tested.task, "test", tested.predictions)
+    write_prediction_rows(join(job.run_folder, "predictions/test.jsonl"), rows)
+    return replace(best, model=model), tested.metrics | baseline_metrics(majority_baseline(task, "test"))
 
 
 def _score_on_test(folder: str, task: Task, cache: str, recipe: RecipeSpec, device: str) -> EvaluatedSplit:
-    """Score a trial's model on the test split, on the device of this name."""
-    chosen = choose_device(device, recipe.allow_tf32, recipe.precision, or_else=WITHOUT_CARD)
+    chosen = choose_device(device, recipe.allow_tf32, recipe.precision, or_else=WITHOUT_GPU)
     return evaluate_model(folder, task, "test", 64, cache, chosen, recipe.precision)
 
 
@@ -227,7 +196,11 @@ def prepare_job(
     resolve_name: Callable[[str, str], str],
 ) -> tuple[TrialJob, DatasetResult]:
     """Find the models, tokenize the data; returns what all trials are given, and what is recorded of the data."""
-    folders = _resolve_folders(spec, resolve_name)
+    models, tokenizers = ([str(name) for name in listed_values(spec, field)] for field in ("init_from", "tokenizer"))
+    named = {name: ("init_from", name) for name in models if name != RANDOM}
+    if RANDOM in models:
+        named |= {name: ("tokenizer", name) for name in tokenizers if name not in named}
+    folders = {name: absolute(resolve_name(*field_and_name)) for name, field_and_name in named.items()}
     dataset = _prepare_data(spec, task.first_fold, folders, cache)
     job = TrialJob(
         task=task,
@@ -241,16 +214,6 @@ def prepare_job(
         checkpoint_every_s=60 * spec.execution.checkpoint_every_minutes,
     )
     return job, dataset
-
-
-def _resolve_folders(spec: SweepSpec, resolve_name: Callable[[str, str], str]) -> dict[str, str]:
-    """The folder of each model and tokenizer that the recipes name; a sweep with random weights names a tokenizer."""
-    models = [str(name) for name in listed_values(spec, "init_from")]
-    tokenizers = list(listed_values(spec, "tokenizer")) if RANDOM in models else []
-    folders = {name: resolve_name("init_from", name) for name in models if name != RANDOM}
-    for name in tokenizers:
-        folders.setdefault(str(name), resolve_name("tokenizer", str(name)))
-    return {name: absolute(folder) for name, folder in folders.items()}
 
 
 def _prepare_data(spec: SweepSpec, task: Task, folders: Mapping[str, str], cache: str) -> DatasetResult:

@@ -1,19 +1,56 @@
-"""Progress of a sweep: events in, each result recorded once, best trial kept."""
+"""Progress of a sweep: events in, each result recorded once, the best trial kept, lines and a view for a person."""
 
+import heapq
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from statistics import fmean
 
-from orchestrator.finetuning.leader import rank
-from orchestrator.finetuning.running_trials import RunningTrials, TrainingTime, best_text, seconds_left, training_time
-from orchestrator.finetuning.search_space import TrialPlan
-from orchestrator.finetuning.sweep_listener import SweepListener
+from orchestrator.cells import short_value
+from orchestrator.finetuning.search_space import TrialPlan, TrialQueue, listed_values
 from orchestrator.finetuning.trial import baseline_metrics
-from orchestrator.finetuning.trial_queue import TrialQueue
-from orchestrator.progress import duration
+from orchestrator.finetuning.trial_journal import rank
+from orchestrator.progress import Pace, duration
+from orchestrator.progress.run_views import SweepView, TrialView
 from orchestrator.results import MessageEvent, MetricEvent, TrialResult, TrialStart
 from orchestrator.run_states import RunState
+from orchestrator.specs import SweepSpec
+
+_LOG_INTERVAL_S = 60.0
+"""Time between two log lines about evaluations, of whatever trials."""
+_PIPE_INTERVAL_S = 2.0
+"""Time between two lines about evaluations where no view is shown, of whatever trials."""
+
+
+@dataclass(frozen=True)
+class SweepListener:
+    """Callbacks that the driver calls; each may be called twice for a key."""
+
+    on_trial_started: Callable[[TrialStart], object]
+    on_trial_events: Callable[[str, Sequence[MetricEvent]], None]
+    on_trial_result: Callable[[TrialResult], None]
+    on_progress: Callable[[str], None]
+    """Called with a line for a person about a trial: some of its evaluations, and its end."""
+    on_view: Callable[[SweepView], None] = lambda view: None
+    """Called with what a terminal shows of the sweep, whenever that changes."""
+    on_evaluation: Callable[[str], None] = lambda line: None
+    """Called with a line about an evaluation where no view is shown: every two seconds at most."""
+    on_warning: Callable[[str], None] = lambda line: None
+    """Called with a line for a person about what went wrong in a trial that goes on."""
+
+
+@dataclass
+class _Running:
+    """A trial since it last began to run."""
+
+    view: TrialView
+    started_at: float
+    host: str | None = None
+    best_event: MetricEvent | None = None
+    left_s: float | None = None
+    """Seconds of training that are left, by its own speed; None before the first evaluation."""
+    whole_s: float | None = None
+    """Seconds of its whole training, likewise."""
 
 
 @dataclass
@@ -33,25 +70,17 @@ class SweepProgress:
     """Called with each trial that need not run again: its checkpoints may go."""
     results: dict[str, TrialResult]
     """Results by trial key, first those of an earlier attempt in the order in which they ended."""
-    fixed: Collection[str] = ()
-    """Names of values that no two trials differ in: a person is not shown them of each."""
     best: TrialResult | None = None
-    _best_event: dict[str, MetricEvent] = field(default_factory=dict)
-    _hosts: dict[str, str] = field(default_factory=dict)
-    """Hosts of trials that have reported, by key."""
-    _started_at: dict[str, float] = field(default_factory=dict)
-    _training: dict[str, TrainingTime] = field(default_factory=dict)
-    """Times of the trainings of trials that have been evaluated, by their speed."""
-    _running: RunningTrials = field(init=False)
-    _earlier: frozenset[str] = frozenset()
-    """Keys of the trials that an earlier attempt has ended."""
-    _at_a_time: int = 0
-    """Most trials that have run at a time in this attempt."""
-    _begun_at: float = field(default_factory=time.monotonic)
 
     def __post_init__(self) -> None:
         self._earlier = frozenset(self.results)
-        self._running = RunningTrials(self.metric, self.fixed)
+        self._running: dict[str, _Running] = {}
+        self._untold: dict[str, TrialView] = {}
+        """Evaluations that no line has told yet, by key, the one that has waited longest first."""
+        self._log_pace, self._pipe_pace = Pace(_LOG_INTERVAL_S), Pace(_PIPE_INTERVAL_S)
+        self._fixed = fixed_names(self.queue.spec)
+        self._most_at_a_time = 1
+        self._begun_at = time.monotonic()
         loser = None
         for result in self.results.values():
             if result.state == RunState.COMPLETED:
@@ -63,92 +92,92 @@ class SweepProgress:
 
     def started(self, plan: TrialPlan) -> None:
         """Record the start or restart of a trial."""
-        self._started_at[plan.key] = time.monotonic()
-        self._best_event.pop(plan.key, None)
-        self._training.pop(plan.key, None)
+        values = {**plan.point, **plan.replicate}
+        varied = {name: short_value(value) for name, value in values.items() if name not in self._fixed}
+        view = TrialView(plan.number, varied, num_epochs=plan.recipe.epochs)
+        known = self._running.get(plan.key)
+        self._running[plan.key] = _Running(view, time.monotonic(), known.host if known else None)
+        self._untold.pop(plan.key, None)
+        self._most_at_a_time = max(self._most_at_a_time, len(self._running))
         self.listener.on_trial_started(TrialStart(plan.key, plan.number, plan.parameters, plan.seed))
-        self._running.started(plan)
-        self._at_a_time = max(self._at_a_time, len(self._running.keys))
         self._show()
 
-    def ran_on(self, plan: TrialPlan, host: str) -> None:
-        """Note the host of a trial that has reported; one that is ended early does not say it itself."""
-        self._hosts[plan.key] = host
-
-    def reported(self, plan: TrialPlan, told: Sequence[MetricEvent | MessageEvent]) -> None:
+    def reported(self, plan: TrialPlan, told: Sequence[MetricEvent | MessageEvent], host: str | None = None) -> None:
         """Pass on what a trial measured and its warnings, and note its best score."""
-        for message in told:
-            if isinstance(message, MessageEvent):
-                self.listener.on_warning(f"trial {plan.number}: {message.text}")
-        events = [event for event in told if isinstance(event, MetricEvent)]
-        for event in events:
-            training = training_time(event, plan.recipe.epochs, plan.recipe.batch_size)
-            if training is not None:
-                self._training[plan.key] = training
-            score, known = event.values.get(self.metric), self._best_event.get(plan.key)
-            if score is not None and (known is None or score > known.values[self.metric]):
-                self._best_event[plan.key] = event
+        trial = self._running[plan.key]
+        trial.host = host
+        events = []
+        for event in told:
+            if isinstance(event, MessageEvent):
+                self.listener.on_warning(f"trial {plan.number}: {event.text}")
+            else:
+                events.append(event)
+                self._measure(plan, trial, event)
         self.listener.on_trial_events(plan.key, events)
-        line = self._running.measured(plan, events)
-        if line is not None:
-            self.listener.on_progress(line)
+        if plan.key in self._untold and self._log_pace.is_due():
+            self.listener.on_progress(self._evaluation_line(self._untold.pop(plan.key)))
         self.look()
         self._show()
 
+    def _measure(self, plan: TrialPlan, trial: _Running, event: MetricEvent) -> None:
+        """Take in the speed of a trial's training, or its score."""
+        examples_per_s = event.values.get("examples_per_s", 0.0)
+        if event.epoch and examples_per_s > 0:
+            done_s = event.step * plan.recipe.batch_size / examples_per_s
+            trial.whole_s = done_s * plan.recipe.epochs / event.epoch
+            trial.left_s = max(0.0, trial.whole_s - done_s)
+        score = event.values.get(self.metric)
+        if score is None:
+            return
+        if trial.best_event is None or score > trial.best_event.values[self.metric]:
+            trial.best_event = event
+        epoch = trial.view.epoch if event.epoch is None else event.epoch
+        trial.view = replace(trial.view, epoch=epoch, last=score, best=trial.best_event.values[self.metric])
+        self._untold[plan.key] = trial.view
+
     def look(self) -> None:
-        """Tell an evaluation that had to wait for its line, if one is due now."""
-        line = self._running.next_line()
-        if line is not None:
-            self.listener.on_evaluation(line)
+        """Tell an evaluation that had to wait for its line, if one is due now; of quick ones a trial's newest alone."""
+        if self._untold and self._pipe_pace.is_due():
+            self.listener.on_evaluation(self._evaluation_line(self._untold.pop(next(iter(self._untold)))))
 
     def ended(self, plan: TrialPlan, result: TrialResult) -> None:
         """Record the result of a trial that has ended, in whatever way."""
-        self._running.left(plan)
+        self._running.pop(plan.key, None)
+        self._untold.pop(plan.key, None)
         self.results[plan.key] = result
         self.queue.record(plan, result)
         self.listener.on_trial_result(result)
-        if result.state == RunState.COMPLETED:
-            self._keep_best(result)  # once it is recorded: this deletes weights
+        if result.state == RunState.COMPLETED:  # once it is recorded: a better one leads before weights are deleted
+            loser = self._compare(result)
+            if self.best is result:
+                self.on_leading(result)
+            if loser is not None:
+                self.on_superseded(loser)
         if result.state != RunState.FAILED:
             self.on_ended(result)
-        self._running.told(plan)
-        self.listener.on_progress(self.line(result))
+        self.listener.on_progress(self._end_line(result))
         self._show()
 
     def pruned(self, plan: TrialPlan) -> TrialResult:
         """The result of a trial that the scheduler ended early: its best scores so far."""
-        event = self._best_event.get(plan.key)
+        trial = self._running.get(plan.key)
+        event = trial and trial.best_event
         return plan.result(
             RunState.PRUNED,
             best_step=event.step if event else 0,
             metrics={**event.values, **baseline_metrics(self.baseline)} if event else {},
-            seconds=self._seconds_now(plan.key),
-            host=self._hosts.get(plan.key),
+            seconds=self._seconds_of(trial),
+            host=trial and trial.host,
         )
 
     def died(self, plan: TrialPlan, reason: str) -> TrialResult:
         """The result of a trial whose process died more often than the spec allows."""
-        return plan.result(
-            RunState.FAILED, error=reason, seconds=self._seconds_now(plan.key), host=self._hosts.get(plan.key)
-        )
+        trial = self._running.get(plan.key)
+        return plan.result(RunState.FAILED, error=reason, seconds=self._seconds_of(trial), host=trial and trial.host)
 
-    def _seconds_now(self, key: str) -> float:
-        """Seconds since a trial last began to run."""
-        return time.monotonic() - self._started_at.get(key, self._begun_at)
-
-    def _left_of(self, key: str, typical_s: float) -> float:
-        """Seconds that are left of a trial that runs: by its own speed, or before its first evaluation as of others."""
-        if key in self._training:
-            return self._training[key].left_s
-        return max(0.0, typical_s - self._seconds_now(key))
-
-    def _keep_best(self, result: TrialResult) -> None:
-        """Take a completed trial in: a better one leads before the weights of the one before may go."""
-        loser = self._compare(result)
-        if self.best is result:
-            self.on_leading(result)
-        if loser is not None:
-            self.on_superseded(loser)
+    def _seconds_of(self, trial: _Running | None) -> float:
+        """Seconds since a trial last began to run; since the sweep did, for one that never has."""
+        return time.monotonic() - (trial.started_at if trial else self._begun_at)
 
     def _compare(self, result: TrialResult) -> TrialResult | None:
         """Keep the better one of the best and another completed trial; returns the other one of the two."""
@@ -168,26 +197,32 @@ class SweepProgress:
             "last checkpoint where there is one (execution.checkpoint_every_minutes), else from their beginning"
         )
 
-    def line(self, last: TrialResult) -> str:
-        """One line for a person: how many are done, how the last one ended, the best so far, the time left."""
-        left_s = self._left_s()
-        ended = f"{len(self.results)} of {self.queue.num_trials} trials ended"
-        parts = [f"{ended}: {_describe(last, self.metric)}"]
+    def _show(self) -> None:
+        best = ""
+        if self.best is not None:
+            best = f"best {self.metric} {self.best.metrics[self.metric]:.4f} (trial {self.best.number})"
+        running = tuple(trial.view for trial in self._running.values())
+        num_ended, num_trials = len(self.results), self.queue.num_trials
+        self.listener.on_view(SweepView(self.metric, running, num_ended, num_trials, best, self._left_s()))
+
+    def _evaluation_line(self, view: TrialView) -> str:
+        values = f" ({values_text(view.varied)})" if view.varied else ""
+        score = f"{self.metric} {view.last:.4f}, best {view.best:.4f}"
+        return f"trial {view.number}{values}: epoch {view.epoch:.1f}/{view.num_epochs:g}, {score}"
+
+    def _end_line(self, last: TrialResult) -> str:
+        """Line for a person: how many are done, how the last one ended, the best so far, the time left."""
+        if last.state == RunState.FAILED:
+            end = f"trial {last.number} failed: {last.error}"
+        else:
+            score = f"{self.metric} {last.metrics[self.metric]:.4f}" if self.metric in last.metrics else "no score"
+            end = f"trial {last.number} {'pruned at' if last.state == RunState.PRUNED else 'reached'} {score}"
+        parts = [f"{len(self.results)} of {self.queue.num_trials} trials ended: {end}"]
         if self.best is not None:
             parts.append(f"best {self.best.metrics[self.metric]:.4f} (trial {self.best.number})")
+        left_s = self._left_s()
         parts += [f"about {duration(left_s)} left"] if left_s and round(left_s) else []
         return " · ".join(parts)
-
-    def _show(self) -> None:
-        """Show what the sweep is at."""
-        num_ended = len(self.results)
-        self.listener.on_view(self._running.view(num_ended, self.queue.num_trials, self._best_text(), self._left_s()))
-
-    def _best_text(self) -> str:
-        """The best completed trial in words; empty before the first."""
-        if self.best is None:
-            return ""
-        return best_text(self.metric, self.best.metrics[self.metric], self.best.number)
 
     def _left_s(self) -> float | None:
         """Estimated seconds until the last trial has ended, by the time of those that this attempt has ended.
@@ -195,21 +230,47 @@ class SweepProgress:
         Before the first one it is by the speed of those that run; None before the first evaluation.
         """
         took = [result.seconds for key, result in self.results.items() if key not in self._earlier]
-        if not took:
-            took = [training.whole_s for training in self._training.values()]
+        took = took or [trial.whole_s for trial in self._running.values() if trial.whole_s is not None]
         if not took:
             return None
         typical_s = fmean(took)
-        left_s = [self._left_of(key, typical_s) for key in self._running.keys]
+        left_s = [
+            max(0.0, typical_s - self._seconds_of(trial)) if trial.left_s is None else trial.left_s
+            for trial in self._running.values()
+        ]
         num_waiting = max(0, self.queue.num_trials - len(self.results) - len(left_s))
-        return seconds_left(typical_s, left_s, num_waiting, max(1, self._at_a_time))
+        return seconds_left(typical_s, left_s, num_waiting, self._most_at_a_time)
 
 
-def _describe(result: TrialResult, metric: str) -> str:
-    if result.state == RunState.FAILED:
-        return f"trial {result.number} failed: {result.error}"
-    score = f"{metric} {result.metrics[metric]:.4f}" if metric in result.metrics else "no score"
-    return f"trial {result.number} {'pruned at' if result.state == RunState.PRUNED else 'reached'} {score}"
+def fixed_names(spec: SweepSpec) -> Collection[str]:
+    """Names of values that no two trials differ in: axes that have one value, and `seed` where there is one."""
+    axes = {name for name in spec.axes if len(listed_values(spec, name)) == 1}
+    return axes | ({"seed"} if len(spec.seeds) == 1 else set())
+
+
+def values_text(values: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in values.items())
+
+
+def seconds_left(typical_s: float, running_left_s: Sequence[float], num_waiting: int, at_a_time: int) -> float:
+    """Seconds until the last trial ends, if a waiting one begins at once and takes as long as a typical one.
+
+    Args:
+        typical_s: seconds of a trial.
+        running_left_s: seconds that are left of each trial that runs.
+        num_waiting: trials that have not begun.
+        at_a_time: trials that run at a time where enough are left.
+
+    >>> seconds_left(60.0, [60.0], 3, at_a_time=1), seconds_left(60.0, [30.0, 60.0], 2, at_a_time=2)
+    (240.0, 120.0)
+    >>> seconds_left(60.0, [0.0], 0, at_a_time=4)
+    0.0
+    """
+    ends = [*running_left_s, *[0.0] * (min(at_a_time, len(running_left_s) + num_waiting) - len(running_left_s))]
+    heapq.heapify(ends)
+    for _ in range(num_waiting):
+        heapq.heapreplace(ends, ends[0] + typical_s)
+    return max(ends, default=0.0)
 
 
 def first_reason(results: Mapping[str, TrialResult]) -> str:

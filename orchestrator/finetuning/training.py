@@ -1,26 +1,32 @@
-"""The loop that fine-tunes one model: packed batches in, the best step's weights out."""
+"""The loop that fine-tunes one model: packed batches in, the best step's weights out.
+
+Dropout is seeded from (seed, step, part), so that a step computes the same whenever it runs.
+"""
 
 import logging
 import math
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields
 from functools import partial
-from itertools import count, islice
-from typing import Any, Generic, TypeVar
+from itertools import chain, count, islice
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from bert_core.counter_random import derive_key
+from bert_core.kernels.dropout import seed_dropout
 from bert_core.learning_rates import learning_rate_factor
 from bert_core.micro_batches import compute_in_parts
 from bert_core.optimization import build_optimizer, set_learning_rate, unfreeze_top_layers
 from orchestrator.errors import RunFailedError
-from orchestrator.finetuning.checkpointed_training import CheckpointedTraining, TrainingSnapshot
-from orchestrator.finetuning.heads import HEADS, HeadModel
-from orchestrator.finetuning.step_loss import Loss, forward_and_backward
+from orchestrator.finetuning.batches import make_parts
+from orchestrator.finetuning.heads import HEADS, Batch, HeadModel
+from orchestrator.finetuning.heads.base import Windows
+from orchestrator.finetuning.logits import autocast
+from orchestrator.finetuning.training_checkpoints import CheckpointedTraining, TrainingSnapshot
 from orchestrator.specs import RecipeSpec
 from orchestrator.tasks import Features
 from orchestrator.training.batch_order import Schedule, epoch_batches
@@ -30,7 +36,17 @@ _CHECK_EVERY_STEPS = 20
 """The loss is looked at this often: seldom enough not to hold up a GPU."""
 
 Scored = TypeVar("Scored")
+Loss = Callable[[HeadModel, Batch], Tensor]
+"""Function that gives a model's loss on a batch, a scalar; on a part of one, a share, to which parts add up."""
 logger = logging.getLogger(__name__)
+
+
+@runtime_checkable
+class LossOfLogits(Protocol):
+    """Loss that computes the model's logits in its own way."""
+
+    def logits(self, model: HeadModel, batch: Batch) -> Tensor:
+        """Logits of a batch, with the same dropout as in the loss."""
 
 
 class DivergedError(RunFailedError):
@@ -54,14 +70,6 @@ class Evaluation(Generic[Scored]):
     """Whether the training ends with it"""
 
 
-@dataclass
-class BestEvaluation(Generic[Scored]):
-    """The best evaluation so far, and the weights it saw; the earlier one where scores are equal."""
-
-    evaluation: Evaluation[Scored]
-    weights: dict[str, Tensor]
-
-
 def fine_tune(
     model: HeadModel,
     features: Features[Any],
@@ -71,8 +79,8 @@ def fine_tune(
     loss: Loss | None = None,
     checkpoint: CheckpointedTraining | None = None,
     warn: Callable[[str], None] = logger.warning,
-) -> BestEvaluation[Scored]:
-    """Train the model by its recipe; it ends with the best step's weights.
+) -> Evaluation[Scored]:
+    """Train the model by its recipe; it ends with the weights of the best evaluation, which is returned.
 
     Order, dropout and updates are functions of recipe and data: the same device, thread count and torch give the same
     weights again, bit by bit. Where memory runs out in a step, that step and those after it are computed in smaller
@@ -94,19 +102,21 @@ def fine_tune(
         training.restore(checkpoint)
     model.train()
     num_done, num_steps = training.num_done, training.schedule.num_steps
-    for step, groups in enumerate(islice(_batches(features, recipe), num_done, num_steps), start=num_done + 1):
+    lengths, batch_size, seed = features.group_lengths, recipe.batch_size, recipe.seed
+    batches = chain.from_iterable(epoch_batches(lengths, batch_size, seed, epoch) for epoch in count())
+    for step, groups in enumerate(islice(batches, num_done, num_steps), start=num_done + 1):
         training.step(step, groups)
         if step not in training.evaluation_numbers:
             continue
         evaluation, best = training.evaluate(step)
-        on_evaluation(evaluation, best.evaluation.score)
+        on_evaluation(evaluation, best.score)
         if checkpoint is not None:
             training.save(checkpoint, evaluation)
         if evaluation.is_last:
             break
         training.meter.restart()
     assert training.best is not None, "the last step is always evaluated"
-    model.load_state_dict(training.best.weights)
+    model.load_state_dict(training.best_weights)
     return training.best
 
 
@@ -123,10 +133,10 @@ class _Training(Generic[Scored]):
         warn: Callable[[str], None],
     ) -> None:
         self.model, self.features, self.recipe, self.score, self.loss = model, features, recipe, score, loss
-        HEADS[features.head].prepare_loss(model, features, recipe)
-        self.schedule = Schedule(
-            len(features.group_lengths), recipe.batch_size, recipe.epochs, recipe.evaluations_per_epoch
-        )
+        self.head = HEADS[features.head]
+        self.head.prepare_loss(model, features, recipe)
+        num_groups = len(features.group_lengths)
+        self.schedule = Schedule(num_groups, recipe.batch_size, recipe.epochs, recipe.evaluations_per_epoch)
         self.evaluation_numbers = {step: number for number, step in enumerate(self.schedule.evaluation_steps, start=1)}
         self.optimizer = build_optimizer(
             model,
@@ -139,32 +149,43 @@ class _Training(Generic[Scored]):
         )
         self.micro_batches = MicroBatches(recipe.micro_batch_size, warn)
         self.meter = _Meter()
-        self.best: BestEvaluation[Scored] | None = None
+        self.best: Evaluation[Scored] | None = None
+        """Best evaluation so far, the earlier one where scores are equal."""
+        self.best_weights: dict[str, Tensor] = {}
         self.num_done = self.num_bad_evaluations = 0
 
     def restore(self, checkpoint: CheckpointedTraining) -> None:
         """Go on where a saved training ended, if there is one. Raises: CheckpointError when it cannot be used."""
         snapshot = checkpoint.restore(self.model, self.optimizer)
-        if snapshot is not None:
-            self.num_done = self.schedule.num_steps if snapshot.is_last else snapshot.step
-            self.num_bad_evaluations = snapshot.num_bad_evaluations
-            self.micro_batches.size = snapshot.micro_batch_size or self.micro_batches.size
-            self.best = _best_again(self.model, snapshot, self.score)
+        if snapshot is None:
+            return
+        self.num_done = self.schedule.num_steps if snapshot.is_last else snapshot.step
+        self.num_bad_evaluations = snapshot.num_bad_evaluations
+        self.micro_batches.size = snapshot.micro_batch_size or self.micro_batches.size
+        weights, self.best_weights = _copy_weights(self.model), dict(snapshot.best_weights)
+        self.model.load_state_dict(self.best_weights)
+        self.best = Evaluation(**snapshot.best, scored=self.score()[1])  # what comes with a score is not saved
+        self.model.load_state_dict(weights)
 
     def save(self, checkpoint: CheckpointedTraining, evaluation: Evaluation[Scored]) -> None:
-        """Save the training after an evaluation."""
-        assert self.best is not None, "it has been evaluated"
-        snapshot = _snapshot(evaluation, self.num_bad_evaluations, self.best)
-        checkpoint.save(self.model, self.optimizer, replace(snapshot, micro_batch_size=self.micro_batches.size))
+        best = {part.name: getattr(self.best, part.name) for part in fields(Evaluation) if part.name != "scored"}
+        snapshot = TrainingSnapshot(
+            evaluation.step,
+            evaluation.is_last,
+            self.num_bad_evaluations,
+            best,
+            self.best_weights,
+            self.micro_batches.size,
+        )
+        checkpoint.save(self.model, self.optimizer, snapshot)
 
     def learning_rate(self, step: int) -> float:
-        """Return the learning rate of the update that a step makes."""
         recipe, num_steps = self.recipe, self.schedule.num_steps
         num_warmup = round(recipe.warmup_ratio * num_steps)
         schedule = recipe.learning_rate_schedule
         return recipe.learning_rate * learning_rate_factor(step - 1, num_steps, num_warmup, schedule)
 
-    def step(self, step: int, groups: NDArray[np.int64]) -> None:
+    def step(self, step: int, groups: Windows) -> None:
         """Make one update from groups of windows. Nobody waits for its loss yet.
 
         Raises: DivergedError, at times; RunFailedError where memory runs out with a single example.
@@ -175,18 +196,47 @@ class _Training(Generic[Scored]):
             unfreeze_top_layers(self.model, num_unfrozen)
         forget = partial(self.optimizer.zero_grad, set_to_none=True)
         forget()
-        compute = partial(forward_and_backward, self.model, self.features, recipe, self.loss, step)
+        compute = partial(self.forward_and_backward, step)
         value = compute_in_parts(self.micro_batches, groups, step, compute, forget)
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), recipe.max_grad_norm)
         set_learning_rate(self.optimizer, self.learning_rate(step))
         self.optimizer.step()
         self.meter.add(value, len(groups), step)
 
-    def evaluate(self, step: int) -> tuple[Evaluation[Scored], BestEvaluation[Scored]]:
+    def forward_and_backward(self, step: int, parts: Sequence[Windows]) -> Tensor:
+        """Add the gradient of a step's loss to the model's; returns the loss, for which nobody waits yet.
+
+        Args:
+            parts: of the batch, as groups of windows; a single one is the batch.
+        """
+        windows = [self.features.windows_of(part) for part in parts]
+        logits = None
+        if len(parts) > 1 and self.head.compares_examples(self.model):
+            compute = self.loss.logits if isinstance(self.loss, LossOfLogits) else self.head.logits
+            with torch.no_grad():
+                logits = torch.cat(list(self._on_parts(step, windows, None, compute)))
+        values = []
+        for value in self._on_parts(step, windows, logits, self.loss):
+            value.backward()  # type: ignore[no-untyped-call]
+            values.append(value.detach())
+        return values[0] if len(values) == 1 else torch.stack(values).sum()
+
+    def _on_parts(
+        self, step: int, windows: Sequence[Windows], logits: Tensor | None, compute: Loss
+    ) -> Iterator[Tensor]:
+        """Yield what `compute` gives for each part, each time with the dropout of its step and part."""
+        device = next(self.model.parameters()).device
+        for number, batch in enumerate(make_parts(self.model, self.features, windows, logits)):
+            seed_part(self.recipe.seed, step, number, device)
+            with autocast(device, self.recipe.precision):
+                value = compute(self.model, batch)
+            yield value
+
+    def evaluate(self, step: int) -> tuple[Evaluation[Scored], Evaluation[Scored]]:
         """Score the model after a step; returns this evaluation, and the best one so far. Raises: DivergedError."""
         train_loss, examples_per_s = self.meter.read(step)
         score, scored = self.score()
-        is_better = self.best is None or score > self.best.evaluation.score
+        is_better = self.best is None or score > self.best.score
         self.num_bad_evaluations = 0 if is_better else self.num_bad_evaluations + 1
         evaluation = Evaluation(
             step=step,
@@ -199,34 +249,13 @@ class _Training(Generic[Scored]):
             is_last=step == self.schedule.num_steps or self.num_bad_evaluations == self.recipe.patience,
         )
         if self.best is None or is_better:
-            self.best = BestEvaluation(evaluation, _copy_weights(self.model))
+            self.best, self.best_weights = evaluation, _copy_weights(self.model)
         return evaluation, self.best
 
 
-def _snapshot(
-    evaluation: Evaluation[Scored], num_bad_evaluations: int, best: BestEvaluation[Scored]
-) -> TrainingSnapshot:
-    """The training after an evaluation; what comes with the best score is not saved, but made again."""
-    values = {part.name: getattr(best.evaluation, part.name) for part in fields(Evaluation) if part.name != "scored"}
-    return TrainingSnapshot(evaluation.step, evaluation.is_last, num_bad_evaluations, values, best.weights)
-
-
-def _best_again(
-    model: HeadModel, snapshot: TrainingSnapshot, evaluate: Callable[[], tuple[float, Scored]]
-) -> BestEvaluation[Scored]:
-    """The best evaluation of a training that goes on, with what comes with its score."""
-    weights = _copy_weights(model)
-    model.load_state_dict(snapshot.best_weights)
-    best = BestEvaluation(Evaluation(**snapshot.best, scored=evaluate()[1]), dict(snapshot.best_weights))
-    model.load_state_dict(weights)
-    return best
-
-
-def _batches(features: Features[Any], recipe: RecipeSpec) -> Iterator[NDArray[np.int64]]:
-    """Yield batches of whole groups of windows, epoch after epoch."""
-    lengths = features.group_lengths
-    for epoch in count():
-        yield from epoch_batches(lengths, recipe.batch_size, recipe.seed, epoch)
+def seed_part(seed: int, step: int, number: int, device: torch.device) -> None:
+    """Seed the dropout of a step's part; of the first one as that of a whole batch, which it may be."""
+    seed_dropout(derive_key(seed, "dropout", step, *([number] if number else [])), device)
 
 
 def _copy_weights(model: HeadModel) -> dict[str, Tensor]:
@@ -252,7 +281,6 @@ class _Meter:
             self._mean(step)
 
     def read(self, step: int) -> tuple[float, float]:
-        """Mean loss, examples a second. Raises: DivergedError."""
         mean = self._mean(step)
         return mean, self._num_examples / (time.perf_counter() - self._begun_at)
 
@@ -265,7 +293,7 @@ class _Meter:
         return mean
 
 
-class MicroBatches(MicroBatchSize[NDArray[np.int64]]):
+class MicroBatches(MicroBatchSize[Windows]):
     """Size of the micro-batches of a fine-tuning. What is cut are numbers of groups of windows, a group an example."""
 
     field = "recipe.micro_batch_size"
@@ -275,12 +303,9 @@ class MicroBatches(MicroBatchSize[NDArray[np.int64]]):
         "(execution.gpus_per_trial 1)"
     )
 
-    def split(self, batch: NDArray[np.int64]) -> list[NDArray[np.int64]]:
-        """Cut a step's groups into its micro-batches."""
-        if self.size is None:
-            return [batch]
-        return [batch[place : place + self.size] for place in range(0, len(batch), self.size)]
+    def split(self, batch: Windows) -> list[Windows]:
+        size = self.size or len(batch)
+        return [batch[place : place + size] for place in range(0, len(batch), size)]
 
-    def num_examples(self, part: NDArray[np.int64]) -> int:
-        """Count the groups of a micro-batch."""
+    def num_examples(self, part: Windows) -> int:
         return len(part)

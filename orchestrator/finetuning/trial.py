@@ -1,39 +1,49 @@
-"""One trial, in one process: features and encoder from the process's cache, training, scores, files on the storage."""
+"""One trial of a sweep in one process: its job, features and encoder from the process's cache, training, scores, files.
+
+A trial's process runs many trials: their task, tokenizers, features and model folders are read once.
+"""
 
 import logging
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import Any, TypeVar
+from uuid import uuid4
 
 import torch
 
+from bert_core.checkpoints.weight_files import WEIGHTS_FILE
 from bert_core.micro_batches import is_out_of_memory
 from bert_core.optimization import unfreeze_top_layers
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.errors import OWN_ERRORS
 from orchestrator.finetuning.building import build_model
-from orchestrator.finetuning.checkpointed_training import CheckpointedTraining
 from orchestrator.finetuning.evaluation import ScoredSplit, score_model
-from orchestrator.finetuning.frozen import freeze
 from orchestrator.finetuning.heads import HeadModel
-from orchestrator.finetuning.leader import may_lead
+from orchestrator.finetuning.logits import TokenBudget, freeze
 from orchestrator.finetuning.model_folder import save_model_folder
 from orchestrator.finetuning.model_record import record_of
-from orchestrator.finetuning.scoring_room import ScoringRoom
 from orchestrator.finetuning.search_space import TrialPlan
-from orchestrator.finetuning.step_loss import Loss
-from orchestrator.finetuning.training import BestEvaluation, Evaluation, fine_tune
-from orchestrator.finetuning.trial_checkpoint import Report, TrialCheckpoint
-from orchestrator.finetuning.trial_job import WITHOUT_CARD, TrialJob, trial_folder
+from orchestrator.finetuning.training import Evaluation, Loss, fine_tune
+from orchestrator.finetuning.training_checkpoints import CheckpointedTraining, Report, TrialCheckpoint
+from orchestrator.finetuning.trial_journal import may_lead
 from orchestrator.measurements import COLLAPSED
 from orchestrator.models.device import choose_device
-from orchestrator.results import MetricEvent, TrialResult
+from orchestrator.results import MetricEvent, Split, TrialResult
 from orchestrator.run_states import RunState
 from orchestrator.specs import RecipeSpec
 from orchestrator.specs.references import RANDOM
-from orchestrator.storage import join
-from orchestrator.tasks import Features, Task, kept_rows, write_prediction_rows
+from orchestrator.storage import join, local_copy
+from orchestrator.tasks import (
+    Features,
+    Task,
+    kept_rows,
+    majority_baseline,
+    prepare_features,
+    write_prediction_rows,
+)
 from orchestrator.training.attempts import refuse_without_mark
 from orchestrator.training.checkpoints import Checkpoints
 
@@ -42,6 +52,96 @@ _OUT_OF_MEMORY = (
     "the card's memory ran out; lower recipe.batch_size or recipe.max_seq_length, or let fewer trials share a card "
     "(execution.gpus_per_trial 1)"
 )
+WITHOUT_GPU = "set execution.gpus_per_trial 0"
+"""Remedy for a sweep whose GPU cannot be used, beside mending it."""
+Cached = TypeVar("Cached")
+_CACHE: dict[str, dict[tuple[object, ...], Any]] = {}
+"""Cache of what the trials of a process share, by job and key."""
+
+
+@dataclass(frozen=True)
+class TrialJob:
+    """Value that every trial of a sweep gets; it pickles small: the task travels without its examples."""
+
+    task: Task
+    baseline: Mapping[str, float]
+    """Scores of the majority baseline on the validation split."""
+    folders: Mapping[str, str]
+    """Folder of each model and tokenizer, by the name that recipes use."""
+    run_folder: str
+    mark: str
+    """Mark that the driver has left on the storage, which a trial's process must see (`training.attempts`)"""
+    cache: str
+    """Folder of tokenized features on the storage."""
+    num_threads: int
+    use_gpu: bool
+    attempt: int = 1
+    """Number of the sweep's attempt; a later one's checkpoints stop a trial."""
+    memory_share: float | None = None
+    """Share of a GPU's memory that a trial may take, where several share one: a trial that wants more goes on with
+    smaller micro-batches or fails, and not its neighbors."""
+    checkpoint_every_s: float = 0.0
+    """Training time, at least, between two checkpoints of a trial."""
+    id: str = field(default_factory=lambda: uuid4().hex)
+    """Tells jobs apart in the cache of a process"""
+
+    def tokenizer_folder(self, recipe: RecipeSpec) -> str:
+        """Folder of the recipe's tokenizer: the start model's, or the named one for random weights."""
+        name = recipe.tokenizer if recipe.init_from == RANDOM else recipe.init_from
+        assert name is not None, "the sweep refuses random weights without a tokenizer"
+        return self.folders[name]
+
+    def shared_task(self, fold: int | None) -> Task:
+        """The task of a fold, which keeps the examples that a trial of this process has read."""
+        if fold is None:
+            return self._cached(("task",), lambda: self.task)
+        whole = self.shared_task(None)
+        whole.read("train")  # once for all folds
+        return self._cached(("task", fold), lambda: whole.with_fold(fold))
+
+    def shared_baseline(self, fold: int | None) -> Mapping[str, float]:
+        if fold is None:
+            return self.baseline
+        return self._cached(("baseline", fold), lambda: majority_baseline(self.shared_task(fold), "validation"))
+
+    def shared_tokenizer(self, recipe: RecipeSpec) -> Tokenizer:
+        folder = self.tokenizer_folder(recipe)
+        return self._cached(("tokenizer", folder), lambda: Tokenizer.load(local_copy(folder, skip=(WEIGHTS_FILE,))))
+
+    def shared_features(
+        self, split: Split, recipe: RecipeSpec, tokenizer: Tokenizer, fold: int | None
+    ) -> Features[Any]:
+        options = self.task.type.options_type.of_recipe(recipe)
+        return self._cached(
+            ("features", split, fold, tokenizer.fingerprint, recipe.train_fraction, *options.window_values().values()),
+            lambda: prepare_trial_features(self.shared_task(fold), split, recipe, tokenizer, self.cache),
+        )
+
+    def local_folder(self, name: str) -> Path:
+        folder = self.folders[name]
+        return self._cached(("folder", folder), lambda: local_copy(folder))
+
+    def _cached(self, key: tuple[object, ...], make: Callable[[], Cached]) -> Cached:
+        """Value of a key in this job's cache, from `make` the first time; the caches of other jobs are dropped."""
+        if self.id not in _CACHE:
+            _CACHE.clear()
+        cache = _CACHE.setdefault(self.id, {})
+        if key not in cache:
+            cache[key] = make()
+        found: Cached = cache[key]
+        return found
+
+
+def trial_folder(run_folder: str, key: str) -> str:
+    return join(run_folder, f"trials/{key}")
+
+
+def prepare_trial_features(
+    task: Task, split: Split, recipe: RecipeSpec, tokenizer: Tokenizer, cache: str
+) -> Features[Any]:
+    """A split's features as a recipe wants them, from the cache where they are there."""
+    task = task.with_train_fraction(recipe.train_fraction) if split == "train" else task
+    return prepare_features(task, split, tokenizer, task.type.options_type.of_recipe(recipe), cache)
 
 
 def run_trial(job: TrialJob, plan: TrialPlan, report: Report) -> TrialResult:
@@ -52,24 +152,17 @@ def run_trial(job: TrialJob, plan: TrialPlan, report: Report) -> TrialResult:
     refuse_without_mark(job.mark)
     begun_at = perf_counter()
     torch.set_num_threads(job.num_threads)
+    values: dict[str, Any]
     try:
         best, predictions_path = _train(job, plan, report)
         baseline = job.shared_baseline(plan.fold)
+        collapsed = {COLLAPSED: float(best.score <= baseline[job.task.metric])}
+        metrics = {**best.scored.metrics, **baseline_metrics(baseline), **collapsed}
+        state, values = RunState.COMPLETED, {"best_step": best.step, "metrics": metrics}
+        values["predictions_path"] = predictions_path
     except Exception as error:
-        seconds, host = perf_counter() - begun_at, socket.gethostname()
-        return plan.result(RunState.FAILED, error=_reason(error), seconds=seconds, host=host)
-    return plan.result(
-        RunState.COMPLETED,
-        best_step=best.evaluation.step,
-        metrics={
-            **best.evaluation.scored.metrics,
-            **baseline_metrics(baseline),
-            COLLAPSED: float(best.evaluation.score <= baseline[job.task.metric]),
-        },
-        predictions_path=predictions_path,
-        seconds=perf_counter() - begun_at,
-        host=socket.gethostname(),
-    )
+        state, values = RunState.FAILED, {"error": _reason(error)}
+    return plan.result(state, seconds=perf_counter() - begun_at, host=socket.gethostname(), **values)
 
 
 def baseline_metrics(scores: Mapping[str, float]) -> dict[str, float]:
@@ -85,7 +178,7 @@ def _reason(error: Exception) -> str:
     return line if isinstance(error, OWN_ERRORS) else f"{type(error).__name__}: {line}"
 
 
-def _train(job: TrialJob, plan: TrialPlan, report: Report) -> tuple[BestEvaluation[ScoredSplit], str]:
+def _train(job: TrialJob, plan: TrialPlan, report: Report) -> tuple[Evaluation[ScoredSplit], str]:
     """Train a plan, from its checkpoint on where it has one; write its weights where it leads.
 
     Returns its best evaluation and the path of its predictions.
@@ -97,12 +190,12 @@ def _train(job: TrialJob, plan: TrialPlan, report: Report) -> tuple[BestEvaluati
         recipe.allow_tf32,
         recipe.precision,
         notes.append,
-        is_shared=job.card_share is not None,
+        is_shared=job.memory_share is not None,
         trains=True,
-        or_else=WITHOUT_CARD,
+        or_else=WITHOUT_GPU,
     )
-    if job.use_gpu and job.card_share is not None:
-        torch.cuda.set_per_process_memory_fraction(job.card_share)
+    if job.use_gpu and job.memory_share is not None:
+        torch.cuda.set_per_process_memory_fraction(job.memory_share)
     task, tokenizer = job.shared_task(plan.fold), job.shared_tokenizer(recipe)
     train, validation = (job.shared_features(split, recipe, tokenizer, plan.fold) for split in ("train", "validation"))
     init_folder = None if recipe.init_from == RANDOM else str(job.local_folder(recipe.init_from))
@@ -124,20 +217,7 @@ def _train(job: TrialJob, plan: TrialPlan, report: Report) -> tuple[BestEvaluati
     def leads(score: float) -> bool:
         return may_lead(job.run_folder, score, plan.number)
 
-    return train_and_save(
-        model,
-        tokenizer,
-        task,
-        train,
-        validation,
-        recipe,
-        folder,
-        checkpoint.report_evaluation,
-        None,
-        checkpoint,
-        leads,
-        checkpoint.warn,
-    )
+    return train_and_save(model, tokenizer, task, train, validation, recipe, folder, checkpoint, leads=leads)
 
 
 def train_and_save(
@@ -148,52 +228,44 @@ def train_and_save(
     validation: Features[Any],
     recipe: RecipeSpec,
     folder: str,
-    report: Callable[[Sequence[MetricEvent], float | None, int], None],
-    loss: Loss | None = None,
     checkpoint: CheckpointedTraining | None = None,
+    loss: Loss | None = None,
     leads: Callable[[float], bool] = lambda score: True,
-    warn: Callable[[str], None] = logger.warning,
-) -> tuple[BestEvaluation[ScoredSplit], str]:
+) -> tuple[Evaluation[ScoredSplit], str]:
     """Train a model by its recipe; the best step's weights go to `folder`/model, the predictions beside them.
 
     Args:
+        checkpoint: saves the training, and is told of its evaluations and warnings.
         leads: decides by the best score whether anybody may want the weights; where not, they are not written.
-        warn: told, in one line, that memory ran out and what is done about it.
 
-    Returns the best evaluation and where its predictions lie. Raises: DivergedError; RunFailedError where memory runs
-    out with a single example; what `report` raises;
-    CheckpointError when the `checkpoint` of an interrupted training cannot be used.
+    Returns the best evaluation and the path of its predictions. Raises: DivergedError; RunFailedError where memory
+    runs out with a single example; what `checkpoint` raises, CheckpointError where it cannot be used among it.
     """
     steps_per_epoch = -(-len(train.group_lengths) // recipe.batch_size)
-
     options = task.type.options_type.of_recipe(recipe)
-    room = ScoringRoom(warn=warn)
+    warn = logger.warning if checkpoint is None else checkpoint.warn
+    budget = TokenBudget(warn=warn)
 
     def evaluate() -> tuple[float, ScoredSplit]:
-        scored = score_model(model, task, validation, "validation", options, recipe.precision, room=room)
+        scored = score_model(model, task, validation, "validation", options, recipe.precision, budget=budget)
         return scored.metrics[task.metric], scored
 
     def on_evaluation(evaluation: Evaluation[ScoredSplit], best_score: float) -> None:
-        report(_events(evaluation, steps_per_epoch), None if evaluation.is_last else best_score, evaluation.number)
+        if checkpoint is None:
+            return
+        step, epoch = evaluation.step, evaluation.step / steps_per_epoch
+        training = {
+            "loss": evaluation.train_loss,
+            "learning_rate": evaluation.learning_rate,
+            "examples_per_s": evaluation.examples_per_s,
+        }
+        validation = dict(evaluation.scored.metrics)
+        events = MetricEvent(step, "train", training, epoch), MetricEvent(step, "validation", validation, epoch)
+        checkpoint.report_evaluation(events, None if evaluation.is_last else best_score, evaluation.number)
 
     best = fine_tune(model, train, recipe, evaluate, on_evaluation, loss, checkpoint, warn)
-    if leads(best.evaluation.score):
-        record = record_of(task, best.evaluation.scored.options)
-        save_model_folder(model.cpu(), tokenizer, record, join(folder, "model"))
+    if leads(best.score):
+        save_model_folder(model.cpu(), tokenizer, record_of(task, best.scored.options), join(folder, "model"))
     predictions_path = join(folder, "predictions.jsonl")
-    rows = kept_rows(task, "validation", best.evaluation.scored.predictions)
-    write_prediction_rows(predictions_path, rows)
+    write_prediction_rows(predictions_path, kept_rows(task, "validation", best.scored.predictions))
     return best, predictions_path
-
-
-def _events(evaluation: Evaluation[ScoredSplit], steps_per_epoch: int) -> tuple[MetricEvent, MetricEvent]:
-    epoch = evaluation.step / steps_per_epoch
-    training = {
-        "loss": evaluation.train_loss,
-        "learning_rate": evaluation.learning_rate,
-        "examples_per_s": evaluation.examples_per_s,
-    }
-    return (
-        MetricEvent(evaluation.step, "train", training, epoch),
-        MetricEvent(evaluation.step, "validation", dict(evaluation.scored.metrics), epoch),
-    )

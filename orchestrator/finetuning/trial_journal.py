@@ -1,25 +1,30 @@
-"""Journal of a sweep's ended trials, in the run's folder: what need not run again when the sweep goes on.
+"""Journal and leader of a sweep, in the run's folder: what need not run again when the sweep goes on.
 
     trials.jsonl    first the identity of what the trials read, then an entry per completed or pruned trial
+    leader.json     the best trial that has ended
 
-The registry has the same results and may be behind: it can be away while trials end. Entries are only added; whoever
-goes on with the sweep records all of them again, which changes nothing where they are recorded already.
+The registry has the same results and may be behind: it can be away while trials end. Entries are only added; a resumed
+sweep records all of them again, which changes nothing where they are recorded already.
+
+Trials read the leader before they write their weights. The driver names it once it is in the journal: a trial that
+reads too early, while a better one ends, writes weights in vain, which the driver deletes; none that are wanted are
+left out.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from bert_core.errors import CheckpointError
-from orchestrator.finetuning.leader import LEADER
 from orchestrator.results import MetricEvent, ModelResult, TrialResult
 from orchestrator.run_states import RunState
-from orchestrator.storage import AppendLog, delete, join
+from orchestrator.storage import AppendLog, delete, exists, join, read_json, write_json
 
 POINTS = "points.jsonl"
 """File of the points that a search which learns from scores has proposed."""
 _JOURNAL = "trials.jsonl"
+_LEADER = "leader.json"
 _SHA_256 = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{52}\b")
 
 
@@ -55,13 +60,15 @@ class TrialJournal:
         return self._trials
 
     def changes(self, identity: Mapping[str, str]) -> list[str]:
-        """Describe what differs between this identity and the one that the trials in the journal have, one by one.
+        """Name each value that differs from the identity of the trials in the journal, with what it was and is.
 
-        The list is empty where nothing does, and for a sweep that has only begun.
+        The list is empty for a sweep that has only begun.
         """
         if self._identity is None:
             return []
-        return list(_differences(self._identity, identity))
+        names = sorted({*self._identity, *identity})
+        both = ((name, self._identity.get(name, "none"), identity.get(name, "none")) for name in names)
+        return [_SHA_256.sub(r"\1…", f"{name}: {old} → {new}") for name, old, new in both if old != new]
 
     def begin(self, identity: Mapping[str, str]) -> None:
         """Write the identity down, unless an earlier attempt has done so."""
@@ -78,22 +85,31 @@ class TrialJournal:
 
 def drop_trials(run_folder: str) -> TrialJournal:
     """Delete what the trials of a sweep have left in its folder, the journal last; returns an empty journal."""
-    for name in (LEADER, "trials", POINTS, _JOURNAL):
+    for name in (_LEADER, "trials", POINTS, _JOURNAL):
         delete(join(run_folder, name))
     return TrialJournal(run_folder)
 
 
 def _trial(values: Mapping[str, Any]) -> EndedTrial:
-    """The trial of a journal's entry."""
     result = dict(values["result"])
     state, model = RunState(result.pop("state")), result.pop("model")
     trial = TrialResult(**result, state=state, model=ModelResult(**model) if model else None)
     return EndedTrial(trial, tuple(MetricEvent(**event) for event in values["events"]))
 
 
-def _differences(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]:
-    """Name each value that differs, with what it was and what it is."""
-    for name in sorted({*before, *now}):
-        old, new = before.get(name, "none"), now.get(name, "none")
-        if old != new:
-            yield _SHA_256.sub(r"\1…", f"{name}: {old} → {new}")
+def rank(score: float, number: int) -> tuple[float, int]:
+    """Key that sorts trials, the best last: by score (all scores are higher-is-better), then the earlier number."""
+    return score, -number
+
+
+def write_leader(run_folder: str, result: TrialResult, metric: str) -> None:
+    write_json(join(run_folder, _LEADER), {"score": result.metrics[metric], "number": result.number})
+
+
+def may_lead(run_folder: str, score: float, number: int) -> bool:
+    """Return whether no trial that has ended is known to be better than one of this score and number."""
+    path = join(run_folder, _LEADER)
+    if not exists(path):
+        return True
+    leader = read_json(path)
+    return rank(score, number) >= rank(leader["score"], leader["number"])

@@ -1,18 +1,18 @@
-"""Ray Tune runs the trials: our queue is its searcher, a callback tells the sweep's progress what happens.
+"""Ray Tune runs the trials: the sweep's queue is its searcher, a callback tells the sweep's progress what happens.
 
-Tune's own snapshots are never read again: resuming is running the queue with what the registry knows as finished. Tune
-pickles searcher and callback into them; they pickle to nothing, so that no engine or file travels along. Signals that
-end a process are held back while Tune works: an exception from within its loop would leave trials.
+Tune's own snapshots are never read: resuming is running the queue without the finished trials. Tune pickles searcher
+and callback into them; both pickle to nothing, so that no engine or file travels along. Signals that end a process are
+held back while Tune works: an exception from within its loop would leave trials.
 """
 
 import logging
 import os
 import signal
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -22,17 +22,19 @@ from ray import tune
 from ray.tune import schedulers as tune_schedulers
 from ray.tune.experiment import Trial
 from ray.tune.result import HOSTNAME
-from ray.tune.search import ConcurrencyLimiter, Searcher
+from ray.tune.search import Searcher
 
 from orchestrator.errors import ClusterError, RunFailedError
 from orchestrator.finetuning.search_space import TrialPlan
 from orchestrator.finetuning.sweep_progress import SweepProgress
-from orchestrator.finetuning.trial_checkpoint import Report
-from orchestrator.finetuning.trial_room import TrialRoom, room_for_trials, trial_group
-from orchestrator.finetuning.trial_watch import TrialWatch
+from orchestrator.finetuning.training_checkpoints import Report
+from orchestrator.finetuning.trial_slots import TrialSlots, slots_for, trial_group
 from orchestrator.results import MessageEvent, MetricEvent, TrialResult
 from orchestrator.specs import SweepSpec
+from orchestrator.specs.sweep import SweepExecutionSpec
 from orchestrator.storage import delete, join
+from orchestrator.training.event_queue import WorkerPlace, WorkersStatus
+from orchestrator.training.worker_watch import WorkerWatch
 
 PLAN, EVENTS, RESULT, SCORE, EVALUATION, REFUSAL = "plan", "events", "result", "score", "evaluation", "refusal"
 """Keys of what passes between the driver and a trial's process."""
@@ -46,12 +48,13 @@ _ENVIRONMENT = {
     "TUNE_MAX_PENDING_TRIALS_PG": "1000",
 }
 """Environment in which Tune writes no logs, prints nothing, accepts reports without a score, leaves SIGINT alone, and
-starts as many processes at a time as `TrialRoom` gives it trials."""
+starts a process for each trial that `TrialSlots` lets it have."""
 
 _PATIENCE = "TUNE_FUNCTION_THREAD_TIMEOUT_S"
 """Seconds that a pruned trial's thread gets to end before its process is used again; 2 unless set, few when busy."""
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_SOME_TRIAL, _NO_TRIAL = WorkersStatus((WorkerPlace(0, "", 0),)), WorkersStatus()
 RunTrial = Callable[[TrialPlan, Report], TrialResult]
 
 
@@ -59,7 +62,7 @@ def run_with_tune(
     spec: SweepSpec,
     run_trial: RunTrial,
     progress: SweepProgress,
-    watch: TrialWatch,
+    watch: WorkerWatch,
     run_folder: str,
     max_evaluations: int,
 ) -> None:
@@ -73,8 +76,8 @@ def run_with_tune(
     if progress.queue.is_done():
         return
     with _quietly(), held_interrupts() as interrupt:
-        room = room_for_trials(spec.execution)
-        callback = TrialCallback(progress, watch, room, interrupt, partial(trial_group, spec.execution))
+        slots = slots_for(spec.execution)
+        callback = TrialCallback(progress, watch, slots, interrupt, spec.execution)
         run_config = tune.RunConfig(
             name=f"tune-{uuid4().hex}",
             storage_path=scratch,
@@ -83,9 +86,8 @@ def run_with_tune(
             verbose=0,
         )
         try:
-            _build_tuner(
-                spec, run_trial, TrialSearcher(progress, room), progress.metric, max_evaluations, run_config
-            ).fit()
+            searcher = TrialSearcher(progress, slots)
+            _build_tuner(spec, run_trial, searcher, progress.metric, max_evaluations, run_config).fit()
         except SweepInterruptedError:
             assert interrupt.error is not None, "the callback has seen it"
         finally:
@@ -106,9 +108,6 @@ def _build_tuner(
     max_evaluations: int,
     run_config: tune.RunConfig,
 ) -> tune.Tuner:
-    """Make Tune's object for a sweep: the queue's trials, their shares of the machine, the scheduler."""
-    execution = spec.execution
-
     def trainable(config: dict[str, Any]) -> None:
         os.environ[_PATIENCE] = "60"
         try:
@@ -121,10 +120,8 @@ def _build_tuner(
 
     # What the dashboard calls the processes, which take trial after trial; Ray takes ASCII only.
     trainable.__name__ = f"trial of {spec.name}".encode("ascii", "backslashreplace").decode()
-    if execution.max_concurrent_trials is not None:
-        searcher = ConcurrencyLimiter(searcher, max_concurrent=execution.max_concurrent_trials)
     return tune.Tuner(
-        tune.with_resources(trainable, lambda config: trial_group(execution)),
+        tune.with_resources(trainable, lambda config: trial_group(spec.execution)),
         tune_config=tune.TuneConfig(
             search_alg=searcher,
             scheduler=build_scheduler(spec, max_evaluations),
@@ -188,9 +185,6 @@ def _quietly() -> Iterator[None]:
             signal.signal(signal.SIGUSR1, handler)
 
 
-Handler = Callable[[int, FrameType | None], object]
-
-
 @dataclass
 class HeldInterrupt:
     """Interruption that has come and is not raised yet."""
@@ -234,18 +228,18 @@ def held_interrupts() -> Iterator[HeldInterrupt]:
 class TrialSearcher(Searcher):  # type: ignore[misc]
     """Hands the queue's trials to Tune."""
 
-    def __init__(self, progress: SweepProgress, room: TrialRoom) -> None:
+    def __init__(self, progress: SweepProgress, slots: TrialSlots) -> None:
         super().__init__()
-        self._progress, self._room = progress, room
+        self._progress, self._slots = progress, slots
 
     def suggest(self, trial_id: str) -> Any:
-        """Return the next trial's configuration, None while there is no room, or that there is no other."""
-        if not self._room.has_room():
+        """Return the next trial's configuration, None while no slot is free, or that there is no other."""
+        if not self._slots.has_free():
             return None
         plan = self._progress.queue.next()
         if plan is None:
             return Searcher.FINISHED
-        self._room.add()
+        self._slots.num_taken += 1
         return {PLAN: plan}
 
     def on_trial_complete(self, trial_id: str, result: Any = None, error: bool = False) -> None:
@@ -268,47 +262,42 @@ class TrialCallback(tune.Callback):  # type: ignore[misc]
     def __init__(
         self,
         progress: SweepProgress,
-        watch: TrialWatch,
-        room: TrialRoom,
+        watch: WorkerWatch,
+        slots: TrialSlots,
         interrupt: HeldInterrupt,
-        place: Callable[[], tune.PlacementGroupFactory],
+        execution: SweepExecutionSpec,
     ) -> None:
-        self._progress, self._watch, self._room, self._interrupt = progress, watch, room, interrupt
-        self._place = place
+        self._progress, self._watch, self._slots, self._interrupt = progress, watch, slots, interrupt
+        self._execution = execution
         self._error: Exception | None = None
 
     def on_step_begin(self, iteration: int, trials: list[Trial], **info: Any) -> None:
-        self._room.count(sum(trial.status in (Trial.PENDING, Trial.RUNNING) for trial in trials))
+        statuses = Counter(trial.status for trial in trials)
+        self._slots.num_taken = statuses[Trial.PENDING] + statuses[Trial.RUNNING]
+        self._guard(lambda: self._watch.look(_SOME_TRIAL if statuses[Trial.RUNNING] else _NO_TRIAL))
 
     def on_trial_start(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
-        self._watch.began(trial.config[PLAN].key)
         self._guard(lambda: self._progress.started(trial.config[PLAN]))
 
     def on_trial_recover(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
-        plan = trial.config[PLAN]
-        self._watch.ended(plan.key)
-        logger.warning(f"trial {plan.number}: {_death_reason(trial)}; it is tried again")
+        logger.warning(f"trial {trial.config[PLAN].number}: {_death_reason(trial)}; it is tried again")
         if trial.status == Trial.PENDING:  # its node may be gone, and with it those that the head was left out for
-            trial.update_resources(self._place())
+            trial.update_resources(trial_group(self._execution))
 
     def on_trial_result(
         self, iteration: int, trials: list[Trial], trial: Trial, result: Mapping[str, Any], **info: Any
     ) -> None:
         if REFUSAL in result:
             self._error = self._error or result[REFUSAL]
-        if HOSTNAME in result:
-            self._progress.ran_on(trial.config[PLAN], str(result[HOSTNAME]))
         if EVENTS in result:
-            self._guard(lambda: self._progress.reported(trial.config[PLAN], result[EVENTS]))
+            self._guard(lambda: self._progress.reported(trial.config[PLAN], result[EVENTS], result.get(HOSTNAME)))
 
     def on_trial_complete(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
         plan, result = trial.config[PLAN], trial.last_result.get(RESULT)
-        self._watch.ended(plan.key)
         self._guard(lambda: self._progress.ended(plan, result or self._progress.pruned(plan)))
 
     def on_trial_error(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
         plan, reason = trial.config[PLAN], _death_reason(trial)
-        self._watch.ended(plan.key)
         self._guard(lambda: self._progress.ended(plan, self._progress.died(plan, reason)))
 
     def on_experiment_end(self, trials: list[Trial], **info: Any) -> None:
@@ -318,7 +307,6 @@ class TrialCallback(tune.Callback):  # type: ignore[misc]
                 self.on_trial_error(0, trials, trial)
 
     def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
-        self._guard(self._watch.look)
         self._guard(self._progress.look)
         self.raise_error()
         if self._interrupt.error is not None:
@@ -326,7 +314,6 @@ class TrialCallback(tune.Callback):  # type: ignore[misc]
             raise SweepInterruptedError
 
     def raise_error(self) -> None:
-        """Raise the error that has come up, if there is one."""
         if self._error is not None:
             raise self._error
 

@@ -8,8 +8,8 @@ from typing import Any, Self
 
 from orchestrator.errors import InputError
 from orchestrator.finetuning.evaluation import predict_examples
+from orchestrator.finetuning.logits import TokenBudget
 from orchestrator.finetuning.model_folder import FineTunedModel, load_fine_tuned
-from orchestrator.finetuning.scoring_room import ScoringRoom
 from orchestrator.inference.blocks import (
     Abilities,
     LineBlock,
@@ -57,7 +57,7 @@ class Predictor:
     ) -> None:
         self.model, self.task, self.batch_size = model, model.task(), batch_size
         self.form, self.precision = form or AnswerForm(), precision
-        self._room = ScoringRoom()
+        self._token_budget = TokenBudget()
         task_type, columns = self.task.type, dict.fromkeys(self.task.columns.names)
         takes_text = not columns and task_type.reads_plain_text
         keys, example = (*task_type.request_keys, *columns), {**task_type.example_request, **columns}
@@ -82,7 +82,7 @@ class Predictor:
         text_columns = table.text if table else task.text_columns or task.type.usual_text_columns
         requests = [make_request(read, number, task, text_columns) for number, read in numbered]
         examples = [task.type.example_of(task, request) for request in requests]
-        predictions = predict_examples(self.model, examples, self.batch_size, self.precision, self._room)
+        predictions = predict_examples(self.model, examples, self.batch_size, self.precision, self._token_budget)
         said = [
             {**(read if isinstance(read, dict) else request.values), **_split_here(task, request, example)}
             for (_, read), request, example in zip(numbered, requests, examples, strict=True)

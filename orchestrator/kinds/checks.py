@@ -10,7 +10,7 @@ from bert_core.checkpoints.weight_files import WEIGHTS_FILE
 from bert_core.config import BertConfig
 from bert_core.errors import ConfigError
 from orchestrator.errors import SpecError
-from orchestrator.finetuning.recipe_checks import check_prompts
+from orchestrator.finetuning.search_space import check_prompts
 from orchestrator.kinds.resolved import Resolved
 from orchestrator.pretraining.job import check_start
 from orchestrator.specs import RecipeSpec

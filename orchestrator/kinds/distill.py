@@ -16,7 +16,7 @@ from orchestrator.finetuning.evaluation import with_labels_of
 from orchestrator.finetuning.heads import HEADS
 from orchestrator.finetuning.measured_steps import measure_examples
 from orchestrator.finetuning.model_folder import FineTunedModel, read_record
-from orchestrator.finetuning.recipe_checks import check_recipe
+from orchestrator.finetuning.search_space import check_recipe
 from orchestrator.kinds.base import AnyKind, DiskUse, Fact, Kind, MeasuredTime, Resources, RunContext
 from orchestrator.kinds.checks import (
     check_examples,

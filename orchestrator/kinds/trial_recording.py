@@ -13,7 +13,7 @@ from itertools import chain
 from queue import Empty, Queue
 from typing import Generic, TypeVar
 
-from orchestrator.finetuning.sweep_listener import SweepListener
+from orchestrator.finetuning.sweep_progress import SweepListener
 from orchestrator.finetuning.trial_journal import EndedTrial, TrialJournal
 from orchestrator.kinds.base import RunContext
 from orchestrator.results import MetricEvent, TrialChange, TrialEvents, TrialResult, TrialStart

@@ -13,8 +13,8 @@ import numpy as np
 from bert_core.text_embedding import TextEmbedder
 from orchestrator.errors import InputError
 from orchestrator.finetuning.evaluation import predict_examples
+from orchestrator.finetuning.logits import TokenBudget
 from orchestrator.finetuning.model_folder import FineTunedModel, load_fine_tuned
-from orchestrator.finetuning.scoring_room import ScoringRoom
 from orchestrator.models.device import choose_device
 from orchestrator.results import Split
 from orchestrator.retrieval.document_index import (
@@ -74,7 +74,7 @@ class Reranker:
         self.model.model.to(choose_device(device, precision=precision))
         self.task = self.model.task()
         self.num_candidates, self.batch_size, self.precision = asked.num_candidates, batch_size, precision
-        self._room = ScoringRoom()
+        self._token_budget = TokenBudget()
         self._relevance = self.task.type.relevance(self.task, asked.relevant_label, asked.folder)
 
     def rerank(self, query: str, hits: Sequence[FoundDocument]) -> list[FoundDocument]:
@@ -90,7 +90,7 @@ class Reranker:
         head, keys = self.task.head, self.task.type.request_keys
         requests = (Request({"text": query, "text_pair": text}, n, head, keys) for n, text in enumerate(texts, start=1))
         examples = [self.task.type.example_of(self.task, request) for request in requests]
-        predictions = predict_examples(self.model, examples, self.batch_size, self.precision, self._room)
+        predictions = predict_examples(self.model, examples, self.batch_size, self.precision, self._token_budget)
         return [self._relevance(prediction) for prediction in predictions]
 
 

@@ -3,8 +3,8 @@
 Points are numbered from 0 in the order of proposal. A search knows nothing of seeds, trials or Ray: the queue of trials
 tries each point with every seed, and tells the search the mean of their scores.
 
-A search is made again when an interrupted sweep goes on. Its first points must then be those of the earlier attempt,
-under the same numbers. A search that does not learn proposes them anyway; one that learns is given what it proposed.
+A resumed sweep makes its search anew: the first points must be those of the earlier attempt, under the same numbers. A
+search that does not learn proposes them anyway; one that learns is given what it proposed.
 
 Sources: Bergstra and Bengio 2012, "Random search for hyper-parameter optimization". Halton 1960, "On the efficiency of
 certain quasi-random sequences of points in evaluating multi-dimensional integrals": coordinate j of point n is n
@@ -16,6 +16,7 @@ points with random ones for settings of neural networks. TPE, tree-structured Pa
 """
 
 import json
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
@@ -95,11 +96,8 @@ class GridSearch(Search):
         for combination in islice(product(*self._values()), self._max_points):
             yield dict(zip(self._space, combination, strict=True))
 
-    def _values(self) -> list[tuple[Scalar, ...]]:
-        """The different values of each axis."""
-        listed = [axis.listed for axis in self._space.values()]
-        assert None not in listed, "the spec refuses ranges in a grid"
-        return [tuple(dict.fromkeys(values or ())) for values in listed]
+    def _values(self) -> list[list[Scalar]]:
+        return [list(dict.fromkeys(axis.listed or ())) for axis in self._space.values()]  # the spec refuses ranges
 
 
 class DrawnSearch(Search):
@@ -161,15 +159,10 @@ class HaltonSearch(DrawnSearch):
         return {
             name: [
                 permutation(derive_key(self._seed, "halton", base, place), base).tolist()
-                for place in range(_num_digits(base))
+                for place in range(int(_FRACTION_BITS / math.log2(base)))
             ]
             for name, base in zip(self._space, islice(primes, len(self._space)), strict=True)
         }
-
-
-def _num_digits(base: int) -> int:
-    """The most digits for which base^digits is at most 2^53."""
-    return next(digits for digits in count() if base ** (digits + 1) > 2**_FRACTION_BITS)
 
 
 class OptunaSearch(Search):
@@ -225,14 +218,10 @@ class OptunaSearch(Search):
     def _tell(self, trial: "optuna.Trial", score: float | None) -> None:
         import optuna
 
-        if score is None:
-            self._study.tell(trial, state=optuna.trial.TrialState.FAIL)
-        else:
-            self._study.tell(trial, score)
+        self._study.tell(trial, score, optuna.trial.TrialState.FAIL if score is None else None)
 
 
 def _distribution(axis: Axis) -> "BaseDistribution":
-    """An axis as Optuna describes it."""
     from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
     match axis:

@@ -17,9 +17,10 @@ class Axis(ABC):
     """One dimension of a search space."""
 
     @property
-    @abstractmethod
     def written(self) -> tuple[Scalar, ...]:
         """The values that stand in the spec: those listed, or the two bounds of a range."""
+        (values,) = vars(self).values()
+        return tuple(values)
 
     @property
     def listed(self) -> tuple[Scalar, ...] | None:
@@ -38,10 +39,6 @@ class Choices(Axis):
     choice: tuple[Scalar, ...]
 
     @property
-    def written(self) -> tuple[Scalar, ...]:
-        return self.choice
-
-    @property
     def listed(self) -> tuple[Scalar, ...]:
         return self.choice
 
@@ -57,10 +54,6 @@ class Uniform(Axis):
 
     def __post_init__(self) -> None:
         _check_order(self.uniform)
-
-    @property
-    def written(self) -> tuple[float, float]:
-        return self.uniform
 
     def value_at(self, share: float) -> float:
         low, high = self.uniform
@@ -78,10 +71,6 @@ class LogUniform(Axis):
             raise ValueError(f"the lower bound {self.log_uniform[0]:g} must be above 0 on a logarithmic scale")
         _check_order(self.log_uniform)
 
-    @property
-    def written(self) -> tuple[float, float]:
-        return self.log_uniform
-
     def value_at(self, share: float) -> float:
         low, high = self.log_uniform
         return math.exp(math.log(low) + share * (math.log(high) - math.log(low)))
@@ -95,10 +84,6 @@ class IntUniform(Axis):
 
     def __post_init__(self) -> None:
         _check_order(self.int_uniform)
-
-    @property
-    def written(self) -> tuple[int, int]:
-        return self.int_uniform
 
     def value_at(self, share: float) -> int:
         first, last = self.int_uniform

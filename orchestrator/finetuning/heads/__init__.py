@@ -15,9 +15,8 @@ from bert_core.heads import (
     BertForTokenClassification,
 )
 from bert_core.heads.sentence_selection import BertForSentenceSelection
-from orchestrator.finetuning.dual_encoder import DualEncoder
 from orchestrator.finetuning.heads.base import Batch, HeadTraining
-from orchestrator.finetuning.heads.embedding import EmbeddingHead
+from orchestrator.finetuning.heads.embedding import DualEncoder, EmbeddingHead
 from orchestrator.finetuning.heads.sequence import (
     ClassificationHead,
     MultiLabelHead,

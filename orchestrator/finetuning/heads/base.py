@@ -11,9 +11,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -21,18 +22,23 @@ from bert_core.checkpoints.pretrained import PretrainedModel
 from bert_core.config import BertConfig
 from bert_core.config_fields import ProblemType
 from bert_core.constants import IGNORE_INDEX
+from bert_core.losses import ClassLoss
 from bert_core.packed_sequences import PackedSequences
+from orchestrator.finetuning.model_record import label_names
 from orchestrator.specs import RecipeSpec
 from orchestrator.specs.task import EmbeddingObjectiveName
 from orchestrator.tasks import Features
 from orchestrator.tasks.features import Array, HeadArrays
+
+Windows: TypeAlias = NDArray[np.int64]
+"""Numbers of windows within a split's features: (W,)."""
 
 
 @dataclass(frozen=True)
 class Part:
     """Place of a batch in the larger one of a step, which goes through the model in parts."""
 
-    whole: NDArray[np.int64]
+    whole: Windows
     """Numbers of the windows of all parts."""
     label_share: float
     """Share of all parts' labels that this one has."""
@@ -56,8 +62,8 @@ class Batch:
     """Targets from `HeadTraining.targets`, float32 or int64."""
     host_targets: Array
     """The same on the host, where sizes that depend on them are read without waiting for a GPU."""
-    windows: NDArray[np.int64]
-    """(W,) numbers of this batch's windows within the split's features."""
+    features: Features[Any]
+    windows: Windows
     group_sizes: Tensor | None = None
     """(G,) windows of each group, where groups of different sizes stay together."""
     tabular_features: Tensor | None = None
@@ -122,10 +128,10 @@ class HeadTraining(ABC, Generic[M, A]):
     # Batches
 
     @abstractmethod
-    def targets(self, features: Features[A], windows: NDArray[np.int64], tokens: NDArray[np.int64]) -> Array:
+    def targets(self, features: Features[A], windows: Windows, tokens: NDArray[np.int64]) -> Array:
         """Targets of some windows, whose tokens stand at `tokens`; an unknown label is -100, or NaN among floats."""
 
-    def tabular_features(self, features: Features[A], windows: NDArray[np.int64]) -> NDArray[np.float32] | None:
+    def tabular_features(self, features: Features[A], windows: Windows) -> NDArray[np.float32] | None:
         """The numbers that the head reads beside the text of each window, (W, E)."""
         return None
 
@@ -158,12 +164,10 @@ class HeadTraining(ABC, Generic[M, A]):
         return False
 
     @abstractmethod
-    def soft_loss(
-        self, logits: Tensor, teacher_logits: Tensor, features: Features[A], batch: Batch, temperature: float
-    ) -> Tensor:
+    def soft_loss(self, logits: Tensor, teacher_logits: Tensor, batch: Batch, temperature: float) -> Tensor:
         """Mean distance of a student's logits from its teacher's, which have the same shape: scalar."""
 
-    def num_imitated(self, features: Features[A], windows: NDArray[np.int64]) -> int:
+    def num_imitated(self, features: Features[A], windows: Windows) -> int:
         """Count what `soft_loss` is the mean over, up to a factor that all batches share."""
         return len(windows)
 
@@ -179,3 +183,34 @@ class HeadTraining(ABC, Generic[M, A]):
         Of a frozen encoder's outputs only theirs are kept. A causal encoder pools the last token, so it keeps all.
         """
         return None if config.causal_attention else features.cu_seqlens[:-1]
+
+
+def build_class_loss(model: PretrainedModel, recipe: RecipeSpec, labels: NDArray[Any]) -> ClassLoss:
+    """Loss of labels by a recipe, on the model's device, with weights by name or by how frequent each label is.
+
+    Args:
+        labels: of the training split's N examples or tokens, (N,) or (N, C).
+    """
+    chosen, weights = recipe.class_weights, None
+    if isinstance(chosen, dict):
+        weights = np.array([chosen.get(label, 1.0) for label in label_names(model.config)], np.float32)
+    elif chosen == "balanced":
+        weights = _balance(labels, model.config.num_labels).astype(np.float32)
+    on_device = None if weights is None else torch.from_numpy(weights).to(next(model.parameters()).device)
+    gamma = recipe.focal_gamma if recipe.loss == "focal" else None
+    return ClassLoss(on_device, recipe.label_smoothing, gamma, weights)
+
+
+def _balance(labels: NDArray[Any], num_labels: int) -> NDArray[np.float64]:
+    """Weights by which all labels count alike, 1 for a label that does not occur: (C,).
+
+    Of classes, (N,) with -100 left out, these are scikit-learn's "balanced": the mean count over the own one. Of labels
+    that do not exclude one another, (N, C), these are PyTorch's `pos_weight`: how often absent over how often there.
+    """
+    if labels.ndim == 1:
+        counts = np.bincount(labels[labels >= 0], minlength=num_labels)
+        wanted = np.full(num_labels, counts.sum() / np.count_nonzero(counts))
+    else:
+        counts = labels.sum(axis=0)
+        wanted = len(labels) - counts
+    return np.where(counts * wanted > 0, wanted / np.maximum(counts, 1), 1.0)

@@ -17,8 +17,7 @@ from bert_core.config import BertConfig
 from bert_core.constants import IGNORE_INDEX
 from bert_core.distillation import soft_target_loss
 from bert_core.heads import BertForMultipleChoice, BertForSequenceClassification
-from orchestrator.finetuning.heads.base import Batch, HeadTraining
-from orchestrator.finetuning.heads.class_loss import build_class_loss
+from orchestrator.finetuning.heads.base import Batch, HeadTraining, Windows, build_class_loss
 from orchestrator.specs import RecipeSpec
 from orchestrator.tasks import Features
 from orchestrator.tasks.features import Array
@@ -31,25 +30,20 @@ class SequenceHead(HeadTraining[BertForSequenceClassification, TextArrays]):
 
     model_type = BertForSequenceClassification
 
-    def targets(self, features: Features[TextArrays], windows: NDArray[np.int64], tokens: NDArray[np.int64]) -> Array:
-        """The label of each example."""
+    def targets(self, features: Features[TextArrays], windows: Windows, tokens: NDArray[np.int64]) -> Array:
         return features.head_arrays.labels[features.examples_of(windows)]
 
-    def tabular_features(
-        self, features: Features[TextArrays], windows: NDArray[np.int64]
-    ) -> NDArray[np.float32] | None:
+    def tabular_features(self, features: Features[TextArrays], windows: Windows) -> NDArray[np.float32] | None:
         """A person's own columns, where the task has some: (W, E)."""
         numbers = features.head_arrays.tabular_features
         return None if numbers is None else numbers[features.example_index[windows]]
 
     def logits(self, model: BertForSequenceClassification, batch: Batch) -> Tensor:
-        """Logits of each window's class: (W, C)."""
-        return model.packed_logits(batch.seqs, batch.tabular_features, batch.states).float()
+        return model.packed_logits(batch.seqs, batch.tabular_features, batch.states).float()  # (W, C)
 
     def prepare_loss(
         self, model: BertForSequenceClassification, features: Features[TextArrays], recipe: RecipeSpec
     ) -> None:
-        """Pool the windows of a long document, and weigh labels, as the recipe says."""
         model.window_pooling = None if recipe.long_documents == "cut" else recipe.long_documents
         model.class_loss = build_class_loss(model, recipe, features.head_arrays.labels)
 
@@ -67,21 +61,16 @@ class ClassificationHead(SequenceHead):
     problem_type = "single_label_classification"
 
     def recognizes(self, folder: Path, config: BertConfig, architectures: Sequence[str]) -> bool:
-        """A classifier of sequences with classes that exclude one another."""
         is_other = config.problem_type == "multi_label_classification" or config.num_labels == 1
         return super().recognizes(folder, config, architectures) and not is_other
 
     def count_labels(self, model: BertForSequenceClassification, targets: Array) -> float:
-        """Sum the weights of the known classes."""
         return model.class_loss.total_weight(targets)
 
     def loss(self, model: BertForSequenceClassification, logits: Tensor, batch: Batch) -> Tensor:
-        """Mean loss over the examples with a known class."""
         return model.class_loss.of_classes(self.pool(model, logits, batch), batch.targets)
 
-    def soft_loss(
-        self, logits: Tensor, teacher_logits: Tensor, features: Features[TextArrays], batch: Batch, temperature: float
-    ) -> Tensor:
+    def soft_loss(self, logits: Tensor, teacher_logits: Tensor, batch: Batch, temperature: float) -> Tensor:
         """Divergence of the distributions over classes, mean over windows."""
         return soft_target_loss(logits, teacher_logits, temperature)
 
@@ -96,18 +85,13 @@ class RegressionHead(SequenceHead):
         return config.with_labels(["score"], self.problem_type)
 
     def recognizes(self, folder: Path, config: BertConfig, architectures: Sequence[str]) -> bool:
-        """A classifier of sequences with one output."""
         is_single = config.num_labels == 1 and config.problem_type != "multi_label_classification"
         return super().recognizes(folder, config, architectures) and is_single
 
     def loss(self, model: BertForSequenceClassification, logits: Tensor, batch: Batch) -> Tensor:
-        """Mean squared distance from the labels."""
         return F.mse_loss(self.pool(model, logits, batch).squeeze(-1), batch.targets)
 
-    def soft_loss(
-        self, logits: Tensor, teacher_logits: Tensor, features: Features[TextArrays], batch: Batch, temperature: float
-    ) -> Tensor:
-        """Mean squared distance from the teacher's values."""
+    def soft_loss(self, logits: Tensor, teacher_logits: Tensor, batch: Batch, temperature: float) -> Tensor:
         return F.mse_loss(logits, teacher_logits)
 
 
@@ -117,20 +101,15 @@ class MultiLabelHead(SequenceHead):
     problem_type = "multi_label_classification"
 
     def recognizes(self, folder: Path, config: BertConfig, architectures: Sequence[str]) -> bool:
-        """A classifier of sequences whose configuration says so."""
         return super().recognizes(folder, config, architectures) and config.problem_type == self.problem_type
 
-    def targets(self, features: Features[TextArrays], windows: NDArray[np.int64], tokens: NDArray[np.int64]) -> Array:
-        """Whether each label is there, as 0.0 or 1.0: (W, C)."""
-        return super().targets(features, windows, tokens).astype(np.float32)
+    def targets(self, features: Features[TextArrays], windows: Windows, tokens: NDArray[np.int64]) -> Array:
+        return super().targets(features, windows, tokens).astype(np.float32)  # (W, C)
 
     def loss(self, model: BertForSequenceClassification, logits: Tensor, batch: Batch) -> Tensor:
-        """Mean loss over examples and labels."""
         return model.class_loss.of_label_sets(self.pool(model, logits, batch), batch.targets)
 
-    def soft_loss(
-        self, logits: Tensor, teacher_logits: Tensor, features: Features[TextArrays], batch: Batch, temperature: float
-    ) -> Tensor:
+    def soft_loss(self, logits: Tensor, teacher_logits: Tensor, batch: Batch, temperature: float) -> Tensor:
         """Divergence for each label, which is a choice between it and its absence, whose logit is 0."""
         student, teacher = (F.pad(values.reshape(-1, 1), (0, 1)) for values in (logits, teacher_logits))  # (W·C, 2)
         return soft_target_loss(student, teacher, temperature)
@@ -141,22 +120,17 @@ class MultipleChoiceHead(HeadTraining[BertForMultipleChoice, ChoiceArrays]):
 
     model_type = BertForMultipleChoice
 
-    def targets(self, features: Features[ChoiceArrays], windows: NDArray[np.int64], tokens: NDArray[np.int64]) -> Array:
-        """Places of the right choices: (G,)."""
-        return features.head_arrays.labels[features.examples_of(windows)]
+    def targets(self, features: Features[ChoiceArrays], windows: Windows, tokens: NDArray[np.int64]) -> Array:
+        return features.head_arrays.labels[features.examples_of(windows)]  # (G,)
 
     def logits(self, model: BertForMultipleChoice, batch: Batch) -> Tensor:
-        """A logit for each choice, (W,)."""
-        return model.packed_logits(batch.seqs, batch.states).float()
+        return model.packed_logits(batch.seqs, batch.states).float()  # (W,)
 
     def loss(self, model: BertForMultipleChoice, logits: Tensor, batch: Batch) -> Tensor:
-        """Mean cross entropy over the examples with a known choice."""
         rows = logits.view(len(batch.targets), -1)  # (G, C)
         return F.cross_entropy(rows, batch.targets, ignore_index=IGNORE_INDEX)
 
-    def soft_loss(
-        self, logits: Tensor, teacher_logits: Tensor, features: Features[ChoiceArrays], batch: Batch, temperature: float
-    ) -> Tensor:
+    def soft_loss(self, logits: Tensor, teacher_logits: Tensor, batch: Batch, temperature: float) -> Tensor:
         """Divergence of the distributions over choices, mean over examples."""
         student, teacher = (values.view(len(batch.targets), -1) for values in (logits, teacher_logits))  # (G, C)
         return soft_target_loss(student, teacher, temperature)

@@ -21,8 +21,7 @@ from bert_core.constants import IGNORE_INDEX
 from bert_core.distillation import soft_span_loss, soft_target_loss
 from bert_core.heads import BertForQuestionAnswering, BertForTokenClassification
 from bert_core.heads.sentence_selection import BertForSentenceSelection
-from orchestrator.finetuning.heads.base import Batch, HeadTraining
-from orchestrator.finetuning.heads.class_loss import build_class_loss
+from orchestrator.finetuning.heads.base import Batch, HeadTraining, Windows, build_class_loss
 from orchestrator.specs import RecipeSpec
 from orchestrator.specs.task import EmbeddingObjectiveName
 from orchestrator.tasks import Features
@@ -43,7 +42,6 @@ class NerHead(HeadTraining[BertForTokenClassification, NerArrays]):
     gives_token_outputs = True
 
     def recognizes(self, folder: Path, config: BertConfig, architectures: Sequence[str]) -> bool:
-        """Whether the folder's tags mark entities."""
         return super().recognizes(folder, config, architectures) and all(map(BIO.fits, config.id2label.values()))
 
     def follow_teacher(
@@ -67,30 +65,27 @@ class NerHead(HeadTraining[BertForTokenClassification, NerArrays]):
         model.class_loss = build_class_loss(model, recipe, features.head_arrays.token_labels)
 
     def count_labels(self, model: BertForTokenClassification, targets: Array) -> float:
-        """Sum the weights of the words' tags."""
         return model.class_loss.total_weight(targets)
 
-    def targets(self, features: Features[NerArrays], windows: NDArray[np.int64], tokens: NDArray[np.int64]) -> Array:
+    def targets(self, features: Features[NerArrays], windows: Windows, tokens: NDArray[np.int64]) -> Array:
         """Tags on words' first sub-tokens, -100 elsewhere: (T,)."""
         return features.head_arrays.token_labels[tokens]
 
     def logits(self, model: BertForTokenClassification, batch: Batch) -> Tensor:
-        """Logits of each token's tag: (T, C)."""
-        return model.packed_logits(batch.seqs, batch.states).float()
+        return model.packed_logits(batch.seqs, batch.states).float()  # (T, C)
 
     def loss(self, model: BertForTokenClassification, logits: Tensor, batch: Batch) -> Tensor:
         """Mean over words: cross entropy, or a word's share of the negative log-likelihood of the paths."""
         return model.compute_loss(logits, batch.targets, batch.seqs, _most_words(batch))
 
-    def soft_loss(
-        self, logits: Tensor, teacher_logits: Tensor, features: Features[NerArrays], batch: Batch, temperature: float
-    ) -> Tensor:
+    def soft_loss(self, logits: Tensor, teacher_logits: Tensor, batch: Batch, temperature: float) -> Tensor:
         """Divergence of the distributions over tags, mean over words, tagged or not."""
-        words = torch.from_numpy(_word_places(features, batch.windows)).to(logits.device, non_blocking=True)  # (K,)
+        words = torch.from_numpy(_word_places(batch.features, batch.windows)).to(
+            logits.device, non_blocking=True
+        )  # (K,)
         return soft_target_loss(logits[words], teacher_logits[words], temperature)
 
-    def num_imitated(self, features: Features[NerArrays], windows: NDArray[np.int64]) -> int:
-        """Count the words."""
+    def num_imitated(self, features: Features[NerArrays], windows: Windows) -> int:
         return len(_word_places(features, windows))
 
     def outputs(
@@ -114,7 +109,7 @@ class TokenClassificationHead(NerHead):
         return HeadTraining.recognizes(self, folder, config, architectures)
 
 
-def _word_places(features: Features[NerArrays], windows: NDArray[np.int64]) -> NDArray[np.int64]:
+def _word_places(features: Features[NerArrays], windows: Windows) -> NDArray[np.int64]:
     """Places of words' first sub-tokens among the tokens of some windows: (K,)."""
     rows, word_starts = features.token_index(windows), features.head_arrays.word_starts
     nearest = word_starts[np.minimum(np.searchsorted(word_starts, rows), len(word_starts) - 1)]
@@ -156,14 +151,13 @@ class QuestionAnsweringHead(HeadTraining[BertForQuestionAnswering, QaArrays]):
     model_type = BertForQuestionAnswering
     gives_token_outputs = True
 
-    def targets(self, features: Features[QaArrays], windows: NDArray[np.int64], tokens: NDArray[np.int64]) -> Array:
+    def targets(self, features: Features[QaArrays], windows: Windows, tokens: NDArray[np.int64]) -> Array:
         """First and last token of the answer within each window: (W, 2)."""
         arrays = features.head_arrays
         return np.stack([arrays.start_positions[windows], arrays.end_positions[windows]], axis=1)
 
     def logits(self, model: BertForQuestionAnswering, batch: Batch) -> Tensor:
-        """Start and end logits, (T, 2)."""
-        return model.packed_logits(batch.seqs, batch.states).float()
+        return model.packed_logits(batch.seqs, batch.states).float()  # (T, 2)
 
     def loss(self, model: BertForQuestionAnswering, logits: Tensor, batch: Batch) -> Tensor:
         """Mean of the first and the last token's cross entropy, each over the window's own tokens."""
@@ -171,9 +165,7 @@ class QuestionAnsweringHead(HeadTraining[BertForQuestionAnswering, QaArrays]):
         rows = rows.masked_fill(~batch.seqs.attention_mask[:, None, :], -math.inf)
         return F.cross_entropy(rows.flatten(0, 1), batch.targets.flatten())
 
-    def soft_loss(
-        self, logits: Tensor, teacher_logits: Tensor, features: Features[QaArrays], batch: Batch, temperature: float
-    ) -> Tensor:
+    def soft_loss(self, logits: Tensor, teacher_logits: Tensor, batch: Batch, temperature: float) -> Tensor:
         """Divergence of the distributions over a window's tokens, mean over windows and the answer's two ends."""
         return soft_span_loss(logits, teacher_logits, batch.seqs, temperature)
 
@@ -187,36 +179,24 @@ class SentenceSelectionHead(HeadTraining[BertForSentenceSelection, SentenceArray
     model_type = BertForSentenceSelection
     gives_token_outputs = True
 
-    def targets(
-        self, features: Features[SentenceArrays], windows: NDArray[np.int64], tokens: NDArray[np.int64]
-    ) -> Array:
+    def targets(self, features: Features[SentenceArrays], windows: Windows, tokens: NDArray[np.int64]) -> Array:
         """Whether a sentence matters, on its [CLS], -100 elsewhere: (T,)."""
         return features.head_arrays.token_labels[tokens]
 
     def logits(self, model: BertForSentenceSelection, batch: Batch) -> Tensor:
-        """A logit for each token, (T,)."""
-        return model.packed_logits(batch.seqs, batch.states).float()
+        return model.packed_logits(batch.seqs, batch.states).float()  # (T,)
 
     def loss(self, model: BertForSentenceSelection, logits: Tensor, batch: Batch) -> Tensor:
-        """Mean binary cross entropy over sentences."""
         return model.compute_loss(logits, batch.targets)
 
-    def soft_loss(
-        self,
-        logits: Tensor,
-        teacher_logits: Tensor,
-        features: Features[SentenceArrays],
-        batch: Batch,
-        temperature: float,
-    ) -> Tensor:
+    def soft_loss(self, logits: Tensor, teacher_logits: Tensor, batch: Batch, temperature: float) -> Tensor:
         """Divergence for each sentence, a choice between it and its absence, whose logit is 0; mean over sentences."""
-        is_sentence = features.head_arrays.is_sentence_start[features.token_index(batch.windows)]  # (T,)
+        is_sentence = batch.features.head_arrays.is_sentence_start[batch.features.token_index(batch.windows)]  # (T,)
         places = torch.from_numpy(np.flatnonzero(is_sentence)).to(logits.device, non_blocking=True)  # (K,)
         student, teacher = (F.pad(values[places, None], (0, 1)) for values in (logits, teacher_logits))  # (K, 2)
         return soft_target_loss(student, teacher, temperature)
 
-    def num_imitated(self, features: Features[SentenceArrays], windows: NDArray[np.int64]) -> int:
-        """Count the sentences."""
+    def num_imitated(self, features: Features[SentenceArrays], windows: Windows) -> int:
         return int(np.count_nonzero(features.head_arrays.is_sentence_start[features.token_index(windows)]))
 
     def tokens_read(self, config: BertConfig, features: Features[SentenceArrays]) -> NDArray[np.int64]:

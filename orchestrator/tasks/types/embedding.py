@@ -2,7 +2,7 @@
 
 Each objective is an object without state, and its predictions are those of another task type, which decodes, scores
 and answers them: its judge. Outputs have the shape that the judge decodes. The other half of an objective is the object
-of the same name in `orchestrator.finetuning.embedding_objectives`, which has the loss.
+of the same name in `orchestrator.finetuning.heads.embedding`, which has the loss.
 
 Shapes: N pairs of texts, W texts of all pairs.
 """

@@ -15,8 +15,8 @@ from bert_core.errors import CheckpointError, TokenizerError
 from bert_core.heads import BertForPreTraining
 from bert_core.text.tokenizer_training import train_wordpiece
 from orchestrator.errors import ClusterError, SpecError
-from orchestrator.finetuning.dual_encoder import DualEncoder
 from orchestrator.finetuning.evaluation import evaluate_model
+from orchestrator.finetuning.heads.embedding import DualEncoder
 from orchestrator.finetuning.model_folder import load_fine_tuned
 from orchestrator.specs import TaskSpec
 from orchestrator.tasks import load_task

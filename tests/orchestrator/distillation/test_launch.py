@@ -132,7 +132,7 @@ def test_what_is_warned_of_goes_with_the_events_and_is_not_lost_at_the_end(
     queue, step = EventQueue(), MetricEvent(1, "train", {"loss": 1.0})
 
     def distill(job: object, report: Callable[[list[Event]], None], on_saved: object) -> None:
-        logging.getLogger("orchestrator.finetuning.scoring_room").warning("fewer at a time")
+        logging.getLogger("orchestrator.finetuning.logits").warning("fewer at a time")
         report([step])
         logging.getLogger("bert_core.some").warning("fewer still")
         if error is not None:

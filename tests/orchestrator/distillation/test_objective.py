@@ -16,12 +16,12 @@ from torch import Tensor
 
 from benchmarks._attention_choice import forced_attention
 from orchestrator.distillation import task_loss
-from orchestrator.distillation.comparison import compare_speeds, vector_agreement
+from orchestrator.distillation.job import compare_speeds, vector_agreement
 from orchestrator.distillation.task_loss import DistillationLoss
 from orchestrator.finetuning.batches import make_batch, make_parts
 from orchestrator.finetuning.building import build_model
 from orchestrator.finetuning.heads import HEADS, HeadModel
-from orchestrator.finetuning.trial_job import prepare_trial_features
+from orchestrator.finetuning.trial import prepare_trial_features
 from orchestrator.specs import TaskSpec
 from orchestrator.specs.distill import LossWeightsSpec
 from orchestrator.specs.network import Precision

@@ -5,8 +5,7 @@ from pathlib import Path
 
 from orchestrator.distillation.job import DistillJob, distill
 from orchestrator.finetuning.building import build_model
-from orchestrator.finetuning.trial import train_and_save
-from orchestrator.finetuning.trial_job import prepare_trial_features
+from orchestrator.finetuning.trial import prepare_trial_features, train_and_save
 from orchestrator.results import DistillResult, Event
 from orchestrator.specs import DistillSpec, TaskSpec
 from orchestrator.storage import delete
@@ -24,7 +23,7 @@ def train_teacher(task_spec: TaskSpec, folder: Path, **recipe_fields: object) ->
     )
     model = build_model(task, recipe, None, tokenizer)
     path = str(folder / "teacher")
-    train_and_save(model, tokenizer, task, train, validation, recipe, path, lambda events, score, number: None)
+    train_and_save(model, tokenizer, task, train, validation, recipe, path)
     return f"{path}/model"
 
 

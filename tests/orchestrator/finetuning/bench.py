@@ -7,8 +7,7 @@ from unittest.mock import patch
 
 from orchestrator.finetuning.search_space import TrialPlan
 from orchestrator.finetuning.training import _Training
-from orchestrator.finetuning.trial import run_trial
-from orchestrator.finetuning.trial_job import TrialJob, trial_folder
+from orchestrator.finetuning.trial import TrialJob, run_trial, trial_folder
 from orchestrator.results import MessageEvent, MetricEvent, TrialResult
 from orchestrator.specs import RecipeSpec, TaskSpec
 from orchestrator.storage import join

@@ -14,8 +14,8 @@ from bert_core.errors import CheckpointError
 from bert_core.text_embedding import TextEmbedder
 from orchestrator.errors import InputError, SpecError, TaskDataError
 from orchestrator.finetuning.batches import make_batch
-from orchestrator.finetuning.dual_encoder import CLASSIFIER_FILE
 from orchestrator.finetuning.evaluation import evaluate_model
+from orchestrator.finetuning.heads.embedding import CLASSIFIER_FILE
 from orchestrator.inference import predict
 from orchestrator.tasks import load_task
 from orchestrator.tasks.types.embedding import MatchExample

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from orchestrator.finetuning.frozen import compute_states, freeze
+from orchestrator.finetuning.logits import compute_states, freeze
 from orchestrator.tasks.types.classification import ClassificationExample
 from orchestrator.tasks.types.conll import NerExample
 from tests.orchestrator.finetuning import tiny_tasks

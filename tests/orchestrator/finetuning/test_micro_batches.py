@@ -20,11 +20,9 @@ from orchestrator.finetuning.batches import make_batch
 from orchestrator.finetuning.building import build_model
 from orchestrator.finetuning.heads import HEADS, Batch
 from orchestrator.finetuning.heads.sequence import SequenceHead
-from orchestrator.finetuning.logits import _windows_at_a_time
-from orchestrator.finetuning.scoring_room import ScoringRoom
-from orchestrator.finetuning.step_loss import forward_and_backward, seed_part
-from orchestrator.finetuning.training import MicroBatches, _Training
-from orchestrator.finetuning.trial_job import prepare_trial_features
+from orchestrator.finetuning.logits import TokenBudget
+from orchestrator.finetuning.training import MicroBatches, _Training, seed_part
+from orchestrator.finetuning.trial import prepare_trial_features
 from orchestrator.specs import RecipeSpec, TaskSpec
 from orchestrator.storage import digest_file
 from orchestrator.tasks import load_task
@@ -75,7 +73,7 @@ def a_training(name: str, folder: Path, **changes: object) -> _Training[None]:
 def gradients(training: _Training[None], parts: list[np.ndarray]) -> tuple[float, Tensor]:
     """The loss of a step's parts, and its gradient as one vector."""
     training.optimizer.zero_grad(set_to_none=True)
-    loss = forward_and_backward(training.model, training.features, training.recipe, training.loss, 1, parts)
+    loss = training.forward_and_backward(1, parts)
     found = [parameter.grad for parameter in training.model.parameters() if parameter.grad is not None]
     return float(loss), torch.cat([gradient.flatten() for gradient in found])
 
@@ -245,24 +243,20 @@ class SmallDevice:
         self.done.append(windows.tolist())
 
 
-def test_a_gpu_takes_as_many_windows_as_there_is_room_for_where_nobody_says_a_number() -> None:
-    assert [_windows_at_a_time(torch.device(name), 500) for name in ("cpu", "cuda")] == [64, 500]
-
-
 def test_what_fits_is_kept_for_the_next_windows_and_told_once() -> None:
     told: list[str] = []
-    room, device = ScoringRoom(1000, told.append), SmallDevice(LENGTHS, 40)
-    room.compute(LENGTHS, 4, device)
+    budget, device = TokenBudget(1000, told.append), SmallDevice(LENGTHS, 40)
+    budget.compute(LENGTHS, 4, device)
     assert ["60 tokens" in told[0], "30 tokens at" in told[1]] == [True, True]
-    room.compute(LENGTHS, 4, device)
+    budget.compute(LENGTHS, 4, device)
     assert len(told) == 2
     assert device.done[-4:] == [[1], [4], [2, 3, 0], [5]]
 
 
 def test_a_window_that_does_not_fit_alone_is_refused_with_a_remedy() -> None:
-    room = ScoringRoom(1000, lambda warning: None)
+    budget = TokenBudget(1000, lambda warning: None)
     with pytest.raises(RunFailedError, match="one example"):
-        room.compute(LENGTHS, 4, SmallDevice(LENGTHS, 20))
+        budget.compute(LENGTHS, 4, SmallDevice(LENGTHS, 20))
 
 
 @given(
@@ -272,5 +266,5 @@ def test_a_window_that_does_not_fit_alone_is_refused_with_a_remedy() -> None:
 )
 def test_each_window_is_computed_whatever_fits(lengths: list[int], batch_size: int, spare: int) -> None:
     device = SmallDevice(np.array(lengths), max(lengths) + spare)
-    ScoringRoom(1000, lambda warning: None).compute(np.array(lengths), batch_size, device)
+    TokenBudget(1000, lambda warning: None).compute(np.array(lengths), batch_size, device)
     assert {number for windows in device.done for number in windows} == set(range(len(lengths)))

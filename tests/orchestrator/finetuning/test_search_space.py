@@ -6,8 +6,14 @@ import pytest
 from pydantic import ValidationError
 
 from orchestrator.errors import SpecError
-from orchestrator.finetuning.search_space import TrialPlan, check_space, most_evaluations, plan_trials, value_bounds
-from orchestrator.finetuning.trial_queue import TrialQueue
+from orchestrator.finetuning.search_space import (
+    TrialPlan,
+    TrialQueue,
+    check_space,
+    most_evaluations,
+    plan_trials,
+    value_bounds,
+)
 from orchestrator.results import TrialResult
 from orchestrator.search.algorithms import GridSearch
 from orchestrator.search.axes import Point

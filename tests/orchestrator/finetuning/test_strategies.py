@@ -10,8 +10,7 @@ import torch
 
 from orchestrator.finetuning.building import build_model
 from orchestrator.finetuning.evaluation import evaluate_model
-from orchestrator.finetuning.frozen import compute_states
-from orchestrator.finetuning.logits import compute_logits
+from orchestrator.finetuning.logits import compute_logits, compute_states
 from orchestrator.finetuning.model_folder import load_fine_tuned
 from orchestrator.specs import RecipeSpec, TaskSpec
 from orchestrator.specs.task import Head

@@ -25,8 +25,8 @@ from orchestrator.finetuning.model_folder import save_model_folder
 from orchestrator.finetuning.model_record import record_of
 from orchestrator.finetuning.search_space import TrialPlan, plan_trials
 from orchestrator.finetuning.sweep import run_sweep
-from orchestrator.finetuning.sweep_listener import SweepListener
-from orchestrator.finetuning.trial_job import trial_folder
+from orchestrator.finetuning.sweep_progress import SweepListener
+from orchestrator.finetuning.trial import trial_folder
 from orchestrator.registry.group_comparison import read_predictions
 from orchestrator.results import MetricEvent, SweepResult, TrialResult, TrialStart
 from orchestrator.run_states import RunState

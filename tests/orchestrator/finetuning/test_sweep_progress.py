@@ -7,11 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.finetuning.running_trials import fixed_names
-from orchestrator.finetuning.search_space import TrialPlan
-from orchestrator.finetuning.sweep_listener import SweepListener
-from orchestrator.finetuning.sweep_progress import SweepProgress
-from orchestrator.finetuning.trial_queue import TrialQueue
+from orchestrator.finetuning.search_space import TrialPlan, TrialQueue
+from orchestrator.finetuning.sweep_progress import SweepListener, SweepProgress
 from orchestrator.progress.run_views import SweepView, TrialView
 from orchestrator.results import MessageEvent, MetricEvent, TrialResult
 from orchestrator.specs import SweepSpec
@@ -109,7 +106,7 @@ def test_a_trial_that_was_ended_for_it_is_of_the_host_that_it_last_reported_from
     plan = sweep.start()
     assert sweep.progress.died(plan, "its node is gone").host is None
     for host in ("first", "second"):
-        sweep.progress.ran_on(plan, host)
+        sweep.progress.reported(plan, [], host)
     assert sweep.progress.pruned(plan).host == sweep.progress.died(plan, "its node is gone").host == "second"
 
 
@@ -214,6 +211,5 @@ def test_a_trials_warnings_are_told_with_its_number() -> None:
 def test_values_that_all_trials_share_are_not_shown() -> None:
     space = {"learning_rate": [1e-3, 1e-4], "dropout": [0.1], "weight_decay": {"uniform": [0.0, 0.1]}}
     sweep = Sweep(seeds=[3], space=space, search="random", trials=4)
-    sweep.progress = replace(sweep.progress, fixed=fixed_names(sweep.spec))
     sweep.start()
     assert set(sweep.views[-1].running[0].varied) == {"learning_rate", "weight_decay"}

@@ -10,8 +10,7 @@ from torch import Tensor
 
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.finetuning.heads import Batch, HeadModel
-from orchestrator.finetuning.step_loss import Loss
-from orchestrator.finetuning.training import BestEvaluation, DivergedError, Evaluation, fine_tune
+from orchestrator.finetuning.training import DivergedError, Evaluation, Loss, fine_tune
 from orchestrator.specs import RecipeSpec
 from orchestrator.tasks.types.classification import ClassificationExample
 from tests.orchestrator.finetuning import tiny_tasks
@@ -40,9 +39,7 @@ class Training:
         """The weights at each evaluation."""
         self._scores: Iterator[float] = iter(scores)
         recipe = RECIPE.model_copy(update=changes)
-        self.best: BestEvaluation[str] = fine_tune(
-            self.model, prepared.features, recipe, self._evaluate, self._take, loss
-        )
+        self.best: Evaluation[str] = fine_tune(self.model, prepared.features, recipe, self._evaluate, self._take, loss)
 
     def _evaluate(self) -> tuple[float, str]:
         self.weights.append({name: tensor.clone() for name, tensor in self.model.state_dict().items()})
@@ -63,8 +60,8 @@ def test_a_training_ends_with_the_first_of_the_best_weights(
     training = Training(prepared, scores)
     assert [evaluation.step for evaluation in training.evaluations] == [2, 4, 6, 8]
     assert [evaluation.is_last for evaluation in training.evaluations] == [False, False, False, True]
-    assert training.best.evaluation.number == best
-    assert training.best.evaluation.scored == f"evaluation {best}"
+    assert training.best.number == best
+    assert training.best.scored == f"evaluation {best}"
     assert_weights_are(training.model, training.weights[best - 1])
 
 
@@ -72,7 +69,7 @@ def test_a_training_stops_when_patience_is_out(prepared: Prepared) -> None:
     training = Training(prepared, (0.2, 0.5, 0.4, 0.3), patience=2, epochs=8.0)
     assert [evaluation.step for evaluation in training.evaluations] == [2, 4, 6, 8]
     assert training.evaluations[-1].is_last
-    assert training.best.evaluation.number == 2
+    assert training.best.number == 2
 
 
 def test_a_training_repeats_bit_by_bit(prepared: Prepared) -> None:

@@ -10,10 +10,10 @@ import pytest
 from bert_core.checkpoints import training_state
 from bert_core.errors import CheckpointError
 from orchestrator.finetuning import trial
-from orchestrator.finetuning.leader import write_leader
 from orchestrator.finetuning.training import TrainingSnapshot
-from orchestrator.finetuning.trial_checkpoint import saves_at_intervals
-from orchestrator.finetuning.trial_job import trial_folder
+from orchestrator.finetuning.training_checkpoints import saves_at_intervals
+from orchestrator.finetuning.trial import trial_folder
+from orchestrator.finetuning.trial_journal import write_leader
 from orchestrator.results import TrialResult
 from orchestrator.run_states import RunState
 from orchestrator.storage import digest_file, exists, join, names_in
@@ -120,7 +120,7 @@ def test_only_a_trial_that_leads_writes_its_weights(tmp_path: Path) -> None:
 
 def test_checkpoints_are_due_at_intervals_but_not_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
-    monkeypatch.setattr("orchestrator.finetuning.trial_checkpoint.perf_counter", lambda: now)
+    monkeypatch.setattr("orchestrator.finetuning.training_checkpoints.perf_counter", lambda: now)
 
     def ask(at: float, is_last: bool = False) -> bool:
         nonlocal now

@@ -19,12 +19,10 @@ from ray.tune.experiment import Trial
 from orchestrator.cli.entry import Interrupted
 from orchestrator.errors import ClusterError, RunFailedError
 from orchestrator.finetuning import tune_run
-from orchestrator.finetuning.search_space import TrialPlan
-from orchestrator.finetuning.sweep_listener import SweepListener
-from orchestrator.finetuning.sweep_progress import SweepProgress
-from orchestrator.finetuning.trial_checkpoint import Report
-from orchestrator.finetuning.trial_queue import TrialQueue
-from orchestrator.finetuning.trial_watch import watch_trials
+from orchestrator.finetuning.search_space import TrialPlan, TrialQueue
+from orchestrator.finetuning.sweep_progress import SweepListener, SweepProgress
+from orchestrator.finetuning.training_checkpoints import Report
+from orchestrator.finetuning.trial_slots import watch_trials
 from orchestrator.finetuning.tune_run import PLAN, RunTrial, build_scheduler, run_with_tune
 from orchestrator.results import MetricEvent, TrialResult, TrialStart
 from orchestrator.run_states import RunState

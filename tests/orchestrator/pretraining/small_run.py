@@ -150,5 +150,5 @@ def tell(event: Event) -> None:
 
 if __name__ == "__main__":
     if sys.argv[2:] == ["in_background"]:
-        loop_module.CheckpointSaver = save_in_background  # type: ignore[attr-defined]
+        loop_module.CheckpointSaver = save_in_background  # type: ignore[assignment,attr-defined]
     run(make_job(sys.argv[1]), tell)

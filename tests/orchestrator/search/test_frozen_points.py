@@ -10,7 +10,7 @@ from math import log10
 
 import pytest
 
-from orchestrator.finetuning.trial_queue import TrialQueue
+from orchestrator.finetuning.search_space import TrialQueue
 from orchestrator.results import TrialResult
 from orchestrator.specs import SweepSpec
 

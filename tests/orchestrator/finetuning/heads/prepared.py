@@ -57,5 +57,5 @@ def assert_losses_wait_for_nothing(prepared: Prepared, model: Any, shape: Sequen
     batch, logits = prepared.batch, prepared.logits(*shape).requires_grad_()
     with counted_synchronizations() as waits:
         prepared.head.loss(model, logits, batch).backward()  # type: ignore[no-untyped-call]
-        prepared.head.soft_loss(logits, prepared.logits(*shape, seed=1), prepared.features, batch, 2.0).backward()
+        prepared.head.soft_loss(logits, prepared.logits(*shape, seed=1), batch, 2.0).backward()
     assert waits == []

@@ -16,8 +16,7 @@ from bert_core.errors import DataError
 from bert_core.losses import PairClassifier, in_batch_negatives_loss
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.errors import SpecError
-from orchestrator.finetuning.dual_encoder import CLASSIFIER_FILE, DualEncoder
-from orchestrator.finetuning.embedding_objectives import EMBEDDING_LOSSES
+from orchestrator.finetuning.heads.embedding import CLASSIFIER_FILE, EMBEDDING_LOSSES, DualEncoder, EmbeddingHead
 from orchestrator.specs import RecipeSpec
 from orchestrator.specs.task import EmbeddingObjectiveName
 from orchestrator.tasks.types.embedding import MatchExample
@@ -36,7 +35,7 @@ def prepared(tokenizer: Tokenizer) -> Prepared:
 
 def test_soft_loss_needs_a_student_of_the_teachers_width(prepared: Prepared) -> None:
     with pytest.raises(DataError, match="needs a student of the teacher's hidden_size"):
-        prepared.head.soft_loss(prepared.logits(4, 6), prepared.logits(4, 8), prepared.features, prepared.batch, 1.0)
+        prepared.head.soft_loss(prepared.logits(4, 6), prepared.logits(4, 8), prepared.batch, 1.0)
 
 
 def test_a_student_compares_pairs_by_its_teachers_classifier(prepared: Prepared) -> None:
@@ -139,7 +138,7 @@ def test_pairs_may_have_different_numbers_of_negatives_and_none_is_a_text_that_i
     ]
     prepared = prepare("embedding", (), examples, tokenizer, objective="in_batch_negatives")
     model = prepared.model()
-    model.set_objective("in_batch_negatives")
+    prepared.head.set_objective(model, "in_batch_negatives")
     vectors = prepared.logits(10, 8)
     first, second, negatives = vectors[[0, 5, 7]], vectors[[1, 6, 8]], vectors[[2, 3, 4, 9]]
     is_positive = torch.zeros(3, 7, dtype=torch.bool)
@@ -167,9 +166,9 @@ def test_a_model_compares_by_its_objective_alone(name: EmbeddingObjectiveName) -
     objective, targets = EMBEDDING_LOSSES[name], _targets(name)
     if objective.needs_classifier:
         with pytest.raises(SpecError, match=f"no classifier of pairs; evaluate one trained with objective {name}"):
-            model.set_objective(name)
+            EmbeddingHead().set_objective(model, name)
         model.classifier = PairClassifier(4, 2)
-    model.set_objective(name)
+    EmbeddingHead().set_objective(model, name)
     assert torch.equal(model.compute_loss(VECTORS, targets), objective.loss(model, VECTORS, targets))
     with torch.inference_mode():
         outputs = model.score_pairs(FIRST.numpy(), SECOND.numpy())

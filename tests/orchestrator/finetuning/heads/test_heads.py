@@ -218,7 +218,7 @@ def test_soft_loss_is_a_distance(head: Head, tokenizer: Tokenizer) -> None:
     teacher, other = prepared.logits(*SHAPES[head]), prepared.logits(*SHAPES[head], seed=1)
     for temperature in (1.0, 4.0):
         same, far = (
-            float(prepared.head.soft_loss(student, teacher, prepared.features, prepared.batch, temperature))
+            float(prepared.head.soft_loss(student, teacher, prepared.batch, temperature))
             for student in (teacher.clone(), other)
         )
         assert abs(same) < 1e-6
@@ -230,7 +230,7 @@ def test_soft_loss_of_labels_is_the_divergence_of_each_from_its_absence(tokenize
     student, teacher = prepared.logits(2, 3), prepared.logits(2, 3, seed=1)
     ours, theirs = student.sigmoid(), teacher.sigmoid()
     expected = (theirs * (theirs / ours).log() + (1 - theirs) * ((1 - theirs) / (1 - ours)).log()).mean()
-    found = prepared.head.soft_loss(student, teacher, prepared.features, prepared.batch, 1.0)
+    found = prepared.head.soft_loss(student, teacher, prepared.batch, 1.0)
     torch.testing.assert_close(found, expected)
 
 
@@ -243,7 +243,7 @@ def test_soft_loss_passes_over_what_no_decision_depends_on(tokenizer: Tokenizer)
         student[head][places] = teacher[head][places]
     for head, logits in student.items():
         prepared = prepared_for(head, tokenizer)
-        assert abs(prepared.head.soft_loss(logits, teacher[head], prepared.features, prepared.batch, 1.0)) < 1e-6
+        assert abs(prepared.head.soft_loss(logits, teacher[head], prepared.batch, 1.0)) < 1e-6
 
 
 @pytest.mark.parametrize("head", ["classification", "multi_label", "regression", "ner", "qa", "sentence_selection"])

@@ -14,7 +14,7 @@ import pytest
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.errors import InputError, SpecError, TaskDataError
 from orchestrator.finetuning.heads import HEADS
-from orchestrator.finetuning.recipe_checks import check_recipe
+from orchestrator.finetuning.search_space import check_recipe
 from orchestrator.specs import RecipeSpec, TaskSpec
 from orchestrator.specs.task import Head
 from orchestrator.storage import read_bytes

@@ -1,4 +1,4 @@
-"""Checkpoints of a fine-tuning, one per evaluation, from which it goes on.
+"""Checkpoints of a fine-tuning, written after evaluations, from which it goes on.
 
 A checkpoint's tensors are the weights, the optimizer's and the best weights so far; the rest is its JSON. Order,
 learning rate and dropout are functions of the step, and dropout of the size of micro-batches, which is in the JSON too:
@@ -6,16 +6,29 @@ nothing else decides what comes next.
 """
 
 import copy
+import logging
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from time import perf_counter
 from types import MappingProxyType
 from typing import Any
 
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from bert_core.errors import CheckpointError, NewerFormatError
 from orchestrator.results import Event, MessageEvent, MetricEvent
-from orchestrator.training.checkpoints import Checkpoints, accept_drift, check_drift, versions
+from orchestrator.training.checkpoints import Checkpoints, accept_drift, check_drift, delete_checkpoints, versions
+
+Report = Callable[[Sequence[MetricEvent | MessageEvent], float | None, int], None]
+"""Function that is told of each evaluation: its events, with messages since the last one, the best score so far, its
+number.
+
+The score is None at the last evaluation, after which there is nothing to decide.
+"""
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -39,7 +52,7 @@ _SAVED_VALUES = ("is_last", "num_bad_evaluations", "best", "micro_batch_size")
 
 
 class CheckpointedTraining:
-    """Saves a training after an evaluation, and what was reported until then, which may not be recorded otherwise.
+    """Reports a training's evaluations, and saves them with the training: they may not be recorded otherwise.
 
     Args:
         identity: what decides the weights beside the step, by name; a checkpoint of other values is refused.
@@ -66,14 +79,13 @@ class CheckpointedTraining:
         self._identity, self._details = {**identity, **versions()}, dict(details)
         self._reported: list[MetricEvent] = []
 
-    def report(self, events: Sequence[MetricEvent]) -> None:
-        """Report an evaluation."""
-        self.note(events)
+    def report_evaluation(self, events: Sequence[MetricEvent], score: float | None, number: int) -> None:
+        """Report an evaluation, with the values that `Report` has; it may be saved next."""
+        self._reported += events
         self._report(events)
 
-    def note(self, events: Sequence[MetricEvent]) -> None:
-        """Take an evaluation into later checkpoints that the caller reports itself."""
-        self._reported += events
+    def warn(self, text: str) -> None:
+        self._report([MessageEvent(text, "warning")])
 
     def save(self, model: nn.Module, optimizer: Optimizer, snapshot: TrainingSnapshot) -> None:
         """Write a checkpoint where one is due.
@@ -104,7 +116,8 @@ class CheckpointedTraining:
         both = _with_best(model, model.state_dict())
         state.load_into(both, optimizer)
         self._report(drifts)
-        self.report([MetricEvent(**values) for values in extra["reported"]])
+        self._reported = [MetricEvent(**values) for values in extra["reported"]]
+        self._report(self._reported[:])
         self._report([MessageEvent(f"goes on after step {event.step:,}")])
         return TrainingSnapshot(event.step, best_weights=both[1].state_dict(), **extra["snapshot"])
 
@@ -114,3 +127,81 @@ def _with_best(model: nn.Module, best_weights: Mapping[str, Tensor]) -> nn.Modul
     best = copy.deepcopy(model)
     best.load_state_dict(best_weights)
     return nn.ModuleList([model, best])
+
+
+class TrialCheckpoint(CheckpointedTraining):
+    """Saves a trial after an evaluation, so long after the last time; a scheduler decides again on what it reports.
+
+    Args:
+        checkpoints: the trial's; one is enough.
+        report: told of each evaluation; those before a checkpoint are reported again, one by one.
+        metric: the score that ranks trials.
+        interval_s: training time, at least, between two checkpoints.
+    """
+
+    def __init__(
+        self,
+        checkpoints: Checkpoints,
+        identity: Mapping[str, object],
+        report: Report,
+        *,
+        metric: str,
+        interval_s: float,
+    ) -> None:
+        super().__init__(checkpoints, identity, self._report_again, is_due=saves_at_intervals(interval_s))
+        self._report_one, self._metric = report, metric
+        self._warnings: list[MessageEvent] = []
+
+    def restore(self, model: nn.Module, optimizer: Optimizer) -> TrainingSnapshot | None:
+        """Load the checkpoint into model and optimizer; None when there is none.
+
+        One that cannot be used, since it is damaged or of another device, is deleted with a warning; the trial begins
+        anew then.
+
+        Raises: NewerFormatError for a checkpoint of a newer version, OSError where the storage fails; it stays then.
+        """
+        try:
+            return super().restore(model, optimizer)
+        except NewerFormatError:
+            raise
+        except CheckpointError as error:
+            logger.warning(f"the trial begins anew, and its checkpoints are deleted: {error}")
+            delete_checkpoints(self._checkpoints.run_folder)
+            return None
+
+    def report_evaluation(self, events: Sequence[MetricEvent], score: float | None, number: int) -> None:
+        """Report an evaluation, with the warnings since the one before."""
+        self._reported += events
+        warnings, self._warnings = self._warnings, []
+        self._report_one([*warnings, *events], score, number)
+
+    def warn(self, text: str) -> None:
+        """Take in a warning, which goes with the next evaluation; until then the worker's log alone has it."""
+        logger.warning(text)
+        self._warnings.append(MessageEvent(text, "warning"))
+
+    def _report_again(self, events: Sequence[Event]) -> None:
+        measured = [event for event in events if isinstance(event, MetricEvent)]
+        best_score = -math.inf
+        for number, (_, pair) in enumerate(groupby(measured, key=lambda event: event.step), start=1):
+            evaluation = tuple(pair)
+            scores = (event.values[self._metric] for event in evaluation if event.split == "validation")
+            best_score = max(best_score, *scores)
+            self._report_one(evaluation, best_score, number)
+
+
+def saves_at_intervals(interval_s: float) -> Callable[[TrainingSnapshot], bool]:
+    """Return a rule by which checkpoints are due, so long after the last one or after now.
+
+    None is due at the end of a training: all that is left to do then is to write its results.
+    """
+    last_at = perf_counter()
+
+    def is_due(snapshot: TrainingSnapshot) -> bool:
+        nonlocal last_at
+        if snapshot.is_last or perf_counter() - last_at < interval_s:
+            return False
+        last_at = perf_counter()
+        return True
+
+    return is_due

@@ -1,4 +1,4 @@
-"""Places of trials, and what is told without any. Alone: pytest tests/orchestrator/finetuning/test_trial_room.py"""
+"""Places of trials, and what is told without any. Alone: pytest tests/orchestrator/finetuning/test_trial_slots.py"""
 
 import logging
 from dataclasses import replace
@@ -9,11 +9,17 @@ import pytest
 from orchestrator.cluster import capacity
 from orchestrator.cluster.capacity import CORES, NODE_ID, Node
 from orchestrator.errors import ClusterError
-from orchestrator.finetuning import trial_room, trial_watch
-from orchestrator.finetuning.trial_room import TrialRoom, room_for_trials, trial_group
-from orchestrator.finetuning.trial_watch import TrialWatch, expect_trials, find_trial_shortage
+from orchestrator.finetuning import trial_slots
+from orchestrator.finetuning.trial_slots import (
+    TrialSlots,
+    expect_trials,
+    find_trial_shortage,
+    slots_for,
+    trial_group,
+)
 from orchestrator.periodic import Shortage
 from orchestrator.specs.sweep import SweepExecutionSpec
+from orchestrator.training.event_queue import WorkersStatus
 from orchestrator.training.worker_watch import WorkerWatch
 
 
@@ -22,26 +28,29 @@ class Cluster:
 
     def __init__(self, num_places: int) -> None:
         self.num_places, self.now, self.num_asked = num_places, 0.0, 0
-        self.room = TrialRoom(self.count_places, lambda: self.now)
+        self.slots = TrialSlots(self.count_places, clock=lambda: self.now)
 
     def count_places(self) -> int:
         self.num_asked += 1
         return self.num_places
 
     def fill(self) -> int:
-        """Give Tune trials until there is no room; returns how many."""
-        num_given = 0
-        while self.room.has_room():
-            self.room.add()
-            num_given += 1
-        return num_given
+        """Give Tune trials until no slot is free; returns how many."""
+        return fill(self.slots)
+
+
+def fill(slots: TrialSlots) -> int:
+    before = slots.num_taken
+    while slots.has_free():
+        slots.num_taken += 1
+    return slots.num_taken - before
 
 
 def test_as_many_trials_as_fit_and_one_more_are_out_until_one_has_ended() -> None:
     assert Cluster(0).fill() == 1, "which an autoscaler sees"
     cluster = Cluster(6)
     assert cluster.fill() == 7
-    cluster.room.count(6)
+    cluster.slots.num_taken = 6
     assert cluster.fill() == 1
 
 
@@ -62,14 +71,11 @@ def places_and_requests(
     monkeypatch: pytest.MonkeyPatch, nodes: list[Node], **execution: Any
 ) -> tuple[int, list[dict[str, float]], list[dict[str, str]] | None]:
     """Places that there are for trials, and the resources and the labels that Tune asks for."""
-    for module in (trial_room, capacity):
+    for module in (trial_slots, capacity):
         monkeypatch.setattr(module, "connected_nodes", lambda: nodes)
     monkeypatch.setattr(capacity, "startable_nodes", list)
     spec = SweepExecutionSpec(gpus_per_trial=0.0, **execution)
-    room, num_trials = room_for_trials(spec), 0
-    while room.has_room():
-        room.add()
-        num_trials += 1
+    num_trials = fill(slots_for(spec))
     group = trial_group(spec)
     labels = group._kwargs.get("bundle_label_selector")  # nothing public tells it
     return num_trials - 1, group.bundles, labels  # one of them waits
@@ -95,15 +101,14 @@ def test_trials_on_a_local_ray_share_no_core(
 
 
 class Bench:
-    """A watch with half an hour of patience, and the clock that it looks at."""
+    """A watch with half an hour of patience over trials none of which runs, and the clock that it looks at."""
 
     def __init__(self, caplog: pytest.LogCaptureFixture) -> None:
         caplog.set_level(logging.WARNING)
         self.caplog, self.now = caplog, 0.0
         self.shortage = Shortage(False, "1 × (1 GPU) asked, none free on any node", "needs 1 × {GPU: 1}")
         expected = expect_trials(SweepExecutionSpec(max_wait_minutes=30))
-        workers = WorkerWatch(expected, lambda: self.shortage, "resume it", lambda: self.now)
-        self.watch = TrialWatch(workers)
+        self.watch = WorkerWatch(expected, lambda: self.shortage, "resume it", lambda: self.now)
 
     def pass_time(self, seconds: float) -> list[int]:
         """Look four times a second; returns when something was said."""
@@ -112,7 +117,7 @@ class Bench:
         while self.now < end:
             self.now += 0.25
             self.caplog.clear()
-            self.watch.look()
+            self.watch.look(WorkersStatus())
             said += [round(self.now) for _ in self.caplog.messages]
         return said
 
@@ -137,22 +142,12 @@ def test_a_sweep_that_cannot_start_says_so_within_ten_seconds(bench: Bench) -> N
 def test_one_trial_more_than_there_is_room_for_is_no_trouble_while_another_is_starting(
     one_is_starting: bool, bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trial_watch, "find_shortage", lambda needed: replace(bench.shortage, is_waiting=True))
-    monkeypatch.setattr(trial_watch, "placed_trial", lambda execution: None)
-    monkeypatch.setattr(trial_watch, "holds_a_place", lambda: one_is_starting)
+    monkeypatch.setattr(trial_slots, "find_shortage", lambda needed: replace(bench.shortage, is_waiting=True))
+    monkeypatch.setattr(trial_slots, "placed_trial", lambda execution: None)
+    monkeypatch.setattr(trial_slots, "holds_a_place", lambda: one_is_starting)
     bench.shortage = find_trial_shortage(SweepExecutionSpec())
     assert bench.pass_time(20) == ([] if one_is_starting else [10, 20])
 
 
-def test_nothing_is_said_while_any_trial_runs(bench: Bench) -> None:
-    bench.watch.began("a")
-    bench.watch.began("b")
-    bench.watch.ended("a")
-    assert bench.pass_time(7200) == []
-
-
-def test_a_trial_that_waits_for_another_process_counts_from_then_on(bench: Bench) -> None:
-    bench.watch.began("a")
-    bench.pass_time(1000)
-    bench.watch.ended("a")
-    assert bench.pass_time(90) == [1060]
+def test_a_spec_may_allow_fewer_trials_than_fit() -> None:
+    assert fill(TrialSlots(lambda: 6, max_trials=2)) == 2

@@ -1,5 +1,7 @@
-"""Trials that share a card: how many, from the memory that the largest one of a sweep takes in a few steps there."""
+"""Trials that share a GPU: how many, from the memory that the largest one of a sweep takes in a few steps."""
 
+import logging
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -11,22 +13,25 @@ import torch
 from bert_core.checkpoints.weight_files import WEIGHTS_FILE
 from bert_core.micro_batches import is_out_of_memory
 from bert_core.text.tokenization import Tokenizer
+from orchestrator.cluster.capacity import cluster_resources
+from orchestrator.cluster.gpus import call_on_device
 from orchestrator.errors import RunFailedError
 from orchestrator.finetuning.building import build_model
-from orchestrator.finetuning.logits import compute_logits
-from orchestrator.finetuning.scoring_room import ScoringRoom
-from orchestrator.finetuning.search_space import listed_values, value_bounds
+from orchestrator.finetuning.logits import TokenBudget, compute_logits
+from orchestrator.finetuning.search_space import build_search, listed_values, value_bounds
 from orchestrator.finetuning.training import DivergedError, fine_tune
-from orchestrator.finetuning.trial_job import WITHOUT_CARD, TrialJob, prepare_trial_features
+from orchestrator.finetuning.trial import WITHOUT_GPU, TrialJob, prepare_trial_features
 from orchestrator.models.device import choose_device
+from orchestrator.progress import UNDER_WAY
 from orchestrator.specs import RecipeSpec, SweepSpec
 from orchestrator.specs.references import RANDOM
 from orchestrator.storage import local_copy
 from orchestrator.tasks import build_features
 from orchestrator.training.cards import find_memory, gib_text, measure_peak
 
-MAX_TRIALS = 4
-"""Trials that may share a card: more of them wait for its units, and for the CPUs that feed it."""
+logger = logging.getLogger(__name__)
+_MAX_TRIALS = 4
+"""Trials that may share a GPU: more of them wait for its units, and for the CPUs that feed it."""
 _MARGIN = 1.2
 """Memory that is kept for a trial, by what was measured: contexts of the other processes, and fragments."""
 _NUM_STEPS = 2
@@ -35,38 +40,44 @@ _NUM_STEPS = 2
 
 @dataclass(frozen=True)
 class TrialMemory:
-    """Memory of a card that the largest trial of a sweep takes."""
+    """GPU memory that the largest trial of a sweep takes."""
 
     peak_bytes: int
-    """Bytes that it took at most; all of them where they were too few."""
+    """All available bytes where they were too few."""
     available_bytes: int
-    """Bytes of the card that trials may take: what others do not hold."""
+    """Bytes that no other process holds."""
     total_bytes: int
 
 
+def most_sharing(spec: SweepSpec, num_finished: int) -> float:
+    """The most trials that could share a GPU, by what is left to do and by the cluster's CPUs."""
+    have, execution = cluster_resources(), spec.execution
+    num_left = build_search(spec).num_points * spec.trials_per_point - num_finished
+    at_a_time = min(num_left, execution.max_concurrent_trials or num_left)
+    return min(math.ceil(at_a_time / have["GPU"]), have.get("CPU", 0.0) / have["GPU"] / execution.cpus_per_trial)
+
+
+def share_gpu(spec: SweepSpec, job: TrialJob, most: float) -> tuple[float, float | None]:
+    """Measure a trial on a GPU; returns the GPUs of each, and its share of the memory where several share one."""
+    logger.info("measuring the memory of a trial on a GPU", extra=UNDER_WAY)
+    measure = partial(measure_trial_memory, job, largest_recipes(spec))
+    problem = "the memory of a trial was not measured"
+    memory = call_on_device(measure, spec.execution.cpus_per_trial, 1.0, problem, "; set execution.gpus_per_trial")
+    num_sharing = count_trials(memory, most)
+    sharing = f"{num_sharing} trials share a GPU" if num_sharing > 1 else "each trial has a GPU of its own"
+    logger.info(f"{sharing}: the largest takes {gib_text(memory.peak_bytes)} of {gib_text(memory.total_bytes)}")
+    share = memory.available_bytes / memory.total_bytes / num_sharing if num_sharing > 1 else None
+    return 10_000 // num_sharing / 10_000, share  # Ray counts ten-thousandths: rounded down, all of them fit
+
+
 def count_trials(memory: TrialMemory, most: float) -> int:
-    """Count the trials that share a card: each has its memory and a fifth more, and there are no more than `most`.
+    """Count the trials that share a GPU: each has its memory and a fifth more, and there are no more than `most`.
 
     >>> count_trials(TrialMemory(peak_bytes=10, available_bytes=30, total_bytes=32), most=8)
     2
     """
     fitting = memory.available_bytes / (_MARGIN * memory.peak_bytes)
-    return max(1, int(min(fitting, most, MAX_TRIALS)))
-
-
-def share_of_card(num_trials: int) -> float:
-    """Return a trial's GPUs, in Ray's units of a ten-thousandth, rounded down so that all of them fit.
-
-    >>> [share_of_card(number) for number in (1, 2, 3, 4)]
-    [1.0, 0.5, 0.3333, 0.25]
-    """
-    return 10_000 // num_trials / 10_000
-
-
-def share_line(num_trials: int, memory: TrialMemory) -> str:
-    """Return the line for a person."""
-    sharing = f"{num_trials} trials share a GPU" if num_trials > 1 else "each trial has a GPU of its own"
-    return f"{sharing}: the largest takes {gib_text(memory.peak_bytes)} of {gib_text(memory.total_bytes)}"
+    return max(1, int(min(fitting, most, _MAX_TRIALS)))
 
 
 def largest_recipes(spec: SweepSpec) -> list[RecipeSpec]:
@@ -83,12 +94,12 @@ def largest_recipes(spec: SweepSpec) -> list[RecipeSpec]:
 
 
 def measure_trial_memory(job: TrialJob, recipes: Sequence[RecipeSpec], device: str) -> TrialMemory:
-    """Measure on a card what the recipe that takes the most memory takes of it, in a process that does nothing else.
+    """Measure the peak memory of the largest recipe on a GPU, in a process that does nothing else.
 
-    Raises: ClusterError, SpecError where the card cannot be used, or not in a recipe's precision.
+    Raises: ClusterError, SpecError where the GPU cannot be used, or not in a recipe's precision.
     """
-    for recipe in recipes:  # what a card cannot do is refused before anything is measured
-        choose_device(device, recipe.allow_tf32, recipe.precision, or_else=WITHOUT_CARD)
+    for recipe in recipes:  # what a GPU cannot do is refused before anything is measured
+        choose_device(device, recipe.allow_tf32, recipe.precision, or_else=WITHOUT_GPU)
     available, total = find_memory()
     try:
         peak = max(measure_peak(partial(_train_a_little, job, recipe, device)) for recipe in recipes)
@@ -101,7 +112,7 @@ def measure_trial_memory(job: TrialJob, recipes: Sequence[RecipeSpec], device: s
 
 def _train_a_little(job: TrialJob, recipe: RecipeSpec, device: str) -> None:
     """Train and score on the training split's examples with the longest windows."""
-    chosen = choose_device(device, recipe.allow_tf32, recipe.precision, or_else=WITHOUT_CARD)
+    chosen = choose_device(device, recipe.allow_tf32, recipe.precision, or_else=WITHOUT_GPU)
     task = job.task.with_train_fraction(recipe.train_fraction)
     tokenizer = Tokenizer.load(local_copy(job.tokenizer_folder(recipe), skip=(WEIGHTS_FILE,)))
     train = prepare_trial_features(task, "train", recipe, tokenizer, job.cache)
@@ -119,12 +130,12 @@ def _train_a_little(job: TrialJob, recipe: RecipeSpec, device: str) -> None:
     scores = count()
 
     def score() -> tuple[float, None]:
-        compute_logits(model, features, recipe.precision, room=ScoringRoom(warn=_end))
+        compute_logits(model, features, recipe.precision, budget=TokenBudget(warn=_end))
         return float(next(scores)), None
 
     fine_tune(model, features, brief, score, lambda evaluation, best_score: None, warn=_end)
 
 
 def _end(warning: str) -> None:
-    """End a training that would go on with less at a time: it is to have all of the card first."""
+    """End a training that would go on with less at a time: it is to have all of the GPU first."""
     raise torch.OutOfMemoryError(warning)

@@ -1,4 +1,4 @@
-"""Trials that share a card: how many, what memory. Alone: pytest tests/orchestrator/finetuning/test_card_share.py"""
+"""Trials that share a card: how many, what memory. Alone: pytest tests/orchestrator/finetuning/test_gpu_sharing.py"""
 
 import logging
 from collections.abc import Callable
@@ -9,18 +9,20 @@ from typing import Any
 import pytest
 import torch
 
-from orchestrator.finetuning import card_share
+from orchestrator.finetuning import gpu_sharing
 from orchestrator.finetuning import sweep as sweep_module
-from orchestrator.finetuning.card_share import (
+from orchestrator.finetuning.gpu_sharing import (
     TrialMemory,
     count_trials,
     largest_recipes,
     measure_trial_memory,
+    most_sharing,
+    share_gpu,
 )
 from orchestrator.finetuning.heads import Batch
 from orchestrator.finetuning.heads.sequence import SequenceHead
 from orchestrator.finetuning.training import _Training
-from orchestrator.finetuning.trial_job import TrialJob
+from orchestrator.finetuning.trial import TrialJob
 from orchestrator.specs import RecipeSpec, SweepSpec
 from tests.orchestrator.finetuning import tiny_tasks
 from tests.orchestrator.finetuning.bench import Bench
@@ -68,8 +70,8 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
         done.append(work)
         return len(done) * GIB
 
-    monkeypatch.setattr(card_share, "find_memory", lambda: (7 * GIB, 8 * GIB))
-    monkeypatch.setattr(card_share, "measure_peak", measure_peak)
+    monkeypatch.setattr(gpu_sharing, "find_memory", lambda: (7 * GIB, 8 * GIB))
+    monkeypatch.setattr(gpu_sharing, "measure_peak", measure_peak)
     return Bench(tiny_tasks.classification(tmp_path), tmp_path)
 
 
@@ -123,15 +125,15 @@ def test_a_sweep_takes_the_share_that_was_measured_and_bounds_each_trials_memory
         return work("cpu")
 
     caplog.set_level(logging.INFO)
-    monkeypatch.setattr(sweep_module, "call_on_device", call_here)
+    monkeypatch.setattr(gpu_sharing, "call_on_device", call_here)
     recipe = recipe_of(batch_size=4).model_dump()
     spec = SweepSpec.model_validate({"task": tiny_tasks.classification(tmp_path), "recipe": recipe})
-    gpus, job = sweep_module._share_cards(spec, bench.job, 3.0)
+    gpus, share = share_gpu(spec, bench.job, 3.0)
     assert asked == [1.0]
     assert gpus == 0.3333
-    assert job.card_share == pytest.approx(7 / 8 / 3)
+    assert share == pytest.approx(7 / 8 / 3)
     assert caplog.messages[-1] == "3 trials share a GPU: the largest takes 1.0 GiB of 8.0 GiB"
-    assert sweep_module._share_cards(spec, bench.job, 1.0)[1].card_share is None
+    assert share_gpu(spec, bench.job, 1.0) == (1.0, None)
 
 
 @pytest.mark.parametrize(("gpus", "share"), [(0.5, 0.5), (1.0, None), (2.0, None), (0.0, None)])
@@ -142,7 +144,7 @@ def test_a_share_that_a_person_asked_for_bounds_each_trials_memory_too(
         """Raised in place of the first trial."""
 
     def begin(spec: SweepSpec, job: TrialJob, *others: object) -> None:
-        raise BegunError(job.card_share)
+        raise BegunError(job.memory_share)
 
     monkeypatch.setattr(sweep_module, "take_gpus", lambda work, asked: asked)
     monkeypatch.setattr(sweep_module, "prepare_job", lambda *arguments: (bench.job, None))
@@ -168,17 +170,17 @@ def test_a_share_that_a_person_asked_for_bounds_each_trials_memory_too(
 def test_no_more_trials_share_a_card_than_there_are_or_than_cpus_feed(
     have: dict[str, float], execution: dict[str, object], most: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sweep_module, "cluster_resources", lambda: have)
+    monkeypatch.setattr(gpu_sharing, "cluster_resources", lambda: have)
     fields = {"recipe": {"tokenizer": "t"}, "execution": execution, "seeds": list(range(8))}
     spec = SweepSpec.model_validate({"task": tiny_tasks.classification(tmp_path), **fields})
-    assert sweep_module._most_sharing(spec, {}) == most
+    assert most_sharing(spec, 0) == most
 
 
 def test_a_trials_process_keeps_to_its_share(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     shares: list[float] = []
     monkeypatch.setattr("orchestrator.finetuning.trial.choose_device", lambda *values, **options: torch.device("cpu"))
     monkeypatch.setattr(torch.cuda, "set_per_process_memory_fraction", shares.append)
-    bench.job = replace(bench.job, use_gpu=True, card_share=0.25)
+    bench.job = replace(bench.job, use_gpu=True, memory_share=0.25)
     assert bench.run(epochs=0.1).state == "COMPLETED"
     assert shares == [0.25]
 
