@@ -87,7 +87,8 @@ def _neutralize_ignored_rows(logits: Tensor, labels: Tensor) -> tuple[Tensor, Te
     is_counted = labels != IGNORE_INDEX  # (R,)
     columns = labels.where(is_counted, 0)[:, None]  # (R, 1)
     own = logits.gather(1, columns).where(is_counted[:, None], torch.finfo(logits.dtype).max)
-    logits.scatter_(1, columns, own)
+    rows = torch.arange(len(logits), device=logits.device)[:, None]  # (R, 1)
+    logits[rows, columns] = own  # `scatter_` would copy a whole matrix in bf16 on a CPU (torch 2.13)
     return is_counted, columns
 
 
