@@ -25,11 +25,11 @@ from torch import Tensor
 from benchmarks.training_step import ENVIRONMENT
 from bert_core.learning_rates import learning_rate_factor
 from bert_core.text.tokenization import Tokenizer
+from orchestrator.cluster.torch_devices import autocast
 from orchestrator.finetuning.batches import make_batch
 from orchestrator.finetuning.building import build_model
 from orchestrator.finetuning.evaluation import score_model
 from orchestrator.finetuning.heads import HeadModel
-from orchestrator.finetuning.logits import autocast
 from orchestrator.finetuning.training import fine_tune
 from orchestrator.finetuning.trial import prepare_trial_features
 from orchestrator.specs import RecipeSpec, SweepSpec

@@ -32,12 +32,12 @@ from sqlalchemy import (
     select,
 )
 
+from orchestrator.base.results import MetricEvent, ModelResult, TrialEvents, TrialResult, TrialStart
+from orchestrator.base.run_states import RunState
 from orchestrator.registry import Registry
 from orchestrator.registry.dialects import UtcTime, id_of_run, key_of_run
 from orchestrator.registry.roll_up import check_roll_up
 from orchestrator.registry.tables import METADATA, OWN_MARKS
-from orchestrator.results import MetricEvent, ModelResult, TrialEvents, TrialResult, TrialStart
-from orchestrator.run_states import RunState
 
 NUM_TRIALS = 19
 TASKS = (("mrpc", "f1"), ("sst2", "accuracy"), ("cola", "matthews_correlation"), ("rte", "accuracy"))

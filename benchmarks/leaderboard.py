@@ -13,9 +13,9 @@ import tempfile
 import time
 from pathlib import Path
 
+from orchestrator.base.results import TrialResult
+from orchestrator.base.run_states import RunState
 from orchestrator.registry import Registry
-from orchestrator.results import TrialResult
-from orchestrator.run_states import RunState
 
 NUM_GROUPS = (137, 274, 685, 1_370, 2_740)
 NUM_SEEDS, GROUPS_OF_A_SWEEP, NUM_ROUNDS, NUM_FIXED_FIELDS = 5, 20, 3, 20

@@ -15,9 +15,9 @@ import tempfile
 from pathlib import Path
 from statistics import median
 
+from orchestrator.base.results import MetricEvent, TrialResult
+from orchestrator.base.run_states import RunState
 from orchestrator.registry import Registry
-from orchestrator.results import MetricEvent, TrialResult
-from orchestrator.run_states import RunState
 
 HERE = str(Path(__file__).resolve().parents[1])
 NUM_ROUNDS, NUM_SWEEPS, NUM_TRIALS, NUM_STEPS = 5, 10, 12, 100

@@ -19,8 +19,8 @@ from statistics import median
 
 from benchmarks.generated_registry import RARE_TAG, fill
 from benchmarks.reading_commands import HERE, cpu_seconds
-from orchestrator.costs import usages_of
 from orchestrator.registry import Registry
+from orchestrator.registry.costs import usages_of
 
 NUM_ROUNDS = 5
 

@@ -24,9 +24,9 @@ from statistics import median, quantiles
 
 import optuna
 
+from orchestrator.base.results import MetricEvent, TrialEvents, TrialResult, TrialStart
+from orchestrator.base.run_states import RunState
 from orchestrator.registry import Registry
-from orchestrator.results import MetricEvent, TrialEvents, TrialResult, TrialStart
-from orchestrator.run_states import RunState
 
 NUM_PARAMETERS, NUM_WRITERS, WRITING_S = 20, 16, 10.0
 CLOCKS = {"cpu": time.process_time, "wall": time.perf_counter}

@@ -21,6 +21,9 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator import run
+from orchestrator.base.results import MetricEvent, TrialResult
+from orchestrator.base.run_states import RunState
+from orchestrator.base.settings import Settings
 from orchestrator.cluster.connection import connect
 from orchestrator.finetuning.search_space import TrialQueue
 from orchestrator.finetuning.sweep_progress import SweepProgress
@@ -29,9 +32,6 @@ from orchestrator.kinds.base import RunContext
 from orchestrator.kinds.trial_recording import trial_recording
 from orchestrator.registry import Registry
 from orchestrator.registry.recorder import Recorder
-from orchestrator.results import MetricEvent, TrialResult
-from orchestrator.run_states import RunState
-from orchestrator.settings import Settings
 from orchestrator.specs import SweepSpec
 from orchestrator.specs.loading import spec_values
 

@@ -1,4 +1,9 @@
-"""Numbers that several parts agree on."""
+"""Constants that several parts agree on."""
+
+from typing import Literal
 
 IGNORE_INDEX = -100
 """Label of a position that no loss counts, as in PyTorch's cross entropy and in Hugging Face models."""
+
+Precision = Literal["fp32", "bf16"]
+"""Arithmetic of the forward and backward passes; weights are fp32 always."""

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 import uvicorn
 
-from orchestrator.web import App, listening
+from orchestrator.base.web import App, listening
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from benchmarks.gpu.sides import HERE, build_side_model
 from benchmarks.gpu.texts import RandomText, first_batches, generated_text
 from bert_core.examples.packing import PackedBatch
 from orchestrator.pretraining.device_batch import DeviceBatch, device_batches
-from orchestrator.pretraining.meter import Clock, clock_of
+from orchestrator.training.clocks import Clock, clock_of
 
 LARGEST_SHARE = 0.02
 """Share of a step that may wait for data."""

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 import click
 
+from orchestrator.base.console import terminal_width
+from orchestrator.base.console.log_lines import folded
+from orchestrator.base.errors import InputError, NotFoundError, SeveralRunsError
 from orchestrator.cli.frame import command
 from orchestrator.cli.messages import notify
 from orchestrator.cli.output import show_rows, show_table, show_text
 from orchestrator.cli.reading import current_reading, output_options
 from orchestrator.cli.registry_reading import find_run, open_registry
-from orchestrator.errors import InputError, NotFoundError, SeveralRunsError
-from orchestrator.progress import terminal_width
-from orchestrator.progress.log_lines import folded
 from orchestrator.significance.summary import LEVEL
 
 if TYPE_CHECKING:

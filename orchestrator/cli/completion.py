@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.shell_completion import CompletionItem
 
-from orchestrator.cells import printable
+from orchestrator.base.formatting import printable
 from orchestrator.registry.recorded_names import RecordedNames
 
 if TYPE_CHECKING:

@@ -20,10 +20,10 @@ from typing import NoReturn
 import click
 
 from bert_core.errors import BertCoreError
+from orchestrator.base.console import say_interrupted, send_nowhere, show_progress
+from orchestrator.base.errors import OrchestratorError, interruption_under_way
 from orchestrator.cli.messages import at_work, notify, write_message
 from orchestrator.cli.tree import COMPLETION_VARIABLE, cli, message_of
-from orchestrator.errors import OrchestratorError, interruption_under_way
-from orchestrator.progress import say_interrupted, send_nowhere, show_progress
 
 _OBJECTS_BETWEEN_COLLECTIONS = 50_000
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

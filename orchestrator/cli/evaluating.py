@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from orchestrator.base.console import counted, show_progress
+from orchestrator.base.errors import InputError, RegistryError
 from orchestrator.cli.frame import command, current_settings, overrides_argument, precision_option, refuse_options
 from orchestrator.cli.messages import notify
 from orchestrator.cli.output import show_record, show_rows, show_table, show_text, write_pieces
@@ -28,14 +30,12 @@ from orchestrator.cli.reading import (
     output_options,
 )
 from orchestrator.cli.registry_reading import open_registry
-from orchestrator.errors import InputError, RegistryError
-from orchestrator.progress import counted, show_progress
 
 if TYPE_CHECKING:
+    from bert_core.constants import Precision
+    from orchestrator.base.results import Split
+    from orchestrator.inference.searching import Reranking
     from orchestrator.inference.task_scores import ErrorAnalysis
-    from orchestrator.results import Split
-    from orchestrator.retrieval.searching import Reranking
-    from orchestrator.specs.network import Precision
     from orchestrator.tasks import Task
 
 _MAX_MATRIX_CLASSES = 10
@@ -58,8 +58,8 @@ def _find_reranking(rerank: str | None, relevant_label: str | None, num_candidat
         if relevant_label is not None:
             raise InputError("--relevant-label names a label of the model that reranks; give that with --rerank")
         return None
-    from orchestrator.models.resolve import resolve_model
-    from orchestrator.retrieval.searching import Reranking
+    from orchestrator.inference.searching import Reranking
+    from orchestrator.registry.model_names import resolve_model
 
     return Reranking(resolve_model(rerank, current_settings()), relevant_label, num_candidates)
 
@@ -109,7 +109,7 @@ def evaluate(
 
     from orchestrator.inference.task_scores import Scoring, evaluate_closely, own_task_values, values_on_file
     from orchestrator.kinds.resolved import data_digests
-    from orchestrator.models.resolve import read_recorded_task
+    from orchestrator.registry.model_names import read_recorded_task
     from orchestrator.tasks.catalogue import KNOWN_TASKS
 
     recorded, is_named = read_recorded_task(model, settings), task in KNOWN_TASKS or task.endswith((".yaml", ".yml"))
@@ -232,7 +232,7 @@ def search(
     if documents is None and index is None:
         raise InputError("there is nothing to search; give --documents, or --index")
     folder = find_model(model)
-    from orchestrator.retrieval.searching import open_searcher
+    from orchestrator.inference.searching import open_searcher
 
     reranker = _find_reranking(rerank, relevant_label, num_candidates)
     asked = queries
@@ -287,7 +287,7 @@ def _write_pairs(
 ) -> None:
     folder = find_model(model)
     from orchestrator.inference.blocks import json_lines
-    from orchestrator.retrieval.searching import INDEXES, mine_pairs
+    from orchestrator.inference.searching import INDEXES, mine_pairs
     from orchestrator.storage import join
 
     loaded, kept = _load_task(task[0], task[1:]), join(current_settings().storage, INDEXES)

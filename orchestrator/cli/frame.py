@@ -14,11 +14,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from orchestrator.cli.messages import notify, say_now
-from orchestrator.cli.output import write_file
-from orchestrator.cli.reading import READING
-from orchestrator.progress import reader_may_leave
-from orchestrator.settings import (
+from orchestrator.base.console import reader_may_leave
+from orchestrator.base.settings import (
     ADDRESS_VARIABLE,
     API_ADDRESS_VARIABLE,
     ASKED_AT_VARIABLE,
@@ -26,6 +23,9 @@ from orchestrator.settings import (
     has_password,
     without_password,
 )
+from orchestrator.cli.messages import notify, say_now
+from orchestrator.cli.output import write_file
+from orchestrator.cli.reading import READING
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem

@@ -9,14 +9,14 @@ from typing import Any
 
 import click
 
+from orchestrator.base.console import counted, show_progress
+from orchestrator.base.errors import ClusterError
+from orchestrator.base.settings import without_password
 from orchestrator.cli.frame import GlobalOptionsGroup, command, current_settings, overrides_argument, spec_argument
 from orchestrator.cli.messages import is_confirmed, notify, say_now
 from orchestrator.cli.output import show_rows, show_text
 from orchestrator.cli.reading import age_s, current_reading, format_options
 from orchestrator.cli.registry_reading import open_for_writing, open_registry
-from orchestrator.errors import ClusterError
-from orchestrator.progress import counted, show_progress
-from orchestrator.settings import without_password
 
 
 @click.group(cls=GlobalOptionsGroup)
@@ -44,7 +44,7 @@ def check(mend: bool) -> None:
     The leaderboard reads statistics that are stored when a run ends. This recomputes them from the runs and reports
     differences; --mend writes them.
     """
-    from orchestrator.errors import RegistryError
+    from orchestrator.base.errors import RegistryError
 
     with open_for_writing() if mend else open_registry() as registry:
         differing, revision = registry.check_groups(mend=mend), registry.current_revision() or "empty"
@@ -65,7 +65,7 @@ def backup(path: str, overwrite: bool) -> None:
     with pg_dump, for pg_restore. Files of runs and models are not included.
     """
     say_now("copying the registry")
-    from orchestrator.progress import size_text
+    from orchestrator.base.console import size_text
     from orchestrator.registry.backups import back_up_registry
 
     target = Path(path).expanduser()
@@ -129,8 +129,8 @@ def gc(dry_run: bool, yes: bool, older_than: str) -> None:
     """
     older_than_s = age_s(older_than, "--older-than")
     say_now("looking for what nothing needs")
+    from orchestrator.base.console import size_text
     from orchestrator.execution.garbage import delete_garbage, find_garbage
-    from orchestrator.progress import size_text
 
     settings = current_settings()
     open_registry().close()  # one that is not there would read as "no run needs anything"
@@ -153,7 +153,7 @@ def doctor() -> int:
     """
     say_now("looking at this machine")
     from orchestrator.cluster.connection import is_dashboard, names_no_cluster
-    from orchestrator.cluster.doctor import examine, problem_of, survey_nodes
+    from orchestrator.execution.doctor import examine, problem_of, survey_nodes
 
     settings, nodes = current_settings(), list[dict[str, Any]]()
     findings = list(examine(settings))
@@ -262,8 +262,8 @@ def verify_resume(spec_path: str, overrides: tuple[str, ...], steps: int, worker
     Exit status 1: something differs.
     """
     say_now(f"reading the spec {spec_path}")
+    from orchestrator.execution.verify_resume import verify_resume as verify
     from orchestrator.specs.loading import load_spec
-    from orchestrator.verification.verify_resume import verify_resume as verify
 
     spec = load_spec(spec_path, overrides)
     verification = verify(spec, current_settings(), num_steps=steps, worker_counts=workers, keep=keep)

@@ -11,11 +11,11 @@ from typing import TextIO
 
 import click
 
-from orchestrator.cells import printable
-from orchestrator.errors import InputError
-from orchestrator.progress import UNDER_WAY, clear_screen, is_terminal, reader_may_leave, terminal_width
-from orchestrator.progress.log_lines import folded
-from orchestrator.settings import ASKED_AT_VARIABLE
+from orchestrator.base.console import UNDER_WAY, clear_screen, is_terminal, reader_may_leave, terminal_width
+from orchestrator.base.console.log_lines import folded
+from orchestrator.base.errors import InputError
+from orchestrator.base.formatting import printable
+from orchestrator.base.settings import ASKED_AT_VARIABLE
 
 logger = logging.getLogger(__name__)
 at_work: list[tuple[str, Callable[[], object]]] = []

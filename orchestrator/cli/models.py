@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from orchestrator.cells import printable
+from orchestrator.base.formatting import printable
 from orchestrator.cli.frame import GlobalOptionsGroup, current_settings
 from orchestrator.cli.messages import notify
 from orchestrator.cli.output import page_size, show_record, show_rows, show_text
@@ -56,7 +56,7 @@ def show_model(model: str, output: str | None) -> None:
     The card has data, recipe, scores with baseline and interval over seeds, lineage, and what is not known.
     """
     if output is not None and output.endswith(".md") and current_reading().form == "table":
-        from orchestrator.models.export import write_card
+        from orchestrator.reports.model_export import write_card
 
         with open_registry() as registry:
             text = write_card(model, registry)
@@ -161,7 +161,7 @@ def _lineage_fields(tree: "LineageTree") -> dict[str, Any]:
 @click.option("-o", "--output", required=True, metavar="FOLDER", help="New folder to write.")
 def export(model: str, output: str) -> None:
     """Export a model as a folder that `transformers` loads."""
-    from orchestrator.models.export import export_model, note_export
+    from orchestrator.reports.model_export import export_model, note_export
 
     settings = current_settings()
     show_text(export_model(model, output, settings))

@@ -5,8 +5,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from orchestrator.base.run_states import RunState
 from orchestrator.cli.frame import given_options, resume_command
-from orchestrator.run_states import RunState
 
 if TYPE_CHECKING:
     from orchestrator.reports.run_facts import RunFacts

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from orchestrator.cells import column_cells, field_cell, heading, plain_value
+from orchestrator.base.console import is_terminal
+from orchestrator.base.formatting import column_cells, field_cell, heading, plain_value
 from orchestrator.cli.messages import make_room, notify
 from orchestrator.cli.reading import check_output, current_reading, find_columns, is_stream, output_path
-from orchestrator.progress import is_terminal
 
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from orchestrator.progress.tables import Column
+    from orchestrator.base.console.tables import Column
 
 Row = Mapping[str, Any]
 PAGE = 30
@@ -105,7 +105,7 @@ def show_record(record: Row) -> None:
     elif reading.form == "csv":
         text = _csv_text([{"field": key, "value": value} for key, value in record.items()], ["field", "value"])
     else:
-        from orchestrator.progress.tables import record_lines
+        from orchestrator.base.console.tables import record_lines
 
         texts = [(key, _shortened(field_cell(key, value), _LONGEST_FIELD)) for key, value in record.items()]
         text = "\n".join(record_lines(texts, _terminal_width(reading.output)))
@@ -144,7 +144,14 @@ def show_table(
     measurement: Callable[[Row], str | None] = _metric,
 ) -> None:
     """Show a table: fitted to a terminal's width; in files and pipes one whole line per row."""
-    from orchestrator.progress.tables import fitting, folded_lines, full_width, lines_with_records, plain_lines, records
+    from orchestrator.base.console.tables import (
+        fitting,
+        folded_lines,
+        full_width,
+        lines_with_records,
+        plain_lines,
+        records,
+    )
 
     width = _terminal_width(output)
     measured = [measurement(row) for row in rows]
@@ -177,7 +184,7 @@ def _terminal_width(output: str | None) -> int | None:
 
 def _column(rows: Sequence[Row], name: str, measurements: Sequence[str | None]) -> "Column":
     """A column of a table. Values of each measurement have their own number of decimals: a perplexity of 50 has few."""
-    from orchestrator.progress.tables import Column
+    from orchestrator.base.console.tables import Column
 
     values, texts = [row.get(name) for row in rows], [""] * len(rows)
     for measured in dict.fromkeys(measurements):

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
+from orchestrator.base.console import Progress, clear_screen, counted, is_terminal, show_progress
+from orchestrator.base.errors import InputError
 from orchestrator.cli.frame import command, current_settings, precision_option
 from orchestrator.cli.messages import notify, say_now
 from orchestrator.cli.output import show_record, show_rows, show_text, write_pieces
 from orchestrator.cli.reading import format_options, options, output_option, output_path
-from orchestrator.errors import InputError
-from orchestrator.progress import Progress, clear_screen, counted, is_terminal, show_progress
 
 if TYPE_CHECKING:
+    from bert_core.constants import Precision
     from orchestrator.inference.blocks import Abilities, LinePredictor, PredictedBlock
-    from orchestrator.specs.network import Precision
 
 T = TypeVar("T")
 
@@ -42,7 +42,7 @@ device_option = click.option(
 def find_model(model: str) -> str:
     """Folder of the model that a command loads, which is said at once. Raises: NotFoundError."""
     say_now(f"loading {model}")
-    from orchestrator.models.resolve import resolve_model
+    from orchestrator.registry.model_names import resolve_model
 
     return resolve_model(model, current_settings())
 
@@ -185,7 +185,7 @@ def embed(
         raise InputError(f"{output}: vectors are written as .npy or .jsonl; name a file that ends so")
     folder = find_model(model)
     from orchestrator.inference.embedder import LineEmbedder, write_matrix
-    from orchestrator.retrieval.text_vectors import embedding_size
+    from orchestrator.inference.text_vectors import embedding_size
     from orchestrator.storage.text_lines import stream_lines
 
     dimension, as_matrix, device = embedding_size(folder, dimensions), suffix == ".npy", "cuda" if gpus else "cpu"
@@ -314,11 +314,11 @@ def serve(model: str, host: str, port: int, token_file: str | None, device: str,
     --host opens it to others and needs a token, in a file or in ORCHESTRATOR_SERVE_TOKEN. The connection is not
     encrypted: outside a private network, use a TLS proxy.
     """
-    from orchestrator.web import TOKEN_VARIABLE, read_token
+    from orchestrator.base.web import TOKEN_VARIABLE, read_token
 
     token = read_token(host, token_file)
     folder = find_model(model)
-    from orchestrator.serving.app import serve_model
+    from orchestrator.inference.serving import serve_model
 
     ready: list[str] = []
 

@@ -5,14 +5,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from orchestrator.cells import setting_cell
+from orchestrator.base.console import counted
+from orchestrator.base.errors import NotFoundError, SeveralRunsError
+from orchestrator.base.formatting import setting_cell
 from orchestrator.cli.frame import refuse_options
 from orchestrator.cli.messages import notify
 from orchestrator.cli.output import page_size, show_record, show_rows, show_table, show_text
 from orchestrator.cli.reading import current_reading
 from orchestrator.cli.registry_reading import no_runs, table_command, tell_archived
-from orchestrator.errors import NotFoundError, SeveralRunsError
-from orchestrator.progress import counted
 
 if TYPE_CHECKING:
     from orchestrator.registry import Registry

@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 
 import click
 
-from orchestrator.cells import heading
-from orchestrator.errors import InputError
+from orchestrator.base.errors import InputError
+from orchestrator.base.formatting import heading
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -86,7 +86,7 @@ def find_columns(wanted: Sequence[str], rows: Sequence[Mapping[str, Any]], own: 
     for name in wanted:
         column = name if name in known else by_heading.get(name.lower())
         if column is None and rows:
-            from orchestrator.nearest import nearest
+            from orchestrator.base.nearest import nearest
 
             several = [other for other in known if other.endswith(f".{heading(name)}")]
             if len(several) > 1:

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from orchestrator.cells import cell
+from orchestrator.base.console import counted
+from orchestrator.base.errors import NotFoundError, RegistryError, SeveralRunsError
+from orchestrator.base.formatting import cell
+from orchestrator.base.nearest import similar_file
+from orchestrator.base.run_states import is_run_id
 from orchestrator.cli.frame import command, current_settings, given_options
 from orchestrator.cli.messages import notify
 from orchestrator.cli.reading import list_options
-from orchestrator.errors import NotFoundError, RegistryError, SeveralRunsError
-from orchestrator.nearest import similar_file
-from orchestrator.progress import counted
-from orchestrator.run_states import is_run_id
 
 if TYPE_CHECKING:
     from orchestrator.registry import Registry

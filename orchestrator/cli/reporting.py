@@ -5,16 +5,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from orchestrator.base.console import clear_screen
 from orchestrator.cli.frame import command, current_settings
 from orchestrator.cli.messages import notify, say_now
 from orchestrator.cli.output import PAGE, show_rows, show_text
 from orchestrator.cli.reading import current_reading, output_option, time_of
 from orchestrator.cli.registry_reading import find_run, no_runs, open_registry, table_command
-from orchestrator.progress import clear_screen
 
 if TYPE_CHECKING:
-    from orchestrator.costs import PriceTable, Usage
     from orchestrator.registry import Registry, RunRecord
+    from orchestrator.registry.costs import PriceTable, Usage
 
 
 @command(example="report 7f3a -o report.html\nreport sst2 -o sst2.html")
@@ -50,8 +50,8 @@ def board(port: int, is_opened: bool) -> None:
     this machine alone: from elsewhere, forward the port with ssh.
     """
     say_now("opening the registry")
+    from orchestrator.base.web import listening, serve_app, url_of
     from orchestrator.reports.board import build_app
-    from orchestrator.web import listening, serve_app, url_of
 
     home = current_settings().home  # what answers works in threads, which know nothing of the command
     with open_registry() as registry, listening("127.0.0.1", port, has_host_option=False) as listener:
@@ -84,8 +84,8 @@ def cost(registry: "Registry", what: str | None, since: str | None) -> None:
     CPU and GPU hours are allocated CPUs and GPUs times wall-clock time. A pipeline is shown by stage, a task by run.
     Prices come from prices.yaml in the folder of --home: `orchestrator help cost`.
     """
-    from orchestrator.costs import Usage, load_prices, own_stages, usages_of, with_price
-    from orchestrator.progress import duration
+    from orchestrator.base.console import duration
+    from orchestrator.registry.costs import Usage, load_prices, own_stages, usages_of, with_price
 
     if (what is None) == (since is None):
         raise click.UsageError("name a run or a task, or give --since", click.get_current_context())
@@ -120,8 +120,8 @@ def _runs_meant(registry: "Registry", what: str, condition: str) -> list["RunRec
 
 
 def _cost_row(run: "RunRecord", usage: "Usage | None", prices: "PriceTable | None") -> dict[str, Any]:
-    from orchestrator.costs import HOUR_S
-    from orchestrator.progress import duration
+    from orchestrator.base.console import duration
+    from orchestrator.registry.costs import HOUR_S
 
     row = dict.fromkeys((*_BRIEF, *_WHOLE)) | {name: getattr(run, name) for name in ("name", "kind", "state", "task")}
     row |= {"run": run.id, "took": "not recorded"}
@@ -152,10 +152,10 @@ def check(registry: "Registry", what: str, with_all: bool) -> None:
 
     Each score stands next to the most comparable published one: same task and metric, closest split, training method
     and model size. A sweep is scored by the mean over the seeds of its best recipe, a task by its newest runs. Notes
-    below the table say why the two may differ. Sources: published/numbers.yaml in the Python package.
+    below the table say why the two may differ. Sources: reports/published_numbers.yaml in the Python package.
     """
     say_now(f"comparing {what} with published scores")
-    from orchestrator.published.comparison import compare, load_numbers, run_scores
+    from orchestrator.reports.published import compare, load_numbers, run_scores
 
     named = _runs_meant(registry, what, "state = 'COMPLETED'")[:_NEWEST_OF_TASK]
     runs = [one for run in named for one in (registry.stages(run.id)[::-1] if run.kind == "pipeline" else [run])]

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import click
 
+from orchestrator.base.console import counted
+from orchestrator.base.errors import InputError
 from orchestrator.cli.frame import command, current_settings, given_options
 from orchestrator.cli.messages import is_confirmed, notify, say_now
 from orchestrator.cli.output import show_rows
 from orchestrator.cli.reading import format_options
 from orchestrator.cli.registry_reading import find_run, open_for_writing, open_registry
-from orchestrator.errors import InputError
-from orchestrator.progress import counted
 
 if TYPE_CHECKING:
     from orchestrator.registry import Registry
@@ -125,8 +125,8 @@ def rm(run_ids: tuple[str, ...], dry_run: bool, yes: bool, at_once: bool, force:
     none. A name must be unambiguous. A stage that another pipeline or run uses is kept.
     """
     say_now("looking for dependent runs")
+    from orchestrator.base.console import size_text
     from orchestrator.execution.garbage import find_removals, remove_runs
-    from orchestrator.progress import size_text
 
     settings, own = current_settings(), f"orchestrator{given_options()} "
     with open_registry() as registry:

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from orchestrator.base.console import counted, first_names
+from orchestrator.base.run_states import RunState
 from orchestrator.cli.frame import given_options, refuse_options
 from orchestrator.cli.messages import notify
 from orchestrator.cli.output import PAGE, page_size, show_rows
 from orchestrator.cli.reading import current_reading, options, time_of
 from orchestrator.cli.registry_reading import NUM_LISTED, NUM_PARAMETERS_SHOWN, no_runs, table_command, tell_archived
-from orchestrator.progress import counted, first_names
-from orchestrator.run_states import RunState
 
 if TYPE_CHECKING:
     from orchestrator.registry import Registry
@@ -82,7 +82,7 @@ def list_runs(
     if removed:
         others = ("text", "trials", "states", "task", "kind", "since", "archived", "sort", "group_by", "aggregates")
         refuse_options((*others, "pivot"), "does not go with --removed, which lists all removed runs")
-        from orchestrator.progress import size_text
+        from orchestrator.base.console import size_text
 
         records = registry.trash.records()
         rows = [{"id": one.run_id, "trials": one.num_trials, **vars(one)} for one in records]

@@ -12,6 +12,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from orchestrator.base.console import is_terminal, reader_may_leave, show_progress
+from orchestrator.base.errors import ClusterError, HoursReached
+from orchestrator.base.run_states import RunState, check_name, is_run_id, new_run_id
+from orchestrator.base.settings import ASKED_AT_VARIABLE
 from orchestrator.cli.frame import (
     command,
     current_settings,
@@ -26,10 +30,6 @@ from orchestrator.cli.output import show_text
 from orchestrator.cli.registry_reading import run_id_of, tell_earlier
 from orchestrator.cli.tree import HINTS
 from orchestrator.cluster.connection import dashboard_address, give_way
-from orchestrator.errors import ClusterError, HoursReached
-from orchestrator.progress import is_terminal, reader_may_leave, show_progress
-from orchestrator.run_states import RunState, check_name, is_run_id, new_run_id
-from orchestrator.settings import ASKED_AT_VARIABLE
 
 if TYPE_CHECKING:
     from orchestrator.execution.jobs import SubmittedJob

@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from orchestrator.cells import printable
+from orchestrator.base.console import counted, show_progress, terminal_width
+from orchestrator.base.console.log_lines import folded
+from orchestrator.base.errors import InputError, NotFoundError
+from orchestrator.base.formatting import printable
+from orchestrator.base.run_states import RunState
+from orchestrator.base.settings import ASKED_AT_VARIABLE
 from orchestrator.cli.frame import command, current_settings, given_options
 from orchestrator.cli.messages import make_room, notify, say_now
 from orchestrator.cli.next_commands import next_commands
@@ -22,11 +27,6 @@ from orchestrator.cli.reading import (
     remember_reading,
 )
 from orchestrator.cli.registry_reading import NUM_PARAMETERS_SHOWN, find_run, open_registry, run_id_of, table_command
-from orchestrator.errors import InputError, NotFoundError
-from orchestrator.progress import counted, show_progress, terminal_width
-from orchestrator.progress.log_lines import folded
-from orchestrator.run_states import RunState
-from orchestrator.settings import ASKED_AT_VARIABLE
 
 if TYPE_CHECKING:
     from orchestrator.registry import Registry

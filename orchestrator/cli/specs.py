@@ -9,14 +9,14 @@ from functools import partial
 
 import click
 
+from orchestrator.base.console import is_terminal
+from orchestrator.base.errors import InputError
 from orchestrator.cli.frame import command, current_settings, given_options, overrides_argument, spec_argument
 from orchestrator.cli.messages import notify, say_now
 from orchestrator.cli.output import show_rows, show_text
 from orchestrator.cli.reading import current_reading, format_options, output_option
 from orchestrator.cli.registry_reading import tell_earlier
 from orchestrator.drafting.request import DRAFT_KINDS, DraftKind, DraftRequest
-from orchestrator.errors import InputError
-from orchestrator.progress import is_terminal
 
 
 @command(example="init reviews.csv\nrun reviews.yaml")
@@ -72,7 +72,7 @@ def init(
     )
     if model:
         from orchestrator.kinds.resolved import check_weights
-        from orchestrator.models.resolve import resolve_model
+        from orchestrator.registry.model_names import resolve_model
 
         check_weights(resolve_model(model, request.settings))
     draft = draft_spec(request)
@@ -121,7 +121,7 @@ def schema(kind: str | None) -> None:
 
     A field is `identity` when it changes the result, `execution` when it does not. -f json prints a JSON Schema.
     """
-    from orchestrator.nearest import did_you_mean
+    from orchestrator.base.nearest import did_you_mean
     from orchestrator.specs import SPEC_KINDS, spec_class
     from orchestrator.specs.documentation import document_fields
 

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from orchestrator.cells import printable
+from orchestrator.base.console import counted, terminal_width
+from orchestrator.base.formatting import printable
 from orchestrator.cli.frame import GlobalOptionsGroup, current_settings, refuse_options
 from orchestrator.cli.messages import notify, say_now
 from orchestrator.cli.output import show_lines, show_record, show_rows
 from orchestrator.cli.reading import current_reading, format_options, options, output_options
-from orchestrator.progress import counted, terminal_width
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -131,9 +131,9 @@ def show(
 
 def _read_sentences(source: "TextSource", tokenizer: str | None) -> "Sequence[SentencePreview]":
     """Sentences of the first documents. Raises: CorpusError where there is none."""
+    from orchestrator.base.errors import CorpusError
     from orchestrator.corpus.document_batches import read_corpus
     from orchestrator.corpus.preview import preview_sentences
-    from orchestrator.errors import CorpusError
 
     cutter = None if tokenizer is None else _load_tokenizer(tokenizer)
     sentences = list(preview_sentences(read_corpus(source), cutter))
@@ -146,9 +146,9 @@ def _read_examples(
     path: str, overrides: Sequence[str], phase: int, epoch: int, first: int, num_examples: int
 ) -> "tuple[PretrainSpec, Origin, Sequence[ExamplePreview]]":
     """The spec, where its text comes from, and examples. Raises: SpecError, InputError for what a run has not."""
+    from orchestrator.base.errors import InputError, SpecError
     from orchestrator.corpus.preview import open_sample_store, preview_examples
     from orchestrator.corpus.stream import SplitShards
-    from orchestrator.errors import InputError, SpecError
     from orchestrator.pretraining.streams import build_stream
     from orchestrator.specs.loading import load_spec
 
@@ -172,7 +172,7 @@ def _read_examples(
 def _load_tokenizer(name: str) -> "Tokenizer":
     """The tokenizer that a name means, as in specs. Raises: NotFoundError, TokenizerError."""
     from bert_core.text.tokenization import Tokenizer
-    from orchestrator.models.resolve import resolve_name
+    from orchestrator.registry.model_names import resolve_name
     from orchestrator.storage import local_copy
 
     return Tokenizer.load(local_copy(resolve_name("tokenizer", name, current_settings()), skip=("model.safetensors",)))
@@ -292,8 +292,8 @@ def train(
     """
     say_now(f"training a tokenizer of {vocab_size:,} entries")
     from bert_core.text.tokenization import Tokenizer
+    from orchestrator.base.errors import InputError
     from orchestrator.corpus.tokenizer_job import tokenizer_notes, train_tokenizer
-    from orchestrator.errors import InputError
     from orchestrator.specs import TextSource, TokenizerSpec
     from orchestrator.storage import local_copy, names_in
 
@@ -327,9 +327,9 @@ def report(name: str, **source: Any) -> None:
 
     Tokens per word (fertility), unknown tokens per word, characters per token.
     """
+    from orchestrator.base.errors import CorpusError
     from orchestrator.corpus.document_batches import read_corpus
     from orchestrator.corpus.tokenizer_job import tokenizer_report
-    from orchestrator.errors import CorpusError
     from orchestrator.specs import TextSource
 
     tokenizer = _load_tokenizer(name)

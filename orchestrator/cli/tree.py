@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import click
 
 from orchestrator import __version__
+from orchestrator.base.console import is_terminal
 from orchestrator.cli.frame import GlobalOptionsGroup, command
 from orchestrator.cli.messages import notify
 from orchestrator.cli.output import show_rows, show_text
-from orchestrator.progress import is_terminal
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -183,7 +183,7 @@ def message_of(error: click.ClickException) -> str:
         return f"no such option {name}: {hint}{behind}" if hint else error.format_message()
     if hint:
         return f"no such command `{words}`: {hint}"
-    from orchestrator.nearest import nearest
+    from orchestrator.base.nearest import nearest
 
     assert isinstance(group, click.Group)
     members = {own: group.get_command(error.ctx, own) for own in group.list_commands(error.ctx)}

@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING
 
 import yaml
 
-from orchestrator.errors import ClusterError, InputError
-from orchestrator.results import MetricEvent
+from orchestrator.base.errors import ClusterError, InputError
+from orchestrator.base.results import MetricEvent
 
 if TYPE_CHECKING:
     from ray.util.metrics import Gauge

@@ -20,7 +20,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from orchestrator.errors import ClusterError, last_line
+from orchestrator.base.errors import ClusterError
+from orchestrator.cluster.own_errors import last_line
 
 logger = logging.getLogger(__name__)
 ACCELERATOR = "ray.io/accelerator-type"

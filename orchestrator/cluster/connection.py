@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from orchestrator.base.console import UNDER_WAY
+from orchestrator.base.errors import ClusterError
+from orchestrator.base.settings import API_ADDRESS_VARIABLE, Settings, lies_here
 from orchestrator.cluster.capacity import CORES, logical_cpus
-from orchestrator.errors import ClusterError
-from orchestrator.progress import UNDER_WAY
-from orchestrator.settings import API_ADDRESS_VARIABLE, Settings, lies_here
 
 logger = logging.getLogger(__name__)
 _CONNECT_TIMEOUT_S = 5.0

@@ -8,21 +8,8 @@ from contextlib import contextmanager
 from ray.data import DataContext, ExecutionResources
 from ray.util.annotations import RayDeprecationWarning
 
-from orchestrator.errors import OWN_ERRORS, OwnError
-
 MAX_RETRIES = 3
 """Number of times that a task is tried again after its worker died; Ray Data would try without end."""
-
-
-def own_error(error: BaseException) -> OwnError | None:
-    """Error of this project that a task raised and Ray wrapped; None if it was another's."""
-    seen: BaseException | None = error
-    while seen is not None:
-        if isinstance(seen, OWN_ERRORS):
-            return seen
-        cause = getattr(seen, "cause", None)
-        seen = cause if isinstance(cause, BaseException) else seen.__cause__
-    return None
 
 
 @contextmanager

@@ -21,6 +21,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Generic, Literal, TypeVar
 
+from orchestrator.base.console import UNDER_WAY, attached
+from orchestrator.base.errors import ClusterError, RunFailedError
 from orchestrator.cluster.capacity import (
     NODE_ID,
     Processes,
@@ -30,9 +32,8 @@ from orchestrator.cluster.capacity import (
     has_gpus,
     nodes_with,
 )
+from orchestrator.cluster.own_errors import OWN_ERRORS, OwnError, last_line
 from orchestrator.cluster.shortage import telling_silence
-from orchestrator.errors import OWN_ERRORS, ClusterError, OwnError, RunFailedError, last_line
-from orchestrator.progress import UNDER_WAY, attached
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
@@ -135,7 +136,7 @@ def common_refusal(refusals: Sequence[str | None]) -> str | None:
 
 def look_at_card() -> str | None:
     """Return why torch cannot use this process's card, or None."""
-    from orchestrator.training.cards import find_card
+    from orchestrator.cluster.torch_devices import find_card
 
     try:
         find_card()
@@ -243,7 +244,7 @@ def _begin_and_call(function: Callable[[str], T]) -> Iterator[T | OwnError | Seq
 
     In place of a result may be an error that a retry would repeat.
     """
-    from orchestrator.training.cards import new_card_notes  # torch among it
+    from orchestrator.cluster.torch_devices import new_card_notes  # torch among it
 
     yield new_card_notes("cuda")
     warnings = CollectedWarnings()

@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from orchestrator.base.console import duration
+from orchestrator.base.errors import ClusterError
+from orchestrator.base.periodic import Reminders, Shortage, repeating
 from orchestrator.cluster.capacity import Node, Processes, answers, room_for, selected_text
-from orchestrator.errors import ClusterError
-from orchestrator.periodic import Reminders, Shortage, repeating
-from orchestrator.progress import duration
 
 logger = logging.getLogger(__name__)
 _LOOK_EVERY_S = 1.0

@@ -26,6 +26,8 @@ from ray.data import TaskPoolStrategy
 from ray.exceptions import RayError
 
 from bert_core.text.tokenization import Tokenizer
+from orchestrator.base.errors import ClusterError, CorpusError
+from orchestrator.base.results import DatasetResult, FileCount
 from orchestrator.cluster.capacity import Processes, cluster_resources
 from orchestrator.cluster.data_context import MAX_RETRIES, data_context
 from orchestrator.cluster.shortage import telling_silence
@@ -49,8 +51,6 @@ from orchestrator.corpus.token_store import (
     store_folder,
     store_options,
 )
-from orchestrator.errors import ClusterError, CorpusError
-from orchestrator.results import DatasetResult, FileCount
 from orchestrator.specs import TextSource
 from orchestrator.storage import delete, exists, join, names_in, read_bytes, write_bytes
 

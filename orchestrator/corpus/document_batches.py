@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from sentencex import segment
 
 from bert_core.text.tokenization import Tokenizer
+from orchestrator.base.errors import CorpusError
+from orchestrator.base.results import FileCount
 from orchestrator.corpus.document_readers import Document, DocumentReader
 from orchestrator.corpus.input_files import InputFile, find_files, num_copies
 from orchestrator.corpus.token_store import STORED_NAMES, ShardInfo, StoreSplit, write_shard
-from orchestrator.errors import CorpusError
-from orchestrator.results import FileCount
 from orchestrator.specs import TextSource
 
 BUNDLE_BYTES = 64 << 20

@@ -25,9 +25,9 @@ from typing import IO, Any, NamedTuple, cast
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from orchestrator.base.errors import CorpusError
+from orchestrator.base.results import FileCount
 from orchestrator.corpus.input_files import InputFile, open_raw
-from orchestrator.errors import CorpusError
-from orchestrator.results import FileCount
 from orchestrator.specs import TextSource
 from orchestrator.storage import digest_file
 from orchestrator.storage.text_lines import compression_problem, unpacked

@@ -27,7 +27,8 @@ from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from bert_core.examples.packing import PackedBatch
-from orchestrator.cluster.data_context import MAX_RETRIES, data_context, own_error
+from orchestrator.cluster.data_context import MAX_RETRIES, data_context
+from orchestrator.cluster.own_errors import own_error
 from orchestrator.corpus.stream import ExampleStream, StreamConfig
 
 TARGET_S = 5.0

@@ -19,8 +19,8 @@ import pyarrow.fs
 from fsspec.implementations.arrow import ArrowFSWrapper
 
 from bert_core.checkpoints.manifest import digest_stream
-from orchestrator.errors import CorpusError, InputError
-from orchestrator.nearest import similar_file
+from orchestrator.base.errors import CorpusError, InputError
+from orchestrator.base.nearest import similar_file
 from orchestrator.specs import TextSource
 from orchestrator.storage.file_access import open_read
 from orchestrator.storage.hub import HubPlace, find_on_hub, is_hub, pin

@@ -21,12 +21,12 @@ from bert_core.objectives import SENTENCE_OBJECTIVES
 from bert_core.text.characters import Characters, count_words, plain_text
 from bert_core.text.segment_layout import SegmentLayout
 from bert_core.text.tokenization import Tokenizer
+from orchestrator.base.errors import CorpusError
 from orchestrator.corpus.document_batches import plan_bundles, read_batches, split_sentences, write_documents
 from orchestrator.corpus.document_readers import Document, DocumentReader
 from orchestrator.corpus.input_files import InputFile, find_files
 from orchestrator.corpus.stream import ExampleStream, StreamConfig
 from orchestrator.corpus.token_store import MANIFEST, Manifest, ShardInfo, TokenStore, store_folder, store_options
-from orchestrator.errors import CorpusError
 from orchestrator.specs import TextSource
 from orchestrator.storage import exists, join
 

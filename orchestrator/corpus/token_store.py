@@ -30,9 +30,9 @@ from bert_core.errors import BertCoreError
 from bert_core.examples.segments import TokenArray, TokenizedDocuments
 from bert_core.ragged_rows import Int64Array
 from bert_core.text.tokenization import Tokenizer
+from orchestrator.base.errors import CorpusError
+from orchestrator.base.results import FileCount
 from orchestrator.corpus.input_files import InputFile
-from orchestrator.errors import CorpusError
-from orchestrator.results import FileCount
 from orchestrator.specs import TextSource
 from orchestrator.storage import (
     digest_file,
@@ -45,8 +45,8 @@ from orchestrator.storage import (
     write_chunks,
     write_json,
 )
+from orchestrator.storage.attempts import refuse_without_mark
 from orchestrator.storage.uris import absolute
-from orchestrator.training.attempts import refuse_without_mark
 
 STORE_FORMAT = "token-store-1"
 MANIFEST = "manifest.json"

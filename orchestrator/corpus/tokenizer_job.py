@@ -10,10 +10,10 @@ from pathlib import Path
 
 from bert_core.text.tokenization import Tokenizer
 from bert_core.text.tokenizer_training import TRAINERS
+from orchestrator.base.console import counted
+from orchestrator.base.results import TokenizerResult
 from orchestrator.corpus.document_batches import is_validation, no_text, read_corpus
 from orchestrator.corpus.input_files import find_files
-from orchestrator.progress import counted
-from orchestrator.results import TokenizerResult
 from orchestrator.specs import TokenizerSpec
 from orchestrator.storage import digest_file, exists, join, read_json, write_bytes, write_json
 

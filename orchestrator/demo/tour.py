@@ -21,12 +21,12 @@ from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 
+from orchestrator.base.console import duration, show_progress
+from orchestrator.base.settings import Settings
 from orchestrator.demo.demo_data import DemoData, write_demo_data
 from orchestrator.demo.world import World, firm_history, join_sentences, life
 from orchestrator.inference.pretraining_heads import fill_mask, next_sentence
-from orchestrator.progress import duration, show_progress
 from orchestrator.registry import Registry, RunRecord
-from orchestrator.settings import Settings
 from orchestrator.specs import Spec
 from orchestrator.specs.loading import load_spec
 

@@ -6,8 +6,8 @@ from itertools import chain, islice
 from statistics import fmean
 from typing import Literal, NamedTuple
 
-from orchestrator.errors import InputError
-from orchestrator.nearest import did_you_mean
+from orchestrator.base.errors import InputError
+from orchestrator.base.nearest import did_you_mean
 from orchestrator.tasks.bio_tags import fit_one_scheme, read_spans
 from orchestrator.tasks.cell_values import (
     NO_LABEL_MARKS,

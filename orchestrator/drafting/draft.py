@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from bert_core.checkpoints.weight_files import WEIGHTS_FILE
 from bert_core.config import BertConfig
+from orchestrator.base.errors import InputError
 from orchestrator.corpus.preview import TextFacts, sample_text
 from orchestrator.drafting.columns import MAX_BAD_SHARE, inspect_table
 from orchestrator.drafting.files import Layout, assign_roles, data_name, detect_layout, role_of
@@ -20,8 +21,7 @@ from orchestrator.drafting.request import DraftedStages, DraftKind, DraftRequest
 from orchestrator.drafting.sizes import PretrainingSizes, draft_vocabulary, pretraining_sizes
 from orchestrator.drafting.task_choice import TaskChoice, choose_task
 from orchestrator.drafting.task_draft import draft_task
-from orchestrator.errors import InputError
-from orchestrator.models.resolve import resolve_model
+from orchestrator.registry.model_names import resolve_model
 from orchestrator.specs import TextSource
 from orchestrator.specs.loading import parse_spec
 from orchestrator.specs.task import TaskSpec

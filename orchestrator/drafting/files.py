@@ -9,8 +9,8 @@ from itertools import islice
 from pathlib import PurePosixPath
 from typing import Literal
 
-from orchestrator.errors import InputError
-from orchestrator.results import Split
+from orchestrator.base.errors import InputError
+from orchestrator.base.results import Split
 from orchestrator.storage.text_lines import stream_lines
 from orchestrator.storage.uris import local_path
 from orchestrator.tasks.bio_tags import tags_in_texts

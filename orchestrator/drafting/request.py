@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal, NamedTuple, get_args
 
-from orchestrator.settings import Settings
+from orchestrator.base.settings import Settings
 
 DraftKind = Literal[
     "classification", "multi_label", "regression", "ner", "token_classification", "qa", "embedding", "pretraining"

@@ -9,9 +9,9 @@ from functools import partial
 from itertools import product
 from typing import Any, NamedTuple
 
+from orchestrator.base.errors import InputError
 from orchestrator.drafting.columns import NAMES_OF_LISTS, ColumnFacts, TableFacts
 from orchestrator.drafting.request import DraftRequest
-from orchestrator.errors import InputError
 from orchestrator.specs.task import Head, TaskSpec
 from orchestrator.tasks.bio_tags import (
     fit_one_scheme,

@@ -12,15 +12,15 @@ from typing import Any, NamedTuple, Self
 from bert_core.config import BertConfig
 from bert_core.text.characters import Characters, count_words, plain_text
 from bert_core.text.tokenization import Tokenizer
+from orchestrator.base.console import counted, first_names
+from orchestrator.base.errors import InputError
+from orchestrator.base.results import Split
 from orchestrator.corpus.preview import quantile
 from orchestrator.drafting.columns import refuse_broken
 from orchestrator.drafting.request import DraftedStages, DraftRequest, Finding
 from orchestrator.drafting.sizes import TaskSizes, draft_vocabulary, task_sizes
 from orchestrator.drafting.task_choice import TaskChoice
-from orchestrator.errors import InputError
-from orchestrator.models.resolve import pretrained_models
-from orchestrator.progress import counted, first_names
-from orchestrator.results import Split
+from orchestrator.registry.model_names import pretrained_models
 from orchestrator.specs.task import SplitSpec, TaskSpec
 from orchestrator.tasks.cell_values import shown_name
 from orchestrator.tasks.loading import data_remarks, load_task

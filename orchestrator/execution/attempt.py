@@ -18,11 +18,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 
-from orchestrator.cluster.administration import RunGauges
-from orchestrator.cluster.capacity import cluster_resources, gpu_types
-from orchestrator.cluster.connection import most_cpus
-from orchestrator.cluster.shortage import HeadWatch
-from orchestrator.errors import (
+from orchestrator.base.console import LineFormatter, attached, show_progress
+from orchestrator.base.errors import (
     ClusterError,
     HoursReached,
     InputError,
@@ -31,28 +28,31 @@ from orchestrator.errors import (
     StopRequested,
     interruption_under_way,
 )
+from orchestrator.base.periodic import repeating
+from orchestrator.base.run_states import new_run_id
+from orchestrator.base.settings import Settings
+from orchestrator.cluster.administration import RunGauges
+from orchestrator.cluster.capacity import cluster_resources, gpu_types
+from orchestrator.cluster.connection import most_cpus
+from orchestrator.cluster.shortage import HeadWatch
 from orchestrator.execution.attempt_files import LOG_FILE, StopRequest
 from orchestrator.execution.launch_folder import save_launch_folder
 from orchestrator.kinds import kind_of
 from orchestrator.kinds.base import RunContext
 from orchestrator.kinds.resolved import Resolved
-from orchestrator.periodic import repeating
-from orchestrator.progress import LineFormatter, attached, show_progress
 from orchestrator.registry.database import retry_while_unavailable
 from orchestrator.registry.recorder import Recorder
 from orchestrator.registry.records import AttemptCostRecord, RunRecord
 from orchestrator.registry.registry import Registry
-from orchestrator.run_states import new_run_id
-from orchestrator.settings import Settings
 from orchestrator.specs import Spec
 from orchestrator.specs.execution_overrides import adds_points, execution_changes
 from orchestrator.specs.fields import hour_limit_of
 from orchestrator.specs.loading import parse_spec, spec_values
 from orchestrator.specs.task import task_of
 from orchestrator.storage import exists, join, read_bytes
+from orchestrator.storage.attempts import how_to_go_on
 from orchestrator.storage.logs import GrowingUpload
 from orchestrator.storage.uris import is_local, local_path
-from orchestrator.training.attempts import how_to_go_on
 
 REQUEST_INTERVAL_S = 2.0
 """Pause between two looks of a driver at its run's folder."""

@@ -15,11 +15,11 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from orchestrator.errors import OWN_ERRORS
+from orchestrator.base.run_states import RunState
+from orchestrator.base.settings import Settings
+from orchestrator.cluster.own_errors import OWN_ERRORS
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
-from orchestrator.run_states import RunState
-from orchestrator.settings import Settings
 from orchestrator.storage import delete, exists, join, read_json, write_json
 from orchestrator.storage.uris import absolute, is_local
 

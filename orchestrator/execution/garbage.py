@@ -28,14 +28,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from orchestrator.errors import NotFoundError
+from orchestrator.base.errors import NotFoundError
+from orchestrator.base.run_states import RunState
+from orchestrator.base.settings import Settings, cache_folder
 from orchestrator.registry.group_records import GroupRecord
 from orchestrator.registry.parameters import trial_id
 from orchestrator.registry.records import MAX_CANDIDATES, RunRecord
 from orchestrator.registry.registry import Registry
 from orchestrator.registry.tables import PIPELINE
-from orchestrator.run_states import RunState
-from orchestrator.settings import Settings, cache_folder
 from orchestrator.specs.references import NAME_FIELDS
 from orchestrator.storage import delete, exists, join, names_in
 from orchestrator.storage.download_cache import remove_unless_held

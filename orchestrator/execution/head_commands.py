@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from orchestrator.errors import ClusterError
+from orchestrator.base.errors import ClusterError
+from orchestrator.base.settings import API_ADDRESS_VARIABLE, Settings
 from orchestrator.execution.jobs import Jobs, given_words, job_command, open_jobs, refuse_password, uploaded
-from orchestrator.settings import API_ADDRESS_VARIABLE, Settings
 
 ROLE_OF_COMMANDS = "command"
 """Value of the metadata `role` of a command's job."""

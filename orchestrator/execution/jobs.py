@@ -18,11 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from orchestrator.cluster.connection import check_listening
-from orchestrator.errors import ClusterError, InputError, NotFoundError, SeveralRunsError
-from orchestrator.execution.launch_folder import with_absolute_paths
-from orchestrator.execution.waiting import looks
-from orchestrator.settings import (
+from orchestrator.base.errors import ClusterError, InputError, NotFoundError, SeveralRunsError
+from orchestrator.base.settings import (
     API_ADDRESS_VARIABLE,
     ASKED_AT_VARIABLE,
     HOME_VARIABLE,
@@ -30,6 +27,9 @@ from orchestrator.settings import (
     has_password,
     without_password,
 )
+from orchestrator.cluster.connection import check_listening
+from orchestrator.execution.launch_folder import with_absolute_paths
+from orchestrator.execution.waiting import looks
 from orchestrator.specs import AnySpec
 from orchestrator.specs.loading import spec_values
 

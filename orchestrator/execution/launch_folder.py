@@ -12,9 +12,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from orchestrator.errors import InputError
-from orchestrator.models.resolve import is_place
-from orchestrator.settings import Settings
+from orchestrator.base.errors import InputError
+from orchestrator.base.settings import Settings
+from orchestrator.registry.model_names import is_place
 from orchestrator.specs import Spec
 from orchestrator.specs.loading import spec_values
 from orchestrator.specs.references import NAME_FIELDS, STAGE_MARK

@@ -7,21 +7,22 @@ from typing import Any
 
 import yaml
 
-from orchestrator.errors import OWN_ERRORS, NotFoundError
+from orchestrator.base.errors import NotFoundError
+from orchestrator.base.settings import Settings
+from orchestrator.cluster.own_errors import OWN_ERRORS
 from orchestrator.execution.launch_folder import launch_folder
-from orchestrator.models.info import weights_digest
-from orchestrator.models.resolve import content_digest, resolve_name
 from orchestrator.registry import Registry
 from orchestrator.registry.lineage import file_change
+from orchestrator.registry.model_names import content_digest, resolve_name
 from orchestrator.registry.parameters import RECORDED_DIGITS
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.tables import is_internal
 from orchestrator.reports.run_facts import RunFacts, code_line
-from orchestrator.settings import Settings
 from orchestrator.specs import Spec
 from orchestrator.specs.loading import parse_spec
 from orchestrator.specs.references import TOKENIZER_FIELDS, names_of
 from orchestrator.specs.task import task_of
+from orchestrator.storage.model_folder import weights_digest
 
 
 def reproduction_facts(run: RunRecord, registry: Registry, settings: Settings) -> dict[str, Any]:

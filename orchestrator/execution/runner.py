@@ -12,10 +12,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from orchestrator.base.console import UNDER_WAY, show_progress
+from orchestrator.base.errors import InputError, SpecError
+from orchestrator.base.run_states import RunState
+from orchestrator.base.settings import Settings
 from orchestrator.cluster.capacity import Node, cluster_resources, logical_cpus
 from orchestrator.cluster.connection import connect, names_no_cluster
 from orchestrator.cluster.shortage import LAST_PATIENCE_S, watch_head
-from orchestrator.errors import InputError, SpecError
 from orchestrator.execution.attempt import Session, StopRequestWatcher, hours_reached
 from orchestrator.execution.attempt_files import announced, has_died_here
 from orchestrator.execution.jobs import own_job_id
@@ -34,14 +37,11 @@ from orchestrator.kinds.preflight import (
     warn_of_unused_gpus,
 )
 from orchestrator.kinds.resolved import Resolved
-from orchestrator.progress import UNDER_WAY, show_progress
 from orchestrator.provenance.capture import capture
 from orchestrator.registry.recorder import Recorder
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
 from orchestrator.registry.tables import PIPELINE
-from orchestrator.run_states import RunState
-from orchestrator.settings import Settings
 from orchestrator.specs import Spec
 from orchestrator.specs.execution_overrides import adds_points, override_execution
 from orchestrator.specs.loading import Overrides, load_spec, override_words, parse_spec

@@ -8,14 +8,15 @@ import socket
 from collections.abc import Callable
 from contextlib import suppress
 
-from orchestrator.errors import OWN_ERRORS, InputError, RunFailedError, StopRequested
+from orchestrator.base.errors import InputError, RunFailedError, StopRequested
+from orchestrator.base.run_states import RunState
+from orchestrator.base.settings import Settings
+from orchestrator.cluster.own_errors import OWN_ERRORS
 from orchestrator.execution.attempt_files import StopRequest, has_died_here, is_alive, starting_attempt
 from orchestrator.execution.waiting import looks
 from orchestrator.registry.database import patient
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
-from orchestrator.run_states import RunState
-from orchestrator.settings import Settings
 from orchestrator.storage import exists
 from orchestrator.storage.uris import is_local
 

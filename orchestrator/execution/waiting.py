@@ -5,14 +5,14 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
-from orchestrator.errors import NotFoundError, RunFailedError
+from orchestrator.base.console import duration
+from orchestrator.base.errors import NotFoundError, RunFailedError
+from orchestrator.base.run_states import is_run_id
+from orchestrator.base.settings import Settings
 from orchestrator.execution.attempt_files import LOG_FILE, is_over
-from orchestrator.progress import duration
 from orchestrator.registry.database import patient
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
-from orchestrator.run_states import is_run_id
-from orchestrator.settings import Settings
 from orchestrator.storage import join, open_read
 
 logger = logging.getLogger(__name__)

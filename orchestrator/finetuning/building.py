@@ -9,10 +9,10 @@ from torch import Tensor
 from bert_core.config import BertConfig
 from bert_core.families import ENCODER
 from bert_core.text.tokenization import Tokenizer
-from orchestrator.errors import SpecError
+from orchestrator.base.errors import SpecError
 from orchestrator.finetuning.heads import HEADS, HeadModel
-from orchestrator.models.info import build_config
 from orchestrator.specs import ModelSpec, RecipeSpec
+from orchestrator.specs.network import build_config
 from orchestrator.specs.task import Head
 from orchestrator.tasks import TaskDefinition
 

@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 import torch
 from numpy.typing import NDArray
 
-from orchestrator.errors import SpecError
+from bert_core.constants import Precision
+from orchestrator.base.errors import SpecError
+from orchestrator.base.results import Split
 from orchestrator.finetuning.heads import HEADS, HeadModel
 from orchestrator.finetuning.logits import TokenBudget, compute_logits
 from orchestrator.finetuning.model_folder import FineTunedModel, load_fine_tuned
-from orchestrator.results import Split
-from orchestrator.specs.network import Precision
 from orchestrator.storage import local_copy
 from orchestrator.tasks import Features, Task, build_features, decode, prepare_features, score
 from orchestrator.tasks.types.base import TaskOptions

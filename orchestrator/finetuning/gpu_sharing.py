@@ -13,21 +13,20 @@ import torch
 from bert_core.checkpoints.weight_files import WEIGHTS_FILE
 from bert_core.micro_batches import is_out_of_memory
 from bert_core.text.tokenization import Tokenizer
+from orchestrator.base.console import UNDER_WAY
+from orchestrator.base.errors import RunFailedError
 from orchestrator.cluster.capacity import cluster_resources
 from orchestrator.cluster.gpus import call_on_device
-from orchestrator.errors import RunFailedError
+from orchestrator.cluster.torch_devices import choose_device, find_memory, gib_text, measure_peak
 from orchestrator.finetuning.building import build_model
 from orchestrator.finetuning.logits import TokenBudget, compute_logits
 from orchestrator.finetuning.search_space import build_search, listed_values, value_bounds
 from orchestrator.finetuning.training import DivergedError, fine_tune
 from orchestrator.finetuning.trial import WITHOUT_GPU, TrialJob, prepare_trial_features
-from orchestrator.models.device import choose_device
-from orchestrator.progress import UNDER_WAY
 from orchestrator.specs import RecipeSpec, SweepSpec
 from orchestrator.specs.references import RANDOM
 from orchestrator.storage import local_copy
 from orchestrator.tasks import build_features
-from orchestrator.training.cards import find_memory, gib_text, measure_peak
 
 logger = logging.getLogger(__name__)
 _MAX_TRIALS = 4

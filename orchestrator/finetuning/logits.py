@@ -9,7 +9,6 @@ import hashlib
 import json
 import logging
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
@@ -18,11 +17,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from bert_core.constants import Precision
 from bert_core.device_copies import AsyncReads
 from bert_core.micro_batches import compute_in_parts, first_line
+from orchestrator.cluster.torch_devices import autocast
 from orchestrator.finetuning.batches import make_batch
 from orchestrator.finetuning.heads import HEADS, HeadModel
-from orchestrator.specs.network import Precision
 from orchestrator.tasks import Features
 from orchestrator.tasks.feature_cache import keep_features
 from orchestrator.tasks.features import A
@@ -99,11 +99,6 @@ class _WindowSizes:
 
     def _padded_tokens(self, windows: NDArray[np.int64]) -> int:
         return len(windows) * int(self.lengths[windows].max())
-
-
-def autocast(device: torch.device, precision: Precision) -> AbstractContextManager[Any]:
-    """bf16 arithmetic around a forward pass, or none."""
-    return torch.autocast(device.type, torch.bfloat16) if precision == "bf16" else nullcontext()
 
 
 @torch.inference_mode()

@@ -12,14 +12,14 @@ from typing import Any
 from pydantic import ValidationError
 
 from bert_core.checkpoints.sentence_transformers import SentenceEmbeddingConfig
-from orchestrator.errors import SpecError
-from orchestrator.nearest import did_you_mean
-from orchestrator.results import TrialResult
-from orchestrator.run_states import RunState
-from orchestrator.search.algorithms import SEARCHES, Search
-from orchestrator.search.axes import Point, Scalar
+from orchestrator.base.errors import SpecError
+from orchestrator.base.nearest import did_you_mean
+from orchestrator.base.results import TrialResult
+from orchestrator.base.run_states import RunState
 from orchestrator.specs import RecipeSpec, SweepSpec
 from orchestrator.specs.recipe import SILENT_FIELDS
+from orchestrator.specs.search_algorithms import SEARCHES, Search
+from orchestrator.specs.search_axes import Point, Scalar
 from orchestrator.specs.validation import rule_of
 from orchestrator.tasks import TASK_TYPES, TaskDefinition
 from orchestrator.training.batch_order import num_evaluations

@@ -22,8 +22,12 @@ from typing import Any
 from bert_core.checkpoints.weight_files import WEIGHTS_FILE
 from bert_core.config import BertConfig
 from bert_core.text.tokenization import Tokenizer
+from orchestrator.base.console import UNDER_WAY
+from orchestrator.base.errors import RunFailedError
+from orchestrator.base.results import DatasetResult, Split, SweepResult, TrialResult
+from orchestrator.base.run_states import RunState
 from orchestrator.cluster.gpus import call_on_device, take_gpus
-from orchestrator.errors import RunFailedError
+from orchestrator.cluster.torch_devices import SLOW_BF16, choose_device, has_bf16_cpu
 from orchestrator.finetuning.building import check_fit
 from orchestrator.finetuning.evaluation import EvaluatedSplit, evaluate_model
 from orchestrator.finetuning.gpu_sharing import most_sharing, share_gpu
@@ -40,14 +44,11 @@ from orchestrator.finetuning.trial import (
 from orchestrator.finetuning.trial_journal import POINTS, write_leader
 from orchestrator.finetuning.trial_slots import watch_trials
 from orchestrator.finetuning.tune_run import run_with_tune
-from orchestrator.models.device import choose_device
-from orchestrator.models.info import describe_model
-from orchestrator.progress import UNDER_WAY
-from orchestrator.results import DatasetResult, Split, SweepResult, TrialResult
-from orchestrator.run_states import RunState
 from orchestrator.specs import RecipeSpec, SweepSpec
 from orchestrator.specs.references import RANDOM
 from orchestrator.storage import AppendLog, delete, exists, join, local_copy
+from orchestrator.storage.attempts import marked_storage
+from orchestrator.storage.model_folder import describe_model
 from orchestrator.storage.uris import absolute
 from orchestrator.tasks import (
     Features,
@@ -58,8 +59,6 @@ from orchestrator.tasks import (
     unread_notes,
     write_prediction_rows,
 )
-from orchestrator.training.attempts import marked_storage
-from orchestrator.training.cards import SLOW_BF16, has_bf16_cpu
 from orchestrator.training.checkpoints import delete_checkpoints
 
 logger = logging.getLogger(__name__)

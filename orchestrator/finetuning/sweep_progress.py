@@ -6,14 +6,14 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 
-from orchestrator.cells import short_value
+from orchestrator.base.console import Pace, duration
+from orchestrator.base.console.run_views import SweepView, TrialView
+from orchestrator.base.formatting import short_value
+from orchestrator.base.results import MessageEvent, MetricEvent, TrialResult, TrialStart
+from orchestrator.base.run_states import RunState
 from orchestrator.finetuning.search_space import TrialPlan, TrialQueue, listed_values
 from orchestrator.finetuning.trial import baseline_metrics
 from orchestrator.finetuning.trial_journal import rank
-from orchestrator.progress import Pace, duration
-from orchestrator.progress.run_views import SweepView, TrialView
-from orchestrator.results import MessageEvent, MetricEvent, TrialResult, TrialStart
-from orchestrator.run_states import RunState
 from orchestrator.specs import SweepSpec
 
 _LOG_INTERVAL_S = 60.0

@@ -21,11 +21,11 @@ from bert_core.kernels.dropout import seed_dropout
 from bert_core.learning_rates import learning_rate_factor
 from bert_core.micro_batches import compute_in_parts
 from bert_core.optimization import build_optimizer, set_learning_rate, unfreeze_top_layers
-from orchestrator.errors import RunFailedError
+from orchestrator.base.errors import RunFailedError
+from orchestrator.cluster.torch_devices import autocast
 from orchestrator.finetuning.batches import make_parts
 from orchestrator.finetuning.heads import HEADS, Batch, HeadModel
 from orchestrator.finetuning.heads.base import Windows
-from orchestrator.finetuning.logits import autocast
 from orchestrator.finetuning.training_checkpoints import CheckpointedTraining, TrainingSnapshot
 from orchestrator.specs import RecipeSpec
 from orchestrator.tasks import Features

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from bert_core.errors import CheckpointError, NewerFormatError
-from orchestrator.results import Event, MessageEvent, MetricEvent
+from orchestrator.base.results import Event, MessageEvent, MetricEvent
 from orchestrator.training.checkpoints import Checkpoints, accept_drift, check_drift, delete_checkpoints, versions
 
 Report = Callable[[Sequence[MetricEvent | MessageEvent], float | None, int], None]

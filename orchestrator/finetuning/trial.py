@@ -18,7 +18,11 @@ from bert_core.checkpoints.weight_files import WEIGHTS_FILE
 from bert_core.micro_batches import is_out_of_memory
 from bert_core.optimization import unfreeze_top_layers
 from bert_core.text.tokenization import Tokenizer
-from orchestrator.errors import OWN_ERRORS
+from orchestrator.base.metric_names import COLLAPSED
+from orchestrator.base.results import MetricEvent, Split, TrialResult
+from orchestrator.base.run_states import RunState
+from orchestrator.cluster.own_errors import OWN_ERRORS
+from orchestrator.cluster.torch_devices import choose_device
 from orchestrator.finetuning.building import build_model
 from orchestrator.finetuning.evaluation import ScoredSplit, score_model
 from orchestrator.finetuning.heads import HeadModel
@@ -29,13 +33,10 @@ from orchestrator.finetuning.search_space import TrialPlan
 from orchestrator.finetuning.training import Evaluation, Loss, fine_tune
 from orchestrator.finetuning.training_checkpoints import CheckpointedTraining, Report, TrialCheckpoint
 from orchestrator.finetuning.trial_journal import may_lead
-from orchestrator.measurements import COLLAPSED
-from orchestrator.models.device import choose_device
-from orchestrator.results import MetricEvent, Split, TrialResult
-from orchestrator.run_states import RunState
 from orchestrator.specs import RecipeSpec
 from orchestrator.specs.references import RANDOM
 from orchestrator.storage import join, local_copy
+from orchestrator.storage.attempts import refuse_without_mark
 from orchestrator.tasks import (
     Features,
     Task,
@@ -44,7 +45,6 @@ from orchestrator.tasks import (
     prepare_features,
     write_prediction_rows,
 )
-from orchestrator.training.attempts import refuse_without_mark
 from orchestrator.training.checkpoints import Checkpoints
 
 logger = logging.getLogger(__name__)

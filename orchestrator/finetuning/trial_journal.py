@@ -17,8 +17,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from bert_core.errors import CheckpointError
-from orchestrator.results import MetricEvent, ModelResult, TrialResult
-from orchestrator.run_states import RunState
+from orchestrator.base.results import MetricEvent, ModelResult, TrialResult
+from orchestrator.base.run_states import RunState
 from orchestrator.storage import AppendLog, delete, exists, join, read_json, write_json
 
 POINTS = "points.jsonl"

@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from ray import tune
 
+from orchestrator.base.periodic import Shortage
 from orchestrator.cluster.capacity import (
     Processes,
     choose_nodes,
@@ -22,9 +23,8 @@ from orchestrator.cluster.capacity import (
     share_of_cores,
 )
 from orchestrator.cluster.shortage import find_shortage
-from orchestrator.periodic import Shortage
 from orchestrator.specs.sweep import SweepExecutionSpec
-from orchestrator.training.attempts import how_to_go_on
+from orchestrator.storage.attempts import how_to_go_on
 from orchestrator.training.worker_watch import Expectation, WorkerWatch
 
 _COUNT_EVERY_S = 5.0

@@ -24,12 +24,12 @@ from ray.tune.experiment import Trial
 from ray.tune.result import HOSTNAME
 from ray.tune.search import Searcher
 
-from orchestrator.errors import ClusterError, RunFailedError
+from orchestrator.base.errors import ClusterError, RunFailedError
+from orchestrator.base.results import MessageEvent, MetricEvent, TrialResult
 from orchestrator.finetuning.search_space import TrialPlan
 from orchestrator.finetuning.sweep_progress import SweepProgress
 from orchestrator.finetuning.training_checkpoints import Report
 from orchestrator.finetuning.trial_slots import TrialSlots, slots_for, trial_group
-from orchestrator.results import MessageEvent, MetricEvent, TrialResult
 from orchestrator.specs import SweepSpec
 from orchestrator.specs.sweep import SweepExecutionSpec
 from orchestrator.storage import delete, join

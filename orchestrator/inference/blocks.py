@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from orchestrator.errors import InputError
+from orchestrator.base.errors import InputError
 from orchestrator.storage.text_lines import numbered_lines, parse_line
 
 BLOCK_LINES = 1024

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from bert_core.checkpoints.manifest import atomic_write
 from bert_core.text_embedding import TextEmbedder
-from orchestrator.errors import InputError
+from orchestrator.base.errors import InputError
 from orchestrator.inference.blocks import (
     Abilities,
     LineBlock,
@@ -23,7 +23,7 @@ from orchestrator.inference.blocks import (
     line_blocks,
     number_inputs,
 )
-from orchestrator.retrieval.text_vectors import embed_texts, load_embedder
+from orchestrator.inference.text_vectors import embed_texts, load_embedder
 from orchestrator.storage.text_lines import check_has, numbered_lines, parse_line
 from orchestrator.tasks import TASK_TYPES
 

@@ -12,19 +12,20 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from orchestrator.base.console import attached, counted
+from orchestrator.base.errors import ClusterError, InputError
+from orchestrator.base.nearest import no_file
+from orchestrator.base.settings import Settings
 from orchestrator.cluster.capacity import Processes, cluster_room
 from orchestrator.cluster.connection import connect, names_no_cluster
 from orchestrator.cluster.gpus import CollectedWarnings, WarningRelay, WithWarnings
+from orchestrator.cluster.own_errors import OWN_ERRORS, OwnError, last_line
 from orchestrator.cluster.shortage import telling_silence
-from orchestrator.errors import OWN_ERRORS, ClusterError, InputError, OwnError, last_line
+from orchestrator.cluster.torch_devices import new_card_notes
 from orchestrator.inference.blocks import LineBlock, LinePredictor, PredictedBlock, line_blocks, predict_blocks
-from orchestrator.nearest import no_file
-from orchestrator.progress import attached, counted
-from orchestrator.settings import Settings
 from orchestrator.storage import exists
 from orchestrator.storage.text_lines import stream_lines
 from orchestrator.storage.uris import absolute
-from orchestrator.training.cards import new_card_notes
 
 BYTES_PER_WORKER = 64 << 20
 """Bytes of blocks and answers on their way, about; the reader waits where it is ahead of its workers by more."""

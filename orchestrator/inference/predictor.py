@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Self
 
-from orchestrator.errors import InputError
+from bert_core.constants import Precision
+from orchestrator.base.errors import InputError
+from orchestrator.cluster.torch_devices import choose_device
 from orchestrator.finetuning.evaluation import predict_examples
 from orchestrator.finetuning.logits import TokenBudget
 from orchestrator.finetuning.model_folder import FineTunedModel, load_fine_tuned
@@ -21,8 +23,6 @@ from orchestrator.inference.blocks import (
     rounded,
 )
 from orchestrator.inference.requests import ANSWER_COLUMNS, TableColumns, make_request
-from orchestrator.models.device import choose_device
-from orchestrator.specs.network import Precision
 from orchestrator.storage import local_copy
 from orchestrator.storage.text_lines import csv_lines, tsv_lines
 from orchestrator.tasks import TaskDefinition

@@ -6,16 +6,15 @@ from typing import Any, Self
 
 import torch
 
+from bert_core.constants import Precision
 from bert_core.errors import CheckpointError
 from bert_core.heads import BertForPreTraining
 from bert_core.packed_sequences import PackedSequences
 from bert_core.text.tokenization import Tokenizer
-from orchestrator.errors import InputError
-from orchestrator.finetuning.logits import autocast
+from orchestrator.base.errors import InputError
+from orchestrator.cluster.torch_devices import autocast, choose_device
 from orchestrator.inference.blocks import Abilities, Read
 from orchestrator.inference.embedder import text_values
-from orchestrator.models.device import choose_device
-from orchestrator.specs.network import Precision
 from orchestrator.storage import local_copy
 
 

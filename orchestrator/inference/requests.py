@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from orchestrator.errors import InputError
-from orchestrator.nearest import no_file
+from orchestrator.base.errors import InputError
+from orchestrator.base.nearest import no_file
 from orchestrator.storage import exists
 from orchestrator.storage.text_lines import parse_line, stream_lines
 from orchestrator.storage.uris import is_local, local_path

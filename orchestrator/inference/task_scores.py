@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from orchestrator.errors import InputError
+from bert_core.constants import Precision
+from orchestrator.base.errors import InputError
+from orchestrator.base.results import EvaluationResult, Split
+from orchestrator.cluster.torch_devices import choose_device
 from orchestrator.finetuning.evaluation import evaluate_model
 from orchestrator.finetuning.model_folder import load_task_definition
-from orchestrator.models.device import choose_device
-from orchestrator.results import EvaluationResult, Split
-from orchestrator.retrieval.searching import INDEXES, Reranking, rank_queries
-from orchestrator.specs.network import Precision
+from orchestrator.inference.searching import INDEXES, Reranking, rank_queries
 from orchestrator.storage import exists, join, local_copy
 from orchestrator.tasks import Task, prediction_rows, score, write_prediction_rows
 from orchestrator.tasks.catalogue import KNOWN_TASKS

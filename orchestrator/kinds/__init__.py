@@ -1,5 +1,6 @@
 """Kinds of runs: everything that is particular to `kind: pretrain`, `kind: sweep` and so on, an object each."""
 
+from orchestrator.base.settings import Settings
 from orchestrator.kinds.base import AnyKind
 from orchestrator.kinds.corpus import CorpusKind, TokenizerKind
 from orchestrator.kinds.distill import DistillKind
@@ -9,7 +10,6 @@ from orchestrator.kinds.pretrain import PretrainKind
 from orchestrator.kinds.probe import ProbeKind
 from orchestrator.kinds.resolved import Resolved
 from orchestrator.kinds.sweep import SweepKind
-from orchestrator.settings import Settings
 from orchestrator.specs import Spec
 
 _KINDS_OF_STAGES: tuple[AnyKind, ...] = (

@@ -20,17 +20,18 @@ from typing import Any, Generic, Literal, Protocol, TypeVar
 
 from bert_core.config import BertConfig
 from bert_core.text.tokenization import Tokenizer
+from orchestrator.base.console import Progress, duration
+from orchestrator.base.errors import superseded
+from orchestrator.base.results import DriftEvent, Event, MessageEvent, MetricEvent
+from orchestrator.base.settings import Settings
 from orchestrator.cluster.capacity import Processes, has_gpus
+from orchestrator.cluster.own_errors import OWN_ERRORS
 from orchestrator.corpus.document_batches import check_text
 from orchestrator.corpus.input_files import find_files
-from orchestrator.errors import OWN_ERRORS, superseded
 from orchestrator.kinds.resolved import Resolved
-from orchestrator.progress import Progress, duration
 from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
-from orchestrator.results import DriftEvent, Event, MessageEvent, MetricEvent
-from orchestrator.settings import Settings
 from orchestrator.specs import PretrainSpec, Spec
 from orchestrator.specs.corpus import text_sources_of
 from orchestrator.specs.references import Product

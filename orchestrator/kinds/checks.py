@@ -9,7 +9,7 @@ from bert_core.checkpoints.sentence_transformers import read_sentence_embedding
 from bert_core.checkpoints.weight_files import WEIGHTS_FILE
 from bert_core.config import BertConfig
 from bert_core.errors import ConfigError
-from orchestrator.errors import SpecError
+from orchestrator.base.errors import SpecError
 from orchestrator.finetuning.search_space import check_prompts
 from orchestrator.kinds.resolved import Resolved
 from orchestrator.pretraining.job import check_start

@@ -6,15 +6,15 @@ from collections.abc import Callable, Iterator
 from time import perf_counter
 
 from bert_core.text.tokenization import Tokenizer
+from orchestrator.base.console import Progress, size_text
+from orchestrator.base.results import DatasetResult, TokenizerResult
 from orchestrator.corpus.input_files import find_files
 from orchestrator.corpus.preview import open_sample_store
 from orchestrator.corpus.token_store import MANIFEST, store_folder, store_options
 from orchestrator.corpus.tokenizer_job import is_trained, tokenizer_notes, train_on_first_text, train_tokenizer
 from orchestrator.kinds.base import DiskUse, Fact, Kind, MeasuredTime, RunContext
 from orchestrator.kinds.resolved import Resolved
-from orchestrator.progress import Progress, size_text
 from orchestrator.registry.recorder import Recorder, RunOutcome
-from orchestrator.results import DatasetResult, TokenizerResult
 from orchestrator.specs import CorpusSpec, PretrainSpec, TokenizerSpec
 from orchestrator.specs.references import STAGE_MARK, Product
 from orchestrator.storage import exists, join

@@ -3,15 +3,18 @@
 import logging
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from bert_core.checkpoints.weight_files import WEIGHTS_FILE
 from bert_core.config import BertConfig
 from bert_core.distillation import student_config
 from bert_core.text.tokenization import Tokenizer
-from orchestrator.distillation.job import check_widths
-from orchestrator.distillation.progress_line import StudentStatus
-from orchestrator.errors import SpecError
+from orchestrator.base.console import duration, size_text
+from orchestrator.base.console.run_views import TrainingView
+from orchestrator.base.errors import SpecError
+from orchestrator.base.results import DistillResult, Event, MetricEvent, PretrainResult
+from orchestrator.finetuning.distillation_job import check_widths
 from orchestrator.finetuning.evaluation import with_labels_of
 from orchestrator.finetuning.heads import HEADS
 from orchestrator.finetuning.measured_steps import measure_examples
@@ -42,9 +45,7 @@ from orchestrator.kinds.pretrain import (
 )
 from orchestrator.kinds.pretraining_estimates import measure_steps, pretraining_disk, step_facts
 from orchestrator.kinds.resolved import Resolved, data_digests
-from orchestrator.progress import duration, size_text
 from orchestrator.registry.recorder import Recorder, RunOutcome
-from orchestrator.results import DistillResult, Event, MetricEvent, PretrainResult
 from orchestrator.specs import DistillSpec, PretrainSpec
 from orchestrator.specs.references import RANDOM, STAGE_MARK, Product
 from orchestrator.specs.task import Head, task_of
@@ -171,7 +172,7 @@ class DistillKind(_Distillation[DistillResult]):
 
     def run(self, spec: DistillSpec, inputs: Resolved, context: RunContext) -> DistillResult:
         """Fine-tune the student in a process of its own."""
-        from orchestrator.distillation.launch import run_distillation  # Ray is loaded when a run starts
+        from orchestrator.finetuning.distillation_launch import run_distillation  # Ray is loaded when a run starts
 
         task, recipe = _task(spec, inputs), spec.recipe
         status = StudentStatus(_schedule(spec, task).num_steps, recipe.epochs, recipe.batch_size)
@@ -257,7 +258,7 @@ class _CorpusDistillation(_Distillation[PretrainResult]):
 
     def run(self, spec: DistillSpec, inputs: Resolved, context: RunContext) -> PretrainResult:
         """Pretrain the student beside its teacher."""
-        from orchestrator.distillation.masked_tokens import distill_on_corpus  # Ray is loaded when a run starts
+        from orchestrator.pretraining.distillation import distill_on_corpus  # Ray is loaded when a run starts
 
         pretraining = _pretraining(spec)
         request, listener = build_request(pretraining, inputs, context), build_listener(pretraining, context)
@@ -336,3 +337,35 @@ def _check_stage(teacher: str, task: Task, inputs: Resolved) -> None:
                 f"teacher {teacher} will know the {what} {', '.join(theirs) or 'none'}; task {task.id} has "
                 f"{', '.join(own) or 'none'}: give both stages the same task"
             )
+
+
+class StudentStatus:
+    """Lines and the view of a training on a task, from what its process reports after each evaluation.
+
+    Args:
+        num_steps: steps of the training as far as they are known before its examples are tokenized.
+        epochs: number of times that all examples are read.
+        batch_size: examples of a step.
+    """
+
+    def __init__(self, num_steps: int, epochs: float, batch_size: int) -> None:
+        self._epochs, self._batch_size = epochs, batch_size
+        self.view = TrainingView(0, num_steps)
+        """View for a terminal, after the newest event."""
+
+    def line(self, event: MetricEvent) -> str | None:
+        """Take in a measurement; returns the line for held-out scores, and None for what was measured in training."""
+        if event.split == "validation":
+            line = f"step {event.step:,}  {_scores_text(event.values)}"
+            self.view = replace(self.view, held_out=f"step {event.step:,} held out: {_scores_text(event.values)}")
+            return line
+        num_steps = round(event.step * self._epochs / event.epoch) if event.epoch else self.view.num_steps
+        speed = event.values["examples_per_s"]
+        left_s = (num_steps - event.step) * self._batch_size / speed if speed else None
+        measured = f"loss {event.values['loss']:.3f}", f"{speed:,.0f} examples/s"
+        self.view = TrainingView(event.step, num_steps, measured, left_s, self.view.held_out)
+        return None
+
+
+def _scores_text(scores: Mapping[str, float]) -> str:
+    return "  ".join(f"{name} {value:.4f}" for name, value in scores.items())

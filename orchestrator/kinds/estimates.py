@@ -9,11 +9,11 @@ from torch import nn
 from bert_core.config import BertConfig
 from bert_core.heads import BertForPreTraining, BertForTokenClassification
 from bert_core.model import BertModel
+from orchestrator.base.console import counted, size_text
+from orchestrator.cluster.torch_devices import SLOW_BF16, has_bf16_cpu
 from orchestrator.kinds.base import DiskUse, Fact
-from orchestrator.progress import counted, size_text
 from orchestrator.tasks import Task
 from orchestrator.training.batch_order import Schedule
-from orchestrator.training.cards import SLOW_BF16, has_bf16_cpu
 
 BYTES_PER_WEIGHT = 4
 BYTES_PER_SAVED_PARAMETER = 12

@@ -4,18 +4,18 @@ import logging
 from functools import partial
 
 from bert_core.checkpoints.weight_files import WEIGHTS_FILE
+from orchestrator.base.console import counted
+from orchestrator.base.results import EvaluationResult
 from orchestrator.cluster.gpus import call_on_device, take_gpus
 from orchestrator.finetuning.measured_steps import measure_examples
 from orchestrator.finetuning.model_folder import read_record
+from orchestrator.inference.searching import Reranking
 from orchestrator.inference.task_scores import Scoring, check_reranks, evaluate
 from orchestrator.kinds.base import Kind, MeasuredTime, Resources, RunContext
 from orchestrator.kinds.estimates import trains_on_gpu
 from orchestrator.kinds.resolved import Resolved, data_digests
-from orchestrator.progress import counted
 from orchestrator.registry.parameters import RECORDED_DIGITS
 from orchestrator.registry.recorder import Recorder, RunOutcome
-from orchestrator.results import EvaluationResult
-from orchestrator.retrieval.searching import Reranking
 from orchestrator.specs import EvaluateSpec, RecipeSpec
 from orchestrator.specs.references import STAGE_MARK
 from orchestrator.storage import join, local_copy

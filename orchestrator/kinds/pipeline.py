@@ -9,16 +9,17 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from orchestrator.errors import OWN_ERRORS, SpecError
+from orchestrator.base.console.run_views import StageView
+from orchestrator.base.errors import SpecError
+from orchestrator.base.run_states import RunState
+from orchestrator.cluster.own_errors import OWN_ERRORS
 from orchestrator.kinds.base import AnyKind, DiskUse, Kind, Problem, Resources, RunContext
 from orchestrator.kinds.resolved import Resolved
-from orchestrator.progress.run_views import StageView
 from orchestrator.registry.database import retry_while_unavailable
 from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
 from orchestrator.registry.tables import INPUTS, PIPELINE
-from orchestrator.run_states import RunState
 from orchestrator.specs import PipelineSpec, Spec
 from orchestrator.specs.loading import parse_spec
 from orchestrator.specs.references import NAME_FIELDS, STAGE_MARK, names_of, resolve_references

@@ -5,17 +5,17 @@ import socket
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 
+from orchestrator.base.console import counted, duration, size_text
+from orchestrator.base.errors import RegistryError
 from orchestrator.cluster.connection import most_cpus
 from orchestrator.corpus.input_files import find_files
-from orchestrator.costs import UNKNOWN_GPU, Usage, load_prices, usage_of, with_price
-from orchestrator.errors import RegistryError
 from orchestrator.kinds import kind_of
 from orchestrator.kinds.base import AnyKind, Fact, MeasuredTime, Resources
 from orchestrator.kinds.pipeline import naming_stage
 from orchestrator.kinds.preflight import disk_need, uses_text
 from orchestrator.kinds.resolved import Resolved
-from orchestrator.progress import counted, duration, size_text
 from orchestrator.registry import Registry, RunRecord
+from orchestrator.registry.costs import UNKNOWN_GPU, Usage, load_prices, usage_of, with_price
 from orchestrator.specs import PipelineSpec, Spec
 from orchestrator.specs.corpus import text_sources_of
 

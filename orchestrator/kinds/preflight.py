@@ -6,14 +6,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from uuid import uuid4
 
+from orchestrator.base.console import size_text
+from orchestrator.base.errors import InputError
+from orchestrator.base.settings import Settings
 from orchestrator.cluster.capacity import Node, check_processes, check_resources, cluster_resources
 from orchestrator.cluster.connection import names_no_cluster
-from orchestrator.errors import OWN_ERRORS, InputError
+from orchestrator.cluster.own_errors import OWN_ERRORS
 from orchestrator.kinds import kind_of
 from orchestrator.kinds.base import DiskUse, Problem, Resources
 from orchestrator.kinds.resolved import Resolved
-from orchestrator.progress import size_text
-from orchestrator.settings import Settings
 from orchestrator.specs import Spec
 from orchestrator.storage import delete, join, write_bytes
 from orchestrator.storage.folders import free_bytes, nearest_existing, used_bytes

@@ -8,6 +8,8 @@ from statistics import median
 from bert_core.config import BertConfig
 from bert_core.objectives import OBJECTIVES, TOKEN_OBJECTIVES
 from bert_core.text.tokenization import Tokenizer
+from orchestrator.base.console import UNDER_WAY, duration, size_text
+from orchestrator.base.results import DatasetResult, Event, MetricEvent, PretrainResult, Split, WorkersEvent
 from orchestrator.cluster.capacity import cluster_resources
 from orchestrator.cluster.gpus import refuses_gpus, tell_device
 from orchestrator.corpus.input_files import find_files
@@ -23,15 +25,13 @@ from orchestrator.kinds.pretraining_estimates import (
     step_facts,
 )
 from orchestrator.kinds.resolved import Resolved
-from orchestrator.models.info import build_config
 from orchestrator.pretraining.job import PretrainListener, PretrainRequest, text_sizes, worker_processes
 from orchestrator.pretraining.progress_line import TrainingStatus
-from orchestrator.progress import UNDER_WAY, duration, size_text
 from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
-from orchestrator.results import DatasetResult, Event, MetricEvent, PretrainResult, Split, WorkersEvent
 from orchestrator.specs import ExecutionSpec, PretrainSpec
+from orchestrator.specs.network import build_config
 from orchestrator.specs.references import RANDOM, Product
 from orchestrator.training.checkpoints import Checkpoints, refuse_other_sizes
 

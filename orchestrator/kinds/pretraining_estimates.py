@@ -13,11 +13,11 @@ import numpy as np
 from bert_core.config import BertConfig
 from bert_core.examples.chunks import count_chunks
 from bert_core.text.tokenization import Tokenizer
+from orchestrator.base.errors import CorpusError
 from orchestrator.corpus.document_batches import read_corpus
 from orchestrator.corpus.input_files import find_files
 from orchestrator.corpus.preview import SampleStore, open_sample_store
 from orchestrator.corpus.stream import ExampleStream, SplitShards
-from orchestrator.errors import CorpusError
 from orchestrator.kinds.base import DiskUse, Fact, MeasuredTime
 from orchestrator.kinds.corpus import token_store_disk
 from orchestrator.kinds.estimates import BYTES_PER_SAVED_PARAMETER, BYTES_PER_WEIGHT, trains_on_gpu

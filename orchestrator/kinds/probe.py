@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from statistics import fmean, stdev
 from typing import Any
 
-from orchestrator.errors import SpecError
+from orchestrator.base.errors import SpecError
+from orchestrator.base.results import MetricEvent, SweepResult, TrialResult
+from orchestrator.base.run_states import RunState
 from orchestrator.kinds.base import DiskUse, Fact, Kind, MeasuredTime, Resources, RunContext
 from orchestrator.kinds.estimates import task_facts, times_text
 from orchestrator.kinds.resolved import Resolved
 from orchestrator.kinds.sweep import SweepKind, record_trials
 from orchestrator.kinds.sweep_estimates import trial_facts
 from orchestrator.registry.recorder import Recorder, RunOutcome
-from orchestrator.results import MetricEvent, SweepResult, TrialResult
-from orchestrator.run_states import RunState
 from orchestrator.specs import SweepSpec
 from orchestrator.specs.sweep import ProbeSpec
 

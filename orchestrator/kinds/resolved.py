@@ -9,10 +9,10 @@ from bert_core.checkpoints.weight_files import WEIGHTS_FILE
 from bert_core.config import BertConfig
 from bert_core.model import BertModel
 from bert_core.text.tokenization import Tokenizer
-from orchestrator.models.resolve import content_digest, pin_names, resolve_name
+from orchestrator.base.results import Split
+from orchestrator.base.settings import Settings
+from orchestrator.registry.model_names import content_digest, pin_names, resolve_name
 from orchestrator.registry.parameters import RECORDED_DIGITS
-from orchestrator.results import Split
-from orchestrator.settings import Settings
 from orchestrator.specs import Spec, TaskSpec
 from orchestrator.specs.references import NAME_FIELDS, STAGE_MARK, TOKENIZER_FIELDS, Product, SpecT, names_of
 from orchestrator.storage import local_copy

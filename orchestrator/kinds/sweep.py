@@ -8,7 +8,9 @@ from itertools import product
 
 from bert_core.config import CONFIG_FILE, BertConfig
 from bert_core.text.tokenization import Tokenizer
-from orchestrator.errors import InputError
+from orchestrator.base.console import counted
+from orchestrator.base.errors import InputError
+from orchestrator.base.results import SweepResult, TrialResult
 from orchestrator.finetuning.search_space import build_search, check_space, listed_values, value_bounds
 from orchestrator.finetuning.trial_journal import TrialJournal, drop_trials
 from orchestrator.kinds.base import DiskUse, Fact, Kind, MeasuredTime, Resources, RunContext
@@ -27,11 +29,9 @@ from orchestrator.kinds.sweep_estimates import (
 )
 from orchestrator.kinds.sweep_summary import sweep_summary
 from orchestrator.kinds.trial_recording import trial_recording
-from orchestrator.progress import counted
 from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
-from orchestrator.results import SweepResult, TrialResult
 from orchestrator.specs import SweepSpec
 from orchestrator.specs.references import RANDOM, Product
 from orchestrator.storage import digest_file, join, moved_path

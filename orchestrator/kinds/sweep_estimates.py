@@ -9,6 +9,7 @@ from typing import Any
 
 from bert_core.config import BertConfig
 from bert_core.text.tokenization import Tokenizer
+from orchestrator.base.console import counted
 from orchestrator.finetuning.building import random_config
 from orchestrator.finetuning.measured_steps import measure_examples
 from orchestrator.finetuning.search_space import listed_values, value_bounds
@@ -24,7 +25,6 @@ from orchestrator.kinds.estimates import (
 )
 from orchestrator.kinds.pretraining_estimates import NUM_RECORDED_RUNS
 from orchestrator.kinds.resolved import Resolved
-from orchestrator.progress import counted
 from orchestrator.registry.query_language import quoted
 from orchestrator.registry.registry import Registry
 from orchestrator.specs import RecipeSpec, SweepSpec

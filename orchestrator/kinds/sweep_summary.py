@@ -8,10 +8,10 @@ from statistics import fmean
 
 from bert_core.checkpoints.weight_files import WEIGHTS_FILE
 from bert_core.errors import BertCoreError
-from orchestrator.cells import short_value
+from orchestrator.base.console import duration
+from orchestrator.base.formatting import short_value
 from orchestrator.finetuning.model_record import read_saved_definition
 from orchestrator.finetuning.sweep_progress import values_text
-from orchestrator.progress import duration
 from orchestrator.registry.group_records import replicate_text, scored_trials
 from orchestrator.registry.leaderboard import trial_groups
 from orchestrator.registry.parameters import group_code, varied_parameters

@@ -13,11 +13,11 @@ from itertools import chain
 from queue import Empty, Queue
 from typing import Generic, TypeVar
 
+from orchestrator.base.results import MetricEvent, TrialChange, TrialEvents, TrialResult, TrialStart
+from orchestrator.base.run_states import RunState
 from orchestrator.finetuning.sweep_progress import SweepListener
 from orchestrator.finetuning.trial_journal import EndedTrial, TrialJournal
 from orchestrator.kinds.base import RunContext
-from orchestrator.results import MetricEvent, TrialChange, TrialEvents, TrialResult, TrialStart
-from orchestrator.run_states import RunState
 
 GATHER_S = 0.5
 """Wait for further items before they are written together: one transaction costs more than what is in it."""

@@ -9,11 +9,11 @@ import torch.distributed
 from torch import Tensor, nn
 
 from bert_core.checkpoints.training_state import TrainingState
-from orchestrator.errors import OWN_ERRORS
-from orchestrator.results import CheckpointEvent
+from orchestrator.base.results import CheckpointEvent
+from orchestrator.cluster.own_errors import OWN_ERRORS
 
 if TYPE_CHECKING:  # the GPU benchmark runs on machines without pydantic
-    from orchestrator.specs.network import Precision
+    from bert_core.constants import Precision
     from orchestrator.training.checkpoints import Checkpoints
 
 Warn = Callable[[str], None]

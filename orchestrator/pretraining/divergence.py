@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from orchestrator.errors import RunFailedError
+from orchestrator.base.errors import RunFailedError
 from orchestrator.pretraining.batch_trace import global_batch_digest
 from orchestrator.pretraining.collectives import Worker, all_reduce_sum
 from orchestrator.pretraining.job import PretrainJob

@@ -22,10 +22,10 @@ from bert_core.compiled_layers import compile_layers
 from bert_core.cuda_graphs import Capture, ReplayedPasses, capture_on
 from bert_core.examples.packing import PackedBatch, SizeBucket
 from bert_core.micro_batches import first_line, is_out_of_memory
-from orchestrator.errors import RunFailedError
+from orchestrator.base.errors import RunFailedError
+from orchestrator.base.settings import cache_folder
 from orchestrator.pretraining.device_batch import DeviceBatch, filled_micro_batch
 from orchestrator.pretraining.step import GlobalCounts, StepContext, add_sums, empty_totals, label_loss
-from orchestrator.settings import cache_folder
 
 MIN_STEPS_TO_COMPILE = 10_000
 """Steps of a run that `auto` compiles: compiling takes up to 20 s, so each of them has to become 2 ms shorter."""

@@ -11,14 +11,14 @@ from bert_core.heads import BertForPreTraining
 from bert_core.objectives import NO_SENTENCE_OBJECTIVE, TOKEN_OBJECTIVES
 from bert_core.text.tokenization import Tokenizer
 from bert_core.text.tokenizer_files import TOKENIZER_FILES
+from orchestrator.base.errors import SpecError
+from orchestrator.base.results import DatasetResult, Event, FileCount
 from orchestrator.cluster.capacity import Processes
 from orchestrator.corpus.input_files import InputFile
 from orchestrator.corpus.stream import ExampleStream
-from orchestrator.errors import SpecError
-from orchestrator.models.info import build_config
 from orchestrator.pretraining.step import StepLoss
-from orchestrator.results import DatasetResult, Event, FileCount
 from orchestrator.specs import PretrainSpec
+from orchestrator.specs.network import build_config
 from orchestrator.storage import local_copy
 from orchestrator.training.checkpoints import versions
 

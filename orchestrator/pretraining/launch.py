@@ -30,14 +30,15 @@ from ray.train.v2._internal.execution.callback import (
     ControllerCallback,  # nothing public chooses nodes for each group anew
 )
 
+from orchestrator.base.errors import ClusterError, OrchestratorError, RunFailedError, RunStoppedError
+from orchestrator.base.periodic import Shortage
+from orchestrator.base.results import Event, MessageEvent, MetricEvent, PretrainResult
 from orchestrator.cluster.capacity import Processes, choose_nodes, connected_nodes
+from orchestrator.cluster.own_errors import last_line
 from orchestrator.cluster.shortage import find_shortage, watch_head
 from orchestrator.corpus.build import build_token_store
 from orchestrator.corpus.stream import SplitShards
 from orchestrator.corpus.token_store import TokenStore
-from orchestrator.errors import ClusterError, OrchestratorError, RunFailedError, RunStoppedError, last_line
-from orchestrator.models.info import describe_model
-from orchestrator.periodic import Shortage
 from orchestrator.pretraining.job import (
     PretrainJob,
     PretrainListener,
@@ -48,9 +49,9 @@ from orchestrator.pretraining.job import (
 )
 from orchestrator.pretraining.streams import build_stream, build_validation
 from orchestrator.pretraining.worker import WorkerOrder, run_worker
-from orchestrator.results import Event, MessageEvent, MetricEvent, PretrainResult
 from orchestrator.storage import delete, join
-from orchestrator.training.attempts import how_to_go_on, marked_storage
+from orchestrator.storage.attempts import how_to_go_on, marked_storage
+from orchestrator.storage.model_folder import describe_model
 from orchestrator.training.checkpoints import Checkpoints
 from orchestrator.training.event_queue import WorkerFailure, WorkersStatus, launch_event_queue
 from orchestrator.training.worker_watch import DriverLoop, Expectation, WorkerWatch

@@ -25,6 +25,7 @@ from typing import Any
 
 import torch
 
+from orchestrator.base.results import Event, MessageEvent, MetricEvent, Split, WorkersEvent
 from orchestrator.pretraining.batch_trace import Batches
 from orchestrator.pretraining.collectives import StopFlag, Worker, read_for_all
 from orchestrator.pretraining.device_batch import DeviceBatch, device_batches
@@ -34,7 +35,6 @@ from orchestrator.pretraining.job import Emit, PretrainJob, build_model
 from orchestrator.pretraining.meter import DivergedStepError, Meter, Utilization
 from orchestrator.pretraining.step import EvaluationBatches, StepContext, evaluate, training_step
 from orchestrator.provenance.capture import read_machine
-from orchestrator.results import Event, MessageEvent, MetricEvent, Split, WorkersEvent
 from orchestrator.specs import PretrainSpec
 from orchestrator.training.checkpoints import (
     Checkpoints,

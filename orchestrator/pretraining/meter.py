@@ -13,10 +13,11 @@ from torch import Tensor
 from bert_core.config import BertConfig, count_flops_per_prediction, count_flops_per_read_token, count_flops_per_token
 from bert_core.heads import BertForPreTraining
 from bert_core.objectives import TOKEN_OBJECTIVES
-from orchestrator.errors import RunFailedError
+from orchestrator.base.errors import RunFailedError
 from orchestrator.pretraining.collectives import Worker, all_reduce_sum
 from orchestrator.pretraining.device_batch import DeviceBatch
 from orchestrator.pretraining.step import StepContext, empty_totals, named_metrics, training_step
+from orchestrator.training.clocks import Clock, clock_of
 from orchestrator.training.step_time import (
     NUM_MEASURED_STEPS,
     example_seconds,
@@ -28,47 +29,6 @@ from orchestrator.training.step_time import (
 if TYPE_CHECKING:  # the GPU benchmark runs on machines without pydantic
     from orchestrator.corpus.stream import ExampleStream
     from orchestrator.specs import PretrainSpec
-
-
-class Clock:
-    """Time of a worker's work. On a CPU it is the host's, which does all work itself."""
-
-    def mark(self) -> Any:
-        """Mark the end of the work so far, without waiting for it."""
-        return time.perf_counter()
-
-    def seconds_between(self, first: Any, last: Any) -> float:
-        """Seconds from one mark to another; waits for both."""
-        return float(last - first)
-
-    def wait(self) -> None:
-        """Wait until all work so far is done."""
-
-
-class DeviceClock(Clock):
-    """Time of a CUDA device's stream. The host is ahead of it: what the host waits for may hold up nothing there.
-
-    Between two marks without work between them the device stood still.
-    """
-
-    def __init__(self, device: torch.device) -> None:
-        self._device = device
-
-    def mark(self) -> torch.cuda.Event:
-        event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
-        event.record(torch.cuda.current_stream(self._device))
-        return event
-
-    def seconds_between(self, first: torch.cuda.Event, last: torch.cuda.Event) -> float:
-        last.synchronize()
-        return float(first.elapsed_time(last)) / 1000
-
-    def wait(self) -> None:
-        self.mark().synchronize()
-
-
-def clock_of(device: torch.device) -> Clock:
-    return DeviceClock(device) if device.type == "cuda" else Clock()
 
 
 T = TypeVar("T")

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from bert_core.objectives import OBJECTIVES
 from bert_core.objectives.base import PERPLEXITY
-from orchestrator.progress import Pace, duration
-from orchestrator.progress.run_views import TrainingView
-from orchestrator.results import MetricEvent
+from orchestrator.base.console import Pace, duration
+from orchestrator.base.console.run_views import TrainingView
+from orchestrator.base.results import MetricEvent
 
 SETTLING_S = 1.0
 NUM_MILESTONES = 10

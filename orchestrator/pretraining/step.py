@@ -28,7 +28,7 @@ from bert_core.learning_rates import learning_rate_factor
 from bert_core.micro_batches import compute_in_parts, first_line
 from bert_core.objectives import OBJECTIVES, active_objectives
 from bert_core.optimization import build_optimizer, set_learning_rate
-from orchestrator.errors import RunFailedError
+from orchestrator.base.errors import RunFailedError
 from orchestrator.pretraining.collectives import GradientBuckets, StopFlag, Worker, all_reduce_sum
 from orchestrator.pretraining.device_batch import DeviceBatch, MicroBatch
 from orchestrator.training.micro_batches import MicroBatchSize, check_can_shrink

@@ -5,8 +5,8 @@ from bert_core.objectives import NO_SENTENCE_OBJECTIVE, SENTENCE_OBJECTIVES
 from bert_core.objectives.base import SentenceObjective
 from bert_core.objectives.packed_batches import SegmentConfig
 from bert_core.text.tokenization import Tokenizer
+from orchestrator.base.errors import CorpusError
 from orchestrator.corpus.stream import ExampleStream, ShardReader, StreamConfig
-from orchestrator.errors import CorpusError
 from orchestrator.specs import PretrainSpec
 
 HELD_OUT_TOKENS = 1 << 26

@@ -11,18 +11,18 @@ import ray
 import ray.train
 import ray.train.torch
 
+from orchestrator.base.errors import RunStoppedError
+from orchestrator.base.periodic import repeating
+from orchestrator.base.results import Event
+from orchestrator.cluster.own_errors import OWN_ERRORS
+from orchestrator.cluster.torch_devices import SLOW_BF16, choose_device, has_bf16_cpu, keep_one_order
 from orchestrator.corpus.feed import PrefetchPace, ray_batches, window_memory
-from orchestrator.errors import OWN_ERRORS, RunStoppedError
-from orchestrator.models.device import choose_device, keep_one_order
-from orchestrator.periodic import repeating
 from orchestrator.pretraining.batch_trace import is_traced, traced
 from orchestrator.pretraining.collectives import Worker
 from orchestrator.pretraining.job import PretrainJob
 from orchestrator.pretraining.loop import TrainingLoop
-from orchestrator.results import Event
 from orchestrator.storage import join, write_folder
-from orchestrator.training.attempts import refuse_without_mark
-from orchestrator.training.cards import SLOW_BF16, has_bf16_cpu
+from orchestrator.storage.attempts import refuse_without_mark
 from orchestrator.training.event_queue import QueueState, WorkerPlace
 from orchestrator.training.worker_log import kept_output
 

@@ -16,8 +16,8 @@ from pathlib import Path
 from sqlalchemy import URL, make_url, text
 
 from bert_core.checkpoints.manifest import atomic_write
-from orchestrator.errors import InputError, RegistryError
-from orchestrator.nearest import similar_file
+from orchestrator.base.errors import InputError, RegistryError
+from orchestrator.base.nearest import similar_file
 from orchestrator.registry.connections import open_engine
 from orchestrator.registry.database import Database
 from orchestrator.registry.location import BUSY_TIMEOUT_S, display_url, reading_address, without_secrets

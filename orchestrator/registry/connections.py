@@ -24,7 +24,7 @@ from sqlalchemy import URL, Connection, Dialect, Engine, Table, create_engine, e
 from sqlalchemy.pool import PoolProxiedConnection, QueuePool
 from sqlalchemy.sql.expression import ClauseElement
 
-from orchestrator.errors import RegistryError
+from orchestrator.base.errors import RegistryError
 from orchestrator.registry.location import BUSY_TIMEOUT_S, reading_address
 
 VERSION_TABLE = "registry_revision"

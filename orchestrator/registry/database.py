@@ -24,7 +24,7 @@ from sqlalchemy import URL, Column, Connection, Engine, MetaData, String, Table,
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import PoolProxiedConnection
 
-from orchestrator.errors import InputError, RegistryError, RegistryUnavailableError
+from orchestrator.base.errors import InputError, RegistryError, RegistryUnavailableError
 from orchestrator.registry.connections import (
     VERSION_TABLE,
     WriteTransaction,

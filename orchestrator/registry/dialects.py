@@ -14,7 +14,7 @@ from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.expression import FunctionElement
 from sqlalchemy.types import JSON, Boolean, DateTime, Double, Integer, Text, TypeDecorator
 
-from orchestrator.run_states import RunState
+from orchestrator.base.run_states import RunState
 
 
 class UtcTime(TypeDecorator[datetime]):

@@ -17,14 +17,14 @@ from typing import Any
 import sqlalchemy as sql
 from sqlalchemy import Connection, and_, func, not_, or_
 
-from orchestrator.measurements import is_better_lower
+from orchestrator.base.metric_names import is_better_lower
+from orchestrator.base.run_states import RunState
 from orchestrator.registry import tables
 from orchestrator.registry.dialects import id_of_run, key_of_name
 from orchestrator.registry.parameters import LARGEST_EXACT, decode_parameter, group_key
 from orchestrator.registry.query_language import METRIC_SPLITS, WrongValueError, metric_name, short_names
 from orchestrator.registry.records import RecordTable, check_page, is_flagged, paused_collection
 from orchestrator.registry.tables import RUNS, of_whole_run
-from orchestrator.run_states import RunState
 
 Column = sql.SQLColumnExpression[Any]
 Test = sql.ColumnElement[bool]

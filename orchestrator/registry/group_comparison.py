@@ -24,8 +24,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from orchestrator.errors import InputError, OrchestratorError
-from orchestrator.measurements import is_better_lower
+from orchestrator.base.errors import InputError, OrchestratorError
+from orchestrator.base.metric_names import is_better_lower
 from orchestrator.registry.group_records import GroupRecord, GroupRun
 from orchestrator.registry.parameters import varying_paths
 from orchestrator.significance.comparison import (

@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sql
 
-from orchestrator.errors import InputError, NotFoundError, SeveralRunsError
-from orchestrator.measurements import best_first, is_better_lower, is_direction_known
+from orchestrator.base.errors import InputError, NotFoundError, SeveralRunsError
+from orchestrator.base.metric_names import best_first, is_better_lower, is_direction_known
+from orchestrator.base.run_states import RunState
 from orchestrator.registry.dialects import key_of_name
 from orchestrator.registry.model_origins import (
     Origin,
@@ -36,7 +37,6 @@ from orchestrator.registry.records import (
     paused_collection,
 )
 from orchestrator.registry.tables import PARAMETERS, RUNS, SERIES
-from orchestrator.run_states import RunState
 from orchestrator.significance.summary import Summary, summarize
 
 SEED_PATH, FOLD_PATH, FOLDS_PATH = "recipe.seed", "recipe.fold", "task.split.folds"

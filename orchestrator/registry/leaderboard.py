@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import Connection, select
 
-from orchestrator.cells import setting_cell
-from orchestrator.measurements import is_better_lower, score_bounds
+from orchestrator.base.formatting import setting_cell
+from orchestrator.base.metric_names import is_better_lower, score_bounds
 from orchestrator.registry.dialects import select_items
 from orchestrator.registry.group_records import (
     FOLDS_PATH,

@@ -1,4 +1,4 @@
-"""Lifecycle of runs; `orchestrator.run_states` says which state may follow which."""
+"""Lifecycle of runs; `orchestrator.base.run_states` says which state may follow which."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
@@ -6,7 +6,9 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, delete, func, insert, or_, select, update
 
-from orchestrator.errors import InputError, NotFoundError
+from orchestrator.base.errors import InputError, NotFoundError
+from orchestrator.base.results import WorkersEvent
+from orchestrator.base.run_states import RunState, new_run_id
 from orchestrator.provenance.capture import Provenance
 from orchestrator.registry.connections import WriteTransaction
 from orchestrator.registry.database import RegistryPart
@@ -15,8 +17,6 @@ from orchestrator.registry.marks import add_marks
 from orchestrator.registry.parameters import RECIPE, flatten, load_parameters, run_group_digest, write_parameters
 from orchestrator.registry.roll_up import keys_of_runs, open_run, roll_up, roll_up_again, roll_up_tests
 from orchestrator.registry.tables import ALL_RUNS, ATTEMPTS, CODE_DIFFS, OPEN_RUNS, RUNS
-from orchestrator.results import WorkersEvent
-from orchestrator.run_states import RunState, new_run_id
 
 
 class RunLifecycle(RegistryPart):

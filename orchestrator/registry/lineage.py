@@ -28,14 +28,14 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, case, func, literal, or_, select, union_all
 
-from orchestrator.errors import NotFoundError, SeveralRunsError
+from orchestrator.base.errors import NotFoundError, SeveralRunsError
+from orchestrator.base.run_states import RunState
 from orchestrator.registry.database import RegistryPart
 from orchestrator.registry.dialects import find_row, upsert_rows
 from orchestrator.registry.parameters import load_parameters
 from orchestrator.registry.records import find_run, load_kept_trials
 from orchestrator.registry.registered_models import named_version, newest_labels
 from orchestrator.registry.tables import ALL_RUNS, DATASETS, LINEAGE, MODELS, RUN_DATASETS, RUNS
-from orchestrator.run_states import RunState
 from orchestrator.storage.uris import absolute
 
 _MAX_FILES = 1000

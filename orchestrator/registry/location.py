@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from orchestrator.errors import RegistryError
+from orchestrator.base.errors import RegistryError
 
 if TYPE_CHECKING:
     from sqlalchemy import URL

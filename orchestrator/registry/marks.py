@@ -18,7 +18,7 @@ from datetime import datetime
 
 from sqlalchemy import ColumnElement, Connection, delete, func, or_, select, text, update
 
-from orchestrator.errors import InputError, NotFoundError
+from orchestrator.base.errors import InputError, NotFoundError
 from orchestrator.registry.database import RegistryPart
 from orchestrator.registry.dialects import change_row, find_row, replace_unstorable, select_runs, upsert_rows, utc_now
 from orchestrator.registry.records import MAX_CANDIDATES, MIN_ID_DIGITS, Flag, is_flagged, record_columns

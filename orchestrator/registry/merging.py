@@ -24,8 +24,8 @@ from typing import Any
 
 from sqlalchemy import Connection, Select, Table, bindparam, func, insert, select, union_all
 
-from orchestrator.errors import InputError, RegistryError
-from orchestrator.nearest import similar_file
+from orchestrator.base.errors import InputError, RegistryError
+from orchestrator.base.nearest import similar_file
 from orchestrator.registry import tables
 from orchestrator.registry.connections import WriteTransaction
 from orchestrator.registry.database import Database

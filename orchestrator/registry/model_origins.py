@@ -13,12 +13,12 @@ from typing import Any, NamedTuple, Self
 
 from sqlalchemy import Connection, func, or_, select
 
+from orchestrator.base.results import Split
 from orchestrator.registry.dialects import select_items, select_runs
 from orchestrator.registry.parameters import DATA, FILE_DIGEST, RECORDED_DIGITS, TAKEN_DIGEST, WHOLE_DIGEST, trial_id
 from orchestrator.registry.records import load_kept_trials, load_parameters_of
 from orchestrator.registry.registered_models import split_version
 from orchestrator.registry.tables import DATASETS, LINEAGE, MODELS, NAMES, RUN_DATASETS, RUNS, SERIES
-from orchestrator.results import Split
 
 Parameters = Mapping[str, Any]
 

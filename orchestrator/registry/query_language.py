@@ -14,7 +14,7 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.errors import InputError
+from orchestrator.base.errors import InputError
 
 if TYPE_CHECKING:
     from lark import Lark, Token

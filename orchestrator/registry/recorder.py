@@ -14,15 +14,15 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from orchestrator.errors import RegistryError, RunStoppedError, superseded
-from orchestrator.periodic import repeating
+from orchestrator.base.errors import RegistryError, RunStoppedError, superseded
+from orchestrator.base.periodic import repeating
+from orchestrator.base.results import CheckpointEvent, Event, MetricEvent, ModelResult, Split, WorkersEvent
+from orchestrator.base.run_states import RunState, new_run_id
 from orchestrator.provenance.capture import Provenance
 from orchestrator.registry.database import patient
 from orchestrator.registry.parameters import trial_id
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
-from orchestrator.results import CheckpointEvent, Event, MetricEvent, ModelResult, Split, WorkersEvent
-from orchestrator.run_states import RunState, new_run_id
 
 logger = logging.getLogger(__name__)
 

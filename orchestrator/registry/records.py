@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from sqlalchemy import ColumnElement, Connection, Table, and_, case, func, literal, or_, select
 
-from orchestrator.errors import InputError, NotFoundError, SeveralRunsError
+from orchestrator.base.errors import InputError, NotFoundError, SeveralRunsError
+from orchestrator.base.run_states import RunState
 from orchestrator.registry.dialects import StateText, json_object, name_of_key, select_items, select_runs, utc_now
 from orchestrator.registry.parameters import decode_parameter
 from orchestrator.registry.tables import MARKS, NAMES, PARAMETERS, RUNS, of_whole_run
-from orchestrator.run_states import RunState
 
 if TYPE_CHECKING:
     import pandas
@@ -216,7 +216,7 @@ def record_columns(kind: type[Any], table: Table, **read: Any) -> list[Any]:
 
 
 def state_as_read(lost_after_s: float) -> ColumnElement[RunState]:
-    """State of a run as SQL: the stored one; of a silent running one LOST, as `orchestrator.run_states` says."""
+    """State of a run as SQL: the stored one; of a silent running one LOST, as `orchestrator.base.run_states` says."""
     last_sign = func.coalesce(RUNS.c.heartbeat_at, RUNS.c.started_at, RUNS.c.created_at)
     is_silent = and_(RUNS.c.state == RunState.RUNNING, last_sign < utc_now(lost_after_s))
     return case((is_silent, literal(RunState.LOST, StateText)), else_=RUNS.c.state)

@@ -7,8 +7,9 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Select, and_, delete, func, insert, or_, select, update
 
-from orchestrator.errors import InputError, NotFoundError
-from orchestrator.nearest import nearest
+from orchestrator.base.errors import InputError, NotFoundError
+from orchestrator.base.nearest import nearest
+from orchestrator.base.results import ModelResult
 from orchestrator.registry.database import RegistryPart
 from orchestrator.registry.dialects import change_row, find_row, lock_until_commit, select_runs, upsert_rows, utc_now
 from orchestrator.registry.records import (
@@ -20,7 +21,6 @@ from orchestrator.registry.records import (
     record_columns,
 )
 from orchestrator.registry.tables import ALIASES, ALL_MODELS, MODELS, RUNS
-from orchestrator.results import ModelResult
 
 _NEWEST_FIRST = (MODELS.c.created_at.desc(), MODELS.c.name, MODELS.c.version.desc())  # two may share a millisecond
 _COLUMNS = record_columns(ModelRecord, MODELS)

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 from sqlalchemy import ColumnElement, func, or_, select, union
 
-from orchestrator.errors import NotFoundError, SeveralRunsError
-from orchestrator.nearest import nearest
+from orchestrator.base.errors import NotFoundError, SeveralRunsError
+from orchestrator.base.nearest import nearest
+from orchestrator.base.run_states import RunState
 from orchestrator.registry.database import Database
 from orchestrator.registry.dialects import select_items
 from orchestrator.registry.fields import Test, list_runs, read_in_order
@@ -31,11 +32,11 @@ from orchestrator.registry.records import (
 )
 from orchestrator.registry.selection import Selection
 from orchestrator.registry.tables import ATTEMPTS, CODE_DIFFS, OPEN_RUNS, RANKED_GROUPS, RUNS, STAGES
-from orchestrator.run_states import RunState
 
 if TYPE_CHECKING:
     import pandas
 
+    from orchestrator.base.results import Split
     from orchestrator.registry.group_comparison import Comparison
     from orchestrator.registry.group_records import GroupRecord
     from orchestrator.registry.leaderboard import Order
@@ -45,7 +46,6 @@ if TYPE_CHECKING:
     from orchestrator.registry.registered_models import RegisteredModels
     from orchestrator.registry.run_results import RunCheckpoints, RunCosts, RunDatasets, RunMetrics
     from orchestrator.registry.trials import SweepTrials
-    from orchestrator.results import Split
     from orchestrator.significance.ranking import SeedNoise
 
 
@@ -68,15 +68,16 @@ class Registry:
 
     **Threads and processes.** Threads may share a registry. Each process makes its own: a registry cannot be pickled
     and must not be carried over a fork. Any number of processes may read and write one database. In a run only the
-    driver writes; workers and trials send it events and results (`orchestrator.results`).
+    driver writes; workers and trials send it events and results (`orchestrator.base.results`).
 
     **Transactions.** Each method is one transaction: committed when it returns, rolled back when it raises. What a
     returned call wrote survives the death of the process. Rows have natural keys and writes are upserts: a call whose
     outcome is unknown may be repeated, and changes nothing more. Only `lifecycle.create` without an id and
     `lifecycle.start_attempt` without a number make something new each time.
 
-    **States.** `orchestrator.run_states` says which state may follow which. A change that it does not allow is ignored
-    by `lifecycle.finish` and `trials`, which makes late reports harmless, and refused by `lifecycle.start_attempt`.
+    **States.** `orchestrator.base.run_states` says which state may follow which. A change that it does not allow is
+    ignored by `lifecycle.finish` and `trials`, which makes late reports harmless, and refused by
+    `lifecycle.start_attempt`.
 
     **Attempts.** The newest attempt of a run owns it. An older one that wakes up changes neither the state nor the
     heartbeat of the run: `lifecycle.heartbeat` returns False to it. Measurements and checkpoints are not fenced: an

@@ -20,11 +20,11 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import Connection, delete, func, not_, or_, select, union
 
+from orchestrator.base.run_states import RunState
 from orchestrator.registry.dialects import lock_until_commit, select_items, select_runs, upsert, upsert_rows
 from orchestrator.registry.group_records import GroupRecord, load_groups
 from orchestrator.registry.records import is_flagged, is_ranked
 from orchestrator.registry.tables import ALL_RUNS, OPEN_RUNS, RANKED_GROUPS, RUNS
-from orchestrator.run_states import RunState
 
 NUMBERS = np.dtype(
     [("key", "<u8"), ("code", "<i8"), ("n", "<i4"), ("has_model", "<i4")]

@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Double, and_, case, cast, func, or_, select
 
-from orchestrator.errors import InputError
-from orchestrator.measurements import is_better_lower
-from orchestrator.progress import counted
+from orchestrator.base.console import counted
+from orchestrator.base.errors import InputError
+from orchestrator.base.metric_names import is_better_lower
+from orchestrator.base.run_states import RunState
 from orchestrator.registry.dialects import median, select_items
 from orchestrator.registry.fields import Column, Field, Test, parameter
 from orchestrator.registry.model_origins import load_test_refusals
@@ -22,7 +23,6 @@ from orchestrator.registry.query_language import AGGREGATES
 from orchestrator.registry.records import RecordTable
 from orchestrator.registry.selection import Selection
 from orchestrator.registry.tables import RUNS
-from orchestrator.run_states import RunState
 
 MAX_PIVOT_COLUMNS = 50
 SCORE = "score"

@@ -12,6 +12,8 @@ from typing import Any
 
 from sqlalchemy import BigInteger, Integer, Text, bindparam, func, literal_column, select, update
 
+from orchestrator.base.results import CheckpointEvent, DatasetResult, MetricEvent, TokenizerResult
+from orchestrator.base.run_states import RunState
 from orchestrator.registry.connections import Prepared, WriteTransaction
 from orchestrator.registry.database import RegistryPart
 from orchestrator.registry.dialects import key_of_run, replace_unstorable, select_runs, upsert, upsert_rows, utc_now
@@ -30,8 +32,6 @@ from orchestrator.registry.tables import (
     RUNS,
     SERIES,
 )
-from orchestrator.results import CheckpointEvent, DatasetResult, MetricEvent, TokenizerResult
-from orchestrator.run_states import RunState
 
 Curve = tuple[str, str, str]
 """Run, split and name of measurements."""

@@ -19,8 +19,9 @@ from typing import Any
 import sqlalchemy as sql
 from sqlalchemy import Connection, and_, not_, or_, select
 
-from orchestrator.errors import InputError
-from orchestrator.nearest import nearest
+from orchestrator.base.errors import InputError
+from orchestrator.base.nearest import nearest
+from orchestrator.base.run_states import RunState
 from orchestrator.registry import fields
 from orchestrator.registry import query_language as language
 from orchestrator.registry.dialects import is_like, replace_unstorable, utc_now
@@ -30,7 +31,6 @@ from orchestrator.registry.query_language import Age, Comparison, MisplacedError
 from orchestrator.registry.recorded_names import RecordedNames
 from orchestrator.registry.records import is_flagged
 from orchestrator.registry.tables import RUNS, is_internal
-from orchestrator.run_states import RunState
 
 _NEEDS_PARSING = frozenset("('\"")
 """Signs of a field that is more than a plain name: a function of one, or a name in quotes."""

@@ -24,8 +24,8 @@ from sqlalchemy import BigInteger, Column, Double, Integer, LargeBinary, MetaDat
 from sqlalchemy.schema import DDL, CheckConstraint, ForeignKey, ForeignKeyConstraint, Identity, Index, UniqueConstraint
 from sqlalchemy.sql import ColumnElement, text
 
+from orchestrator.base.run_states import RunState
 from orchestrator.registry.dialects import NAME_KEY, RUN_KEY, FreeText, Json, StateText, UtcTime, utc_now
-from orchestrator.run_states import RunState
 
 PIPELINE = "pipeline:"
 """Beginning of the tag of a pipeline's stage; the pipeline's id follows."""

@@ -8,7 +8,9 @@ from typing import Any
 
 from sqlalchemy import Connection, Integer, Text, bindparam, case, delete, or_, select, update
 
-from orchestrator.errors import NotFoundError
+from orchestrator.base.errors import NotFoundError
+from orchestrator.base.results import MetricEvent, TrialChange, TrialEvents, TrialResult, TrialStart
+from orchestrator.base.run_states import RunState
 from orchestrator.registry.connections import Prepared, WriteTransaction
 from orchestrator.registry.database import RegistryPart
 from orchestrator.registry.dialects import FreeText, change_row, select_list, upsert, utc_now
@@ -29,8 +31,6 @@ from orchestrator.registry.parameters import (
 from orchestrator.registry.records import RecordTable, load_kept_trials, state_as_read
 from orchestrator.registry.run_results import open_statement, write_metrics
 from orchestrator.registry.tables import ALL_RUNS, RUNS
-from orchestrator.results import MetricEvent, TrialChange, TrialEvents, TrialResult, TrialStart
-from orchestrator.run_states import RunState
 
 _SHARED = ("task", "metric", "host", "code_version")
 """Columns that a trial has from its sweep."""

@@ -19,13 +19,13 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
-from orchestrator.errors import InputError, NotFoundError, OrchestratorError
-from orchestrator.progress import duration
+from orchestrator.base.console import duration
+from orchestrator.base.errors import InputError, NotFoundError, OrchestratorError
+from orchestrator.base.run_states import RunState
+from orchestrator.base.web import LOOPBACK_NAMES, App, Guard
 from orchestrator.reports.blocks import Cell, Code, Page, Section, Table, run_cell
 from orchestrator.reports.pages import MAX_RUNS, comparison_page, run_page, task_page
 from orchestrator.reports.rendering import BoardOptions, plotly_source, render
-from orchestrator.run_states import RunState
-from orchestrator.web import LOOPBACK_NAMES, App, Guard
 
 if TYPE_CHECKING:
     from orchestrator.registry.registry import Registry

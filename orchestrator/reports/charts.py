@@ -6,7 +6,7 @@ from io import BytesIO
 from textwrap import wrap
 from typing import Any
 
-from orchestrator.cells import short_value
+from orchestrator.base.formatting import short_value
 from orchestrator.reports.blocks import Chart, Row, Table, is_numeric
 
 MAX_POINTS = 500

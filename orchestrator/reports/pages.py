@@ -10,10 +10,10 @@ import yaml
 
 from bert_core.objectives import OBJECTIVES
 from bert_core.objectives.base import PERPLEXITY
-from orchestrator.cells import cell, field_cell, short_value
-from orchestrator.errors import InputError, NotFoundError
-from orchestrator.measurements import best_first, is_better_lower, is_of_the_machine, score_bounds
-from orchestrator.progress import counted, duration
+from orchestrator.base.console import counted, duration
+from orchestrator.base.errors import InputError, NotFoundError
+from orchestrator.base.formatting import cell, field_cell, short_value
+from orchestrator.base.metric_names import best_first, is_better_lower, is_of_the_machine, score_bounds
 from orchestrator.registry.group_records import replicate_text, scored_trials
 from orchestrator.registry.leaderboard import SHOWN_DIGITS, ranking_sentences, recipe_text, trial_groups
 from orchestrator.registry.parameters import group_code, group_label, is_source_digest, varied_parameters

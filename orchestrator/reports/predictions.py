@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from bert_core.metrics.spans import entity_spans
-from orchestrator.errors import InputError
+from orchestrator.base.errors import InputError
 from orchestrator.registry.group_comparison import read_predictions
 from orchestrator.reports.blocks import Block, Row, Table, Words
 from orchestrator.reports.charts import count_matrix, predicted_values

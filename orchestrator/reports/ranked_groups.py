@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import Any
 
-from orchestrator.measurements import is_better_lower, score_bounds
+from orchestrator.base.metric_names import is_better_lower, score_bounds
 from orchestrator.registry.group_records import GroupRecord, group_notes
 from orchestrator.registry.leaderboard import group_columns, ranking_sentences
 from orchestrator.registry.parameters import group_label

@@ -14,7 +14,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from orchestrator.cells import column_cells, heading, plain_value
+from orchestrator.base.formatting import column_cells, heading, plain_value
 from orchestrator.reports.blocks import Block, Cell, Chart, Facts, Page, Section, Table, is_numeric
 
 _HERE = "orchestrator.reports"

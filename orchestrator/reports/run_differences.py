@@ -10,16 +10,16 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from orchestrator.cells import MISSING, cell, printable, setting_cell
-from orchestrator.measurements import is_of_the_machine
-from orchestrator.progress.log_lines import wrapped
+from orchestrator.base.console.log_lines import wrapped
+from orchestrator.base.formatting import MISSING, cell, printable, setting_cell
+from orchestrator.base.metric_names import is_of_the_machine
+from orchestrator.base.results import Split
 from orchestrator.registry.group_records import GroupRecord
 from orchestrator.registry.model_origins import SplitData
 from orchestrator.registry.parameters import is_source_digest
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
 from orchestrator.reports.run_facts import RunFacts, stage_name
-from orchestrator.results import Split
 
 if TYPE_CHECKING:
     from orchestrator.registry.group_comparison import Comparison

@@ -12,11 +12,11 @@ from itertools import islice, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.cells import cell, field_cell, setting_cell
-from orchestrator.measurements import COLLAPSED, is_of_the_machine
-from orchestrator.progress import counted, duration
-from orchestrator.results import WorkersEvent
-from orchestrator.run_states import RunState
+from orchestrator.base.console import counted, duration
+from orchestrator.base.formatting import cell, field_cell, setting_cell
+from orchestrator.base.metric_names import COLLAPSED, is_of_the_machine
+from orchestrator.base.results import WorkersEvent
+from orchestrator.base.run_states import RunState
 
 if TYPE_CHECKING:
     from orchestrator.registry.records import AttemptRecord, Flag, ModelRecord, RunRecord
@@ -131,7 +131,7 @@ class RunFacts:
     @property
     def cost(self) -> str | None:
         """Line of resources used and their price; None where nothing is recorded."""
-        from orchestrator.costs import load_prices, usage_of, with_price
+        from orchestrator.registry.costs import load_prices, usage_of, with_price
 
         usage = usage_of(self.run, self.registry)
         return None if usage is None else with_price(usage, load_prices(self.home) if self.home else None)
@@ -352,7 +352,7 @@ def score_lines(
 
 def changed_spec(run: "RunRecord") -> dict[str, Any]:
     """Spec of a run (recipe of a trial) without fields at their defaults; whole where it cannot be parsed."""
-    from orchestrator.errors import SpecError
+    from orchestrator.base.errors import SpecError
     from orchestrator.specs.loading import parse_spec
     from orchestrator.specs.recipe import RecipeSpec
 

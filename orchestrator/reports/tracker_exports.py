@@ -17,7 +17,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
-from orchestrator.errors import InputError
+from orchestrator.base.errors import InputError
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
 

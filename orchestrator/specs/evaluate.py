@@ -4,9 +4,9 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from orchestrator.results import Split
+from bert_core.constants import Precision
+from orchestrator.base.results import Split
 from orchestrator.specs.fields import Spec, execution, identity
-from orchestrator.specs.network import Precision
 from orchestrator.specs.task import WholeTask
 
 

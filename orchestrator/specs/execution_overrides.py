@@ -7,7 +7,7 @@ Beside them the `trials` of a sweep may grow: each search proposes the points th
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from orchestrator.errors import SpecError
+from orchestrator.base.errors import SpecError
 from orchestrator.specs.fields import Section, Spec, differences, role_of
 from orchestrator.specs.loading import Overrides, apply_override, parse_overrides, spec_values
 from orchestrator.specs.pipeline import AnySpec

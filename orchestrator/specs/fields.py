@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from pydantic.config import JsonDict
 from pydantic.fields import FieldInfo
 
-from orchestrator.run_states import check_name
+from orchestrator.base.run_states import check_name
 
 _MAX_SHOWN = 60
 

@@ -12,8 +12,8 @@ from copy import deepcopy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.errors import SpecError
-from orchestrator.nearest import similar_file
+from orchestrator.base.errors import SpecError
+from orchestrator.base.nearest import similar_file
 from orchestrator.specs.fields import Spec
 from orchestrator.specs.references import NAME_FIELDS, STAGE_MARK
 from orchestrator.specs.validation import dotted, place_of, shown, validate_document, value_at

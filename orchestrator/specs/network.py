@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import AfterValidator
 
-from bert_core.config import shape_of
+from bert_core.config import BertConfig, shape_of
 from bert_core.errors import ConfigError
 from bert_core.families import FAMILIES, FAMILY_NAMES, MODERN
 from bert_core.learning_rates import SCHEDULES
@@ -35,8 +35,6 @@ def has_sentence_head(family: str) -> bool:
 
 
 Size = Annotated[str, AfterValidator(known_size)]
-Precision = Literal["fp32", "bf16"]
-"""Arithmetic of the forward and backward passes; weights are fp32 always."""
 
 
 class ModelSpec(Section):
@@ -93,3 +91,23 @@ allow_tf32 = partial(
     True,
     "With fp32 on a GPU: multiply matrices as TF32, with 10 bits behind the point, several times faster.",
 )
+
+
+def build_config(model: ModelSpec, vocab_size: int, pad_token_id: int = 0) -> BertConfig:
+    """Configuration of a spec's model for a vocabulary. Raises: ConfigError when its numbers cannot be a model."""
+    num_hidden_layers, hidden_size = shape_of(model.size)
+    asked = {
+        "num_attention_heads": model.num_attention_heads,
+        "intermediate_size": model.intermediate_size,
+        "hidden_dropout_prob": model.hidden_dropout_prob,
+        "attention_probs_dropout_prob": model.attention_probs_dropout_prob,
+        "initializer_range": model.initializer_range,
+        "span_boundary_objective": model.span_boundary_objective,
+        "pad_token_id": pad_token_id,
+        "vocab_size": vocab_size,
+    }
+    changes = {name: value for name, value in asked.items() if value is not None}
+    depth, width = model.num_hidden_layers or num_hidden_layers, model.hidden_size or hidden_size
+    offset = BertConfig.from_shape(depth, width, model.family, **changes).position_offset
+    longest = model.max_position_embeddings + offset
+    return BertConfig.from_shape(depth, width, model.family, max_position_embeddings=longest, **changes)

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
+from bert_core.constants import Precision
 from bert_core.masking import MaskUnit
 from bert_core.objectives import NO_SENTENCE_OBJECTIVE, SENTENCE_OBJECTIVES, TOKEN_OBJECTIVES
 from orchestrator.specs import network
 from orchestrator.specs.corpus import TokenStoreSpec
 from orchestrator.specs.fields import ExecutionSection, Section, execution, identity
-from orchestrator.specs.network import AdamBetas, ModelSpec, Precision, ScheduleName, has_sentence_head
+from orchestrator.specs.network import AdamBetas, ModelSpec, ScheduleName, has_sentence_head
 
 if TYPE_CHECKING:
     TokenObjectiveName = str

@@ -9,9 +9,10 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from bert_core.checkpoints.sentence_transformers import Pooling
 from bert_core.config_fields import PooledLayers, TokenDecoder
+from bert_core.constants import Precision
 from orchestrator.specs import network
 from orchestrator.specs.fields import Section, identity
-from orchestrator.specs.network import AdamBetas, FamilyName, Precision, ScheduleName, Size
+from orchestrator.specs.network import AdamBetas, FamilyName, ScheduleName, Size
 
 Context = Literal["sentence", "document"]
 LongDocuments = Literal["cut", "mean", "max"]

@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from enum import Enum, auto
 from typing import Any, TypeVar
 
-from orchestrator.errors import SpecError
-from orchestrator.search.axes import Choices
+from orchestrator.base.errors import SpecError
 from orchestrator.specs.fields import Section, Spec
+from orchestrator.specs.search_axes import Choices
 
 
 class Product(Enum):

@@ -4,12 +4,12 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
 
-from orchestrator.nearest import did_you_mean
-from orchestrator.search.algorithms import SEARCHES
-from orchestrator.search.axes import AnyAxis, Axis, Choices, Scalar
+from orchestrator.base.nearest import did_you_mean
 from orchestrator.specs.fields import ExecutionSection, Spec, execution, identity
 from orchestrator.specs.recipe import RecipeSpec
 from orchestrator.specs.references import RANDOM
+from orchestrator.specs.search_algorithms import SEARCHES
+from orchestrator.specs.search_axes import AnyAxis, Axis, Choices, Scalar
 from orchestrator.specs.task import TaskSpec, WholeTask
 from orchestrator.specs.validation import rule_of
 

@@ -4,7 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, model_validator
 
-from orchestrator.results import Split
+from orchestrator.base.results import Split
 from orchestrator.specs.fields import Section, Spec, identity
 
 Head = Literal[

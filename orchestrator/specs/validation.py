@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, get_args, get_origin
 
 from pydantic import ValidationError
 
-from orchestrator.errors import SpecError
-from orchestrator.nearest import did_you_mean, nearest
+from orchestrator.base.errors import SpecError
+from orchestrator.base.nearest import did_you_mean, nearest
 from orchestrator.specs import SPEC_KINDS, spec_class
 from orchestrator.specs.fields import Section
 from orchestrator.specs.yaml_text import KeyPath, SourceLocation, YamlDocument

@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from orchestrator.errors import SpecError
+from orchestrator.base.errors import SpecError
 
 MAX_FILE_BYTES = 1 << 20
 MAX_VALUES = 20_000

@@ -30,8 +30,8 @@ from uuid import uuid4
 
 from bert_core.checkpoints.manifest import MANIFEST_FILE, atomic_write
 from bert_core.errors import CheckpointError
-from orchestrator.errors import InputError
-from orchestrator.settings import CACHE_VARIABLE, cache_folder
+from orchestrator.base.errors import InputError
+from orchestrator.base.settings import CACHE_VARIABLE, cache_folder
 from orchestrator.storage.file_access import digest_file
 from orchestrator.storage.hub import hub_copy, is_hub
 from orchestrator.storage.uris import filesystem_of, is_local, local_path, version_of

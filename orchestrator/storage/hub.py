@@ -24,8 +24,8 @@ from fsspec.utils import glob_translate
 
 from bert_core.checkpoints.weight_files import INDEX_ENDING, WEIGHT_FILES, WEIGHTS_FILE
 from bert_core.errors import CheckpointError
-from orchestrator.errors import InputError, NotFoundError
-from orchestrator.progress import size_text
+from orchestrator.base.console import size_text
+from orchestrator.base.errors import InputError, NotFoundError
 
 logger = logging.getLogger(__name__)
 SCHEME = "hf://"

@@ -15,8 +15,8 @@ from typing import IO, Any
 from fsspec.compression import compr
 from fsspec.utils import infer_compression
 
-from orchestrator.errors import InputError
-from orchestrator.nearest import no_file
+from orchestrator.base.errors import InputError
+from orchestrator.base.nearest import no_file
 from orchestrator.storage.file_access import open_read
 
 COMPRESSIONS = {".gz": b"\x1f\x8b", ".xz": b"\xfd7zXZ\x00", ".zst": b"\x28\xb5\x2f\xfd"}

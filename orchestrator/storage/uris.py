@@ -12,7 +12,7 @@ from urllib.parse import quote, unquote
 
 import fsspec
 
-from orchestrator.settings import check_scheme
+from orchestrator.base.settings import check_scheme
 
 _FILE = "file://"
 VERSION_FIELDS = (

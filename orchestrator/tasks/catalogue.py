@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, cast
 
-from orchestrator.errors import NotFoundError
-from orchestrator.nearest import did_you_mean
-from orchestrator.results import Split
+from orchestrator.base.errors import NotFoundError
+from orchestrator.base.nearest import did_you_mean
+from orchestrator.base.results import Split
 from orchestrator.specs.task import EmbeddingObjectiveName, Head, TaskSpec
 
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from orchestrator.errors import TaskDataError
+from orchestrator.base.errors import TaskDataError
 from orchestrator.tasks.text_files import BadRecords, read_encoded, read_lines
 
 DELIMITERS = (",", ";", "\t", "|")

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from bert_core.text.tokenization import Tokenizer
-from orchestrator.errors import SpecError, TaskDataError
-from orchestrator.results import DatasetResult, FileCount, Split
+from orchestrator.base.errors import SpecError, TaskDataError
+from orchestrator.base.results import DatasetResult, FileCount, Split
 from orchestrator.specs.task import Head
 from orchestrator.storage import digest_file, join, read_bytes, read_json, write_bytes, write_json
 from orchestrator.storage.uris import is_local, local_path

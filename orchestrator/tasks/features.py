@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from bert_core.text.segment_layout import NUM_SINGLE_SPECIALS
 from bert_core.text.tokenization import Tokenizer
-from orchestrator.results import Split
+from orchestrator.base.results import Split
 from orchestrator.specs.task import Head
 
 Array = NDArray[np.generic]

@@ -7,9 +7,9 @@ from itertools import chain
 from typing import Any
 
 from bert_core.text.characters import plain_text
-from orchestrator.errors import InputError, NotFoundError, SpecError, TaskDataError
-from orchestrator.nearest import nearest, no_file
-from orchestrator.results import Split
+from orchestrator.base.errors import InputError, NotFoundError, SpecError, TaskDataError
+from orchestrator.base.nearest import nearest, no_file
+from orchestrator.base.results import Split
 from orchestrator.specs.task import TaskSpec
 from orchestrator.storage import exists
 from orchestrator.tasks.catalogue import KNOWN_TASKS, ON_HUB, KnownTask

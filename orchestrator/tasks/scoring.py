@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from bert_core.errors import DataError
-from orchestrator.errors import TaskDataError
-from orchestrator.results import Split
+from orchestrator.base.errors import TaskDataError
+from orchestrator.base.results import Split
 from orchestrator.specs.recipe import RecipeSpec
 from orchestrator.storage import write_bytes
 from orchestrator.tasks.features import Features

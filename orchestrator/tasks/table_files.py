@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow
 import pyarrow.parquet
 
-from orchestrator.errors import TaskDataError
+from orchestrator.base.errors import TaskDataError
 from orchestrator.storage.text_lines import HALF_A_PAIR, has_half_a_pair, json_problem
 from orchestrator.tasks.csv_tables import DELIMITERS, csv_rows, is_quoted_tsv
 from orchestrator.tasks.text_files import BadRecords, plain_name, read_decompressed, read_lines

@@ -10,10 +10,10 @@ from itertools import compress, islice
 from typing import Any, Literal, NamedTuple, Self
 
 from bert_core.text.characters import plain_text
-from orchestrator.errors import TaskDataError
-from orchestrator.nearest import no_file
-from orchestrator.progress import counted
-from orchestrator.results import Split
+from orchestrator.base.console import counted
+from orchestrator.base.errors import TaskDataError
+from orchestrator.base.nearest import no_file
+from orchestrator.base.results import Split
 from orchestrator.storage import digest_file, exists
 from orchestrator.storage.uris import absolute
 from orchestrator.tasks.text_files import BadRecords, Reader

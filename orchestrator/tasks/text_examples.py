@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Generic, Self, TypeGuard, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from orchestrator.errors import TaskDataError
+from orchestrator.base.errors import TaskDataError
 from orchestrator.tasks.cell_values import (
     has_decimal_commas,
     has_thousands_points,

@@ -17,9 +17,9 @@ from typing import Generic, Literal, Protocol, Self, TypeVar
 
 import pyarrow
 
-from orchestrator.errors import TaskDataError
-from orchestrator.nearest import no_file
-from orchestrator.progress import counted
+from orchestrator.base.console import counted
+from orchestrator.base.errors import TaskDataError
+from orchestrator.base.nearest import no_file
 from orchestrator.storage import exists, join, open_read, read_bytes
 from orchestrator.storage.text_lines import COMPRESSIONS, compression_problem
 

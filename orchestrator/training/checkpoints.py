@@ -31,10 +31,10 @@ from bert_core.checkpoints.training_state import (
 )
 from bert_core.device_copies import HostCopies
 from bert_core.errors import CheckpointError, NewerFormatError
-from orchestrator.results import CheckpointEvent, DriftEvent
+from orchestrator.base.results import CheckpointEvent, DriftEvent
 from orchestrator.specs.fields import differences
 from orchestrator.storage import delete, digest_file, join, local_copy, names_in, read_json, write_folder
-from orchestrator.training.attempts import Entries, FencedList
+from orchestrator.storage.attempts import Entries, FencedList
 
 POINTER = "checkpoints.json"
 FOLDER = "checkpoints"

@@ -10,7 +10,7 @@ from typing import Any
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from orchestrator.results import Event
+from orchestrator.base.results import Event
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import ClassVar, Generic, TypeVar
 
 from bert_core.micro_batches import first_line
-from orchestrator.errors import RunFailedError
+from orchestrator.base.errors import RunFailedError
 
 B = TypeVar("B")
 

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.errors import RunStoppedError
+from orchestrator.base.errors import RunStoppedError
 from orchestrator.storage import delete, join, names_in, write_folder
-from orchestrator.training.attempts import FencedList
+from orchestrator.storage.attempts import FencedList
 
 MANIFEST = "snapshots.json"
 FOLDER = "snapshots"

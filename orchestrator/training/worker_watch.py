@@ -18,10 +18,10 @@ from typing import Any
 import ray
 
 from bert_core.errors import CheckpointError
-from orchestrator.errors import ClusterError, RunFailedError
-from orchestrator.periodic import Reminders, Shortage
-from orchestrator.progress import duration
-from orchestrator.results import Event
+from orchestrator.base.console import duration
+from orchestrator.base.errors import ClusterError, RunFailedError
+from orchestrator.base.periodic import Reminders, Shortage
+from orchestrator.base.results import Event
 from orchestrator.training.checkpoints import Checkpoints
 from orchestrator.training.event_queue import WorkersStatus
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from orchestrator.measurements import is_of_the_machine
-from orchestrator.run_states import RunState
+from orchestrator.base.metric_names import is_of_the_machine
+from orchestrator.base.run_states import RunState
 from orchestrator.storage import digest_file
 from tests.chaos.hosts import Hosts
 from tests.chaos.laboratory import Laboratory

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import psutil
 
-from orchestrator.run_states import RunState
+from orchestrator.base.run_states import RunState
 from tests.chaos.hosts import Hosts, Node
 from tests.chaos.laboratory import LAST_PLACE, MEASURE, Driver, Laboratory
 from tests.waiting import PATIENCE_S, wait_until

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
-from orchestrator.run_states import RunState
+from orchestrator.base.run_states import RunState
 from tests.chaos.episode import Episode, NotHereError
 from tests.chaos.hosts import Node, send, title
 from tests.chaos.lent import fill, lend_postgresql, lend_small_disk

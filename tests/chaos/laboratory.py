@@ -9,8 +9,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from orchestrator.base.run_states import RunState
 from orchestrator.registry import Registry
-from orchestrator.run_states import RunState
 from tests.chaos.hosts import Hosts
 
 Driver = subprocess.Popen[bytes]

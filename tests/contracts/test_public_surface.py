@@ -14,7 +14,7 @@ import bert_core
 import bert_core.errors
 import bert_core.heads
 import orchestrator
-import orchestrator.errors
+import orchestrator.base.errors
 
 BERT_CORE_NAMES = {
     "BertConfig",
@@ -86,7 +86,7 @@ def test_a_function_of_the_contract_is_where_it_should_be(module: str, name: str
     assert callable(getattr(importlib.import_module(module), name))
 
 
-@pytest.mark.parametrize("error", error_classes(bert_core.errors) + error_classes(orchestrator.errors))
+@pytest.mark.parametrize("error", error_classes(bert_core.errors) + error_classes(orchestrator.base.errors))
 def test_an_error_survives_pickling(error: type[Exception]) -> None:
     again = pickle.loads(pickle.dumps(error("field x is 3; make it 4")))
     assert type(again) is error
@@ -94,7 +94,7 @@ def test_an_error_survives_pickling(error: type[Exception]) -> None:
 
 
 def test_every_error_has_the_exit_status_of_the_contract() -> None:
-    found = {error.__name__: getattr(error, "exit_status", None) for error in error_classes(orchestrator.errors)}
+    found = {error.__name__: getattr(error, "exit_status", None) for error in error_classes(orchestrator.base.errors)}
     assert found == EXIT_STATUS
 
 

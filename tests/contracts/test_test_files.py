@@ -22,8 +22,8 @@ MAY_SLEEP = {
 """Files that may sleep, with the reason."""
 
 TRAINERS = {
-    "tests.orchestrator.distillation.tiny_distillation.Bench",
-    "tests.orchestrator.distillation.tiny_distillation.train_teacher",
+    "tests.orchestrator.finetuning.tiny_distillation.Bench",
+    "tests.orchestrator.finetuning.tiny_distillation.train_teacher",
     "tests.orchestrator.finetuning.bench.Bench",
     "tests.orchestrator.pretraining.small_run.run",
 }

@@ -20,7 +20,7 @@ from bert_core.device_copies import HostCopies, copy_together
 from bert_core.examples.packing import PackedBatch
 from orchestrator.pretraining.collectives import StopFlag
 from orchestrator.pretraining.device_batch import MicroBatch, device_batches
-from orchestrator.pretraining.meter import Clock, DeviceClock, clock_of
+from orchestrator.training.clocks import Clock, DeviceClock, clock_of
 from tests.gpu.devices import ON_EACH_DEVICE, small_setting
 
 TEXT = generated_text(num_documents=100, num_words=48)

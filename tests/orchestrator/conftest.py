@@ -15,8 +15,8 @@ from uuid import uuid4
 import pytest
 from sqlalchemy import create_engine, make_url, text
 
+from orchestrator.base.settings import Settings
 from orchestrator.registry import Registry
-from orchestrator.settings import Settings
 from orchestrator.specs import TaskSpec
 from tests.orchestrator.execution.job_cluster import JobCluster
 from tests.orchestrator.postgres_server import find_binaries, running_server

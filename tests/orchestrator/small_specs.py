@@ -9,10 +9,10 @@ from bert_core.checkpoints.tensor_files import save_tensors
 from bert_core.config import BertConfig
 from bert_core.model import BertModel
 from bert_core.text.tokenizer_training import train_wordpiece
+from orchestrator.base.settings import Settings
 from orchestrator.kinds import kind_of, resolved_inputs
 from orchestrator.kinds.plan import plan_rows
 from orchestrator.kinds.preflight import input_problems, refuse
-from orchestrator.settings import Settings
 from orchestrator.specs.loading import parse_spec
 from orchestrator.training.snapshots import Snapshots
 

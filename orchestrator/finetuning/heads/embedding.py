@@ -38,7 +38,7 @@ from bert_core.heads import BertForSentenceEmbedding
 from bert_core.losses import PairClassifier, cosine_regression_loss, find_positives, in_batch_negatives_loss
 from bert_core.packed_sequences import PackedSequences
 from bert_core.vector_index import build_index
-from orchestrator.errors import SpecError
+from orchestrator.base.errors import SpecError
 from orchestrator.finetuning.heads.base import Batch, HeadTraining, Windows
 from orchestrator.finetuning.search_space import check_prompts
 from orchestrator.specs import RecipeSpec

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from bert_core.errors import DataError
 from bert_core.text.tokenization import Tokenizer
-from orchestrator.errors import InputError, SpecError
-from orchestrator.results import Split
+from orchestrator.base.errors import InputError, SpecError
+from orchestrator.base.results import Split
 from orchestrator.specs.recipe import RecipeSpec
 from orchestrator.specs.task import EmbeddingObjectiveName, Head, TaskSpec
 from orchestrator.storage.text_lines import check_has

@@ -20,7 +20,7 @@ from bert_core.metrics import (
     glue_metric_names,
     glue_metrics,
 )
-from orchestrator.errors import InputError
+from orchestrator.base.errors import InputError
 from orchestrator.specs.recipe import LABEL_LOSS_FIELDS
 from orchestrator.specs.task import TaskSpec
 from orchestrator.tasks.catalogue import KnownTask

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import ClassVar, Self
 
-from orchestrator.errors import TaskDataError
+from orchestrator.base.errors import TaskDataError
 from orchestrator.tasks.bio_tags import (
     BIO,
     SPAN_EXAMPLE,

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from bert_core.text.tokenization import Tokenizer
-from orchestrator.errors import InputError, SpecError
+from orchestrator.base.errors import InputError, SpecError
 from orchestrator.specs.task import EmbeddingObjectiveName, TaskSpec
 from orchestrator.tasks.catalogue import KnownTask
 from orchestrator.tasks.cell_values import unpack_cell

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from bert_core.calibration import fit_temperature, tune_threshold
 from bert_core.metrics import multi_label_metrics
-from orchestrator.errors import SpecError
+from orchestrator.base.errors import SpecError
 from orchestrator.specs.recipe import LABEL_LOSS_FIELDS
 from orchestrator.specs.task import TaskSpec
 from orchestrator.tasks.catalogue import KnownTask

@@ -14,7 +14,7 @@ import numpy as np
 
 from bert_core.constants import IGNORE_INDEX
 from bert_core.text.tokenization import Tokenizer
-from orchestrator.errors import SpecError
+from orchestrator.base.errors import SpecError
 from orchestrator.specs.task import TaskSpec
 from orchestrator.tasks.catalogue import KnownTask
 from orchestrator.tasks.cell_values import read_label

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from bert_core.constants import IGNORE_INDEX
 from bert_core.metrics import classification_metrics, ner_f1, ner_f1_by_type
 from bert_core.text.tokenization import Tokenizer
-from orchestrator.errors import SpecError
+from orchestrator.base.errors import SpecError
 from orchestrator.specs.recipe import LABEL_LOSS_FIELDS, Context
 from orchestrator.specs.task import Head, TaskSpec
 from orchestrator.storage.text_lines import stream_lines

@@ -20,7 +20,7 @@ from bert_core.answer_spans import decode_spans, tune_null_threshold
 from bert_core.errors import DataError
 from bert_core.metrics import answer_scores, squad_scores
 from bert_core.text.tokenization import Tokenizer
-from orchestrator.errors import SpecError
+from orchestrator.base.errors import SpecError
 from orchestrator.specs.task import TaskSpec
 from orchestrator.tasks.catalogue import KnownTask
 from orchestrator.tasks.features import (

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from bert_core.metrics import glue_metric_names, regression_metrics
-from orchestrator.errors import InputError
+from orchestrator.base.errors import InputError
 from orchestrator.tasks.cell_values import read_number
 from orchestrator.tasks.features import Array
 from orchestrator.tasks.text_examples import LabelColumn, TextExample, TextTable

@@ -19,8 +19,8 @@ import numpy as np
 
 from bert_core.metrics import retrieval_metrics
 from bert_core.text.tokenization import Tokenizer
-from orchestrator.errors import InputError, SpecError, TaskDataError
-from orchestrator.results import Split
+from orchestrator.base.errors import InputError, SpecError, TaskDataError
+from orchestrator.base.results import Split
 from orchestrator.specs.task import TaskSpec
 from orchestrator.storage.uris import absolute
 from orchestrator.tasks.catalogue import KnownTask

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from bert_core.constants import IGNORE_INDEX
 from bert_core.text.tokenization import Tokenizer
-from orchestrator.errors import SpecError
+from orchestrator.base.errors import SpecError
 from orchestrator.specs.task import TaskSpec
 from orchestrator.tasks.catalogue import KnownTask
 from orchestrator.tasks.features import PER_TOKEN, Features, HeadArrays, Windows, cumulative, fill_windows

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from orchestrator.errors import TaskDataError
+from orchestrator.base.errors import TaskDataError
 from orchestrator.storage.text_lines import HALF_A_PAIR, has_half_a_pair, json_problem
 from orchestrator.tasks.cell_values import read_flag, read_number, unpack_cell
 from orchestrator.tasks.table_files import read_records, table_name

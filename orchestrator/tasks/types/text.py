@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from bert_core.errors import DataError
 from bert_core.text.tokenization import Tokenizer
-from orchestrator.errors import InputError, SpecError, TaskDataError
+from orchestrator.base.errors import InputError, SpecError, TaskDataError
 from orchestrator.specs.recipe import LongDocuments
 from orchestrator.specs.task import TaskSpec
 from orchestrator.tasks.catalogue import KNOWN_TASKS, KnownTask

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.base.settings import Settings
 from orchestrator.cli.entry import run_command_line
-from orchestrator.settings import Settings
 from tests.orchestrator.cli.laboratory import Command, Outcome, RecordedSweep
 
 
@@ -46,11 +46,11 @@ def spec(home: Path, tmp_path: Path) -> str:
 @pytest.fixture
 def recorded_sweep(home: Path) -> RecordedSweep:
     """A finished sweep of sst2: two recipes with two seeds each, and one trial that failed."""
+    from orchestrator.base.results import MetricEvent, ModelResult, SweepResult, TrialResult
+    from orchestrator.base.run_states import RunState
     from orchestrator.kinds.sweep import SweepKind
     from orchestrator.registry import Registry
     from orchestrator.registry.recorder import Recorder
-    from orchestrator.results import MetricEvent, ModelResult, SweepResult, TrialResult
-    from orchestrator.run_states import RunState
     from orchestrator.specs.loading import parse_spec, spec_values
 
     spec = parse_spec(

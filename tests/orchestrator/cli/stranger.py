@@ -16,10 +16,10 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from orchestrator.base.settings import Settings
 from orchestrator.demo.demo_data import corpus_text, names_examples, write_conll
 from orchestrator.demo.world import generate_world
 from orchestrator.registry import Registry
-from orchestrator.settings import Settings
 from tests.contracts.imports import ROOT
 from tests.orchestrator.tiny_models import DOCUMENTS, JUDGMENTS, QUERIES, save_encoder
 from tests.waiting import PATIENCE_S

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from orchestrator.base.results import MetricEvent, ModelResult, TrialStart
+from orchestrator.base.run_states import RunState
+from orchestrator.base.settings import Settings
 from orchestrator.registry import Registry
-from orchestrator.results import MetricEvent, ModelResult, TrialStart
-from orchestrator.run_states import RunState
-from orchestrator.settings import Settings
 from tests.orchestrator.cli.laboratory import Command
 from tests.orchestrator.registry.samples import new_run, trial_result
 

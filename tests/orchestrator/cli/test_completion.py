@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from click.shell_completion import ShellComplete
 
+from orchestrator.base.results import MetricEvent, ModelResult
+from orchestrator.base.settings import Settings
 from orchestrator.cli.tree import COMPLETION_VARIABLE, cli
 from orchestrator.registry import Registry
-from orchestrator.results import MetricEvent, ModelResult
-from orchestrator.settings import Settings
 from tests.contracts.imports import ROOT
 from tests.contracts.walls import EVERYTHING_HEAVY
 from tests.orchestrator.cli.laboratory import Command, RecordedSweep

@@ -7,10 +7,10 @@ import json
 
 import pytest
 
+from orchestrator.base.run_states import RunState
+from orchestrator.base.settings import Settings
 from orchestrator.registry import Registry
 from orchestrator.registry.records import AttemptCostRecord
-from orchestrator.run_states import RunState
-from orchestrator.settings import Settings
 from orchestrator.specs.loading import parse_spec, spec_values
 from tests.orchestrator.cli.laboratory import Command, RecordedSweep
 from tests.orchestrator.registry.samples import new_run

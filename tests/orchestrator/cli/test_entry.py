@@ -14,10 +14,7 @@ import click
 import pytest
 
 from bert_core.errors import CheckpointError
-from orchestrator.cli.entry import Interrupted, run_command_line
-from orchestrator.cli.frame import GlobalOptionsCommand
-from orchestrator.cli.tree import HINTS, cli
-from orchestrator.errors import (
+from orchestrator.base.errors import (
     ClusterError,
     NotFoundError,
     RegistryError,
@@ -26,6 +23,9 @@ from orchestrator.errors import (
     SpecError,
     StopRequested,
 )
+from orchestrator.cli.entry import Interrupted, run_command_line
+from orchestrator.cli.frame import GlobalOptionsCommand
+from orchestrator.cli.tree import HINTS, cli
 from tests.orchestrator.cli.laboratory import Command, commands_below
 from tests.waiting import PATIENCE_S
 

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
+from orchestrator.base.errors import ClusterError
+from orchestrator.base.run_states import is_run_id
+from orchestrator.base.settings import Settings
 from orchestrator.cli.entry import Interrupted
 from orchestrator.cli.frame import ON_HEAD, ON_THIS_MACHINE
 from orchestrator.cli.tree import PLACES
-from orchestrator.errors import ClusterError
 from orchestrator.execution.head_commands import HeadAnswer
-from orchestrator.run_states import is_run_id
-from orchestrator.settings import Settings
 from tests.orchestrator.cli.laboratory import Command
 from tests.orchestrator.execution.job_cluster import Details, JobCluster, Status
 

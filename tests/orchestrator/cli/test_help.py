@@ -11,16 +11,16 @@ from pathlib import Path
 import click
 import pytest
 
-import orchestrator.errors
-from orchestrator import settings
+import orchestrator.base.errors
+from orchestrator.base import settings
+from orchestrator.base.results import MetricEvent, ModelResult
+from orchestrator.base.run_states import RunState
+from orchestrator.base.settings import Settings
 from orchestrator.cli.tree import PLACES, cli, load_topics
 from orchestrator.corpus.input_files import FORMATS
 from orchestrator.registry import Registry
 from orchestrator.registry.fields import FIELD_NAMES
 from orchestrator.registry.query_language import FUNCTIONS, METRIC_SPLITS, UNITS_S
-from orchestrator.results import MetricEvent, ModelResult
-from orchestrator.run_states import RunState
-from orchestrator.settings import Settings
 from orchestrator.specs import SPEC_KINDS
 from orchestrator.storage.text_lines import COMPRESSIONS
 from orchestrator.tasks import TASK_TYPES
@@ -79,7 +79,7 @@ def test_a_misspelt_word_is_wrong_usage_and_names_the_nearest(command: Command, 
 
 def test_the_exit_statuses_are_those_of_the_errors() -> None:
     told = {int(status) for status, _ in table_rows(TOPICS["exit-status"])}
-    errors = [value for value in vars(orchestrator.errors).values() if hasattr(value, "exit_status")]
+    errors = [value for value in vars(orchestrator.base.errors).values() if hasattr(value, "exit_status")]
     assert told == {0, 128 + 1, 128 + 2, 128 + 15, *(error.exit_status for error in errors)}
 
 

@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cluster import doctor as doctor_module
-from orchestrator.cluster.doctor import Finding
-from orchestrator.errors import ClusterError
-from orchestrator.settings import Settings
+from orchestrator.base.errors import ClusterError
+from orchestrator.base.settings import Settings
+from orchestrator.execution import doctor as doctor_module
+from orchestrator.execution.doctor import Finding
 from orchestrator.specs import PretrainSpec
 from tests.orchestrator.cli.laboratory import Command
+from tests.orchestrator.execution.fake_runs import SAME, FakeRuns
 from tests.orchestrator.pretraining.small_run import WORDS, make_tokenizer
 from tests.orchestrator.small_specs import PRETRAIN, write_inputs
-from tests.orchestrator.verification.fake_runs import SAME, FakeRuns
 
 
 def test_doctor_has_a_remedy_for_each_problem_and_says_so_by_its_status(command: Command, tmp_path: Path) -> None:

@@ -14,8 +14,8 @@ from huggingface_hub import constants
 
 from bert_core import BertConfig, BertForPreTraining
 from bert_core.text.tokenizer_training import train_wordpiece
+from orchestrator.base.settings import Settings
 from orchestrator.registry import Registry
-from orchestrator.settings import Settings
 from orchestrator.storage.hub import MOST_BYTES
 from tests.contracts.imports import ROOT
 from tests.hub_server import Hub, serving_hub

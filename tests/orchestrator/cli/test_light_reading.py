@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.base.settings import Settings
 from orchestrator.registry import Registry
 from orchestrator.registry.recorder import Recorder
 from orchestrator.registry.records import AttemptCostRecord
-from orchestrator.settings import Settings
 from tests.contracts.walls import EVERYTHING_HEAVY
 from tests.orchestrator.cli.fresh_process import loaded_by_each
 from tests.orchestrator.cli.laboratory import RecordedSweep

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.base.results import DatasetResult, FileCount, ModelResult
+from orchestrator.base.settings import Settings
 from orchestrator.registry import Registry
 from orchestrator.registry.recorder import Recorder, RunOutcome
-from orchestrator.results import DatasetResult, FileCount, ModelResult
-from orchestrator.settings import Settings
 from tests.orchestrator.cli.laboratory import Command
 
 

@@ -13,10 +13,10 @@ import torch
 
 from bert_core import BertConfig, BertForPreTraining
 from bert_core.text.tokenization import Tokenizer
-from orchestrator.errors import NotFoundError
+from orchestrator.base.errors import NotFoundError
+from orchestrator.base.settings import Settings
 from orchestrator.inference.pretraining_heads import fill_mask, next_sentence
-from orchestrator.models.resolve import resolve_model
-from orchestrator.settings import Settings
+from orchestrator.registry.model_names import resolve_model
 from tests.orchestrator.cli.laboratory import Command, RecordedSweep
 from tests.orchestrator.tiny_models import save_pair_model
 

@@ -12,11 +12,11 @@ import pytest
 
 import orchestrator.execution.runner
 import orchestrator.storage
+from orchestrator.base.results import ModelResult
+from orchestrator.base.settings import Settings
 from orchestrator.cli.tree import cli
 from orchestrator.registry import Registry
 from orchestrator.registry.recorder import Recorder
-from orchestrator.results import ModelResult
-from orchestrator.settings import Settings
 from tests.orchestrator.cli.laboratory import Command
 
 RUN = "7f3a90b1c2d4"

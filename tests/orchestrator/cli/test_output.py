@@ -22,11 +22,11 @@ import pandas
 import pytest
 from rich.text import Text
 
-from orchestrator.cells import cell, printable
+from orchestrator.base.console import is_terminal
+from orchestrator.base.errors import InputError
+from orchestrator.base.formatting import cell, printable
 from orchestrator.cli.output import show_lines, show_record, show_rows, write_output
 from orchestrator.cli.reading import READING, check_output
-from orchestrator.errors import InputError
-from orchestrator.progress import is_terminal
 from tests.orchestrator.cli.laboratory import Command, RecordedSweep, commands_below
 from tests.waiting import PATIENCE_S
 

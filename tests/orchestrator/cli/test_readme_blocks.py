@@ -15,9 +15,9 @@ import click
 import pytest
 import yaml
 
+from orchestrator.base.settings import Settings
 from orchestrator.cli.tree import cli
 from orchestrator.registry import Registry
-from orchestrator.settings import Settings
 from orchestrator.specs.loading import load_spec, load_task_spec, parse_spec
 from tests.orchestrator.cli.readme_blocks import README, Block, read_blocks
 from tests.orchestrator.cli.stranger import Said, Stranger

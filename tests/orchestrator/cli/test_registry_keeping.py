@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.base.settings import Settings
 from orchestrator.registry import Registry
-from orchestrator.settings import Settings
 from tests.orchestrator.cli.laboratory import Command, RecordedSweep
 from tests.orchestrator.registry.samples import new_run
 
@@ -66,7 +66,7 @@ def test_a_board_is_not_opened_on_a_registry_of_a_newer_version(
         registry.open()
     with closing(sqlite3.connect(tmp_path / "newer.sqlite")) as database, database:
         database.execute("UPDATE registry_revision SET version_num = '9999'")
-    monkeypatch.setattr("orchestrator.web.serve_app", lambda *_: pytest.fail("it was served"))
+    monkeypatch.setattr("orchestrator.base.web.serve_app", lambda *_: pytest.fail("it was served"))
     outcome = command("board", "--port", "0", "--registry", "newer.sqlite")
     assert outcome.status == 4
     assert "newer than this version knows; upgrade bert-orchestrator" in outcome.err

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.base.results import MetricEvent, TrialResult, TrialStart, WorkersEvent
+from orchestrator.base.run_states import RunState
+from orchestrator.base.settings import Settings
 from orchestrator.registry import Registry
 from orchestrator.registry.recorder import Recorder
-from orchestrator.results import MetricEvent, TrialResult, TrialStart, WorkersEvent
-from orchestrator.run_states import RunState
-from orchestrator.settings import Settings
 from orchestrator.specs import RecipeSpec
 from tests.orchestrator.cli.laboratory import Command, RecordedSweep
 from tests.orchestrator.registry.samples import new_run

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
+from orchestrator.base.results import DatasetResult, MetricEvent
+from orchestrator.base.settings import Settings
 from orchestrator.provenance.capture import Provenance
 from orchestrator.registry import Registry
 from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.reports.run_facts import code_line, machine_line
-from orchestrator.results import DatasetResult, MetricEvent
-from orchestrator.settings import Settings
 from tests.orchestrator.cli.laboratory import Command, RecordedSweep
 from tests.orchestrator.registry.samples import made_with
 

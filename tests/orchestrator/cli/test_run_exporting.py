@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orchestrator.base.settings import Settings
 from orchestrator.cli.output import safe_field
 from orchestrator.registry import Registry
-from orchestrator.settings import Settings
 from tests.orchestrator.cli.laboratory import Command, RecordedSweep
 from tests.orchestrator.registry.samples import new_run
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.models.resolve import resolve_model
+from orchestrator.base.run_states import RunState
+from orchestrator.base.settings import Settings
 from orchestrator.registry import Registry
+from orchestrator.registry.model_names import resolve_model
 from orchestrator.registry.recorder import Recorder
-from orchestrator.run_states import RunState
-from orchestrator.settings import Settings
 from tests.orchestrator.cli.laboratory import Command, RecordedSweep
 
 

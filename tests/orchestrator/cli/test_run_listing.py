@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.base.results import MetricEvent, ModelResult
+from orchestrator.base.run_states import RunState
+from orchestrator.base.settings import Settings
 from orchestrator.registry import Registry
 from orchestrator.registry.recorder import Recorder
-from orchestrator.results import MetricEvent, ModelResult
-from orchestrator.run_states import RunState
-from orchestrator.settings import Settings
 from tests.orchestrator.cli.laboratory import Command, RecordedSweep
 
 

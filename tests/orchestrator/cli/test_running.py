@@ -5,13 +5,13 @@ from collections.abc import Callable, Sequence
 import pytest
 
 import orchestrator.execution.runner
+from orchestrator.base.errors import RunFailedError
+from orchestrator.base.results import TokenizerResult
+from orchestrator.base.settings import Settings
 from orchestrator.cli.entry import Interrupted
-from orchestrator.errors import RunFailedError
 from orchestrator.kinds.corpus import TokenizerKind
 from orchestrator.registry import Registry
 from orchestrator.registry.recorder import Recorder, RunOutcome
-from orchestrator.results import TokenizerResult
-from orchestrator.settings import Settings
 from orchestrator.specs import Spec
 from orchestrator.specs.loading import load_spec
 from tests.orchestrator.cli.laboratory import Command, RecordedSweep

@@ -13,11 +13,11 @@ from pathlib import Path
 import pandas
 import pytest
 
-from orchestrator.models.resolve import read_recorded_task, resolve_model
+from orchestrator.base.results import DatasetResult, FileCount
+from orchestrator.base.settings import Settings
 from orchestrator.registry import Registry
+from orchestrator.registry.model_names import read_recorded_task, resolve_model
 from orchestrator.registry.recorder import Recorder
-from orchestrator.results import DatasetResult, FileCount
-from orchestrator.settings import Settings
 from tests.orchestrator.cli.laboratory import Command, RecordedSweep
 from tests.orchestrator.registry.samples import new_run
 

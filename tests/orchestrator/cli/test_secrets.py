@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 import orchestrator.execution.runner
+from orchestrator.base.results import TokenizerResult
 from orchestrator.cli.entry import Interrupted, run_command_line
 from orchestrator.kinds.corpus import TokenizerKind
 from orchestrator.registry import Registry
-from orchestrator.results import TokenizerResult
 from tests.orchestrator.cli.laboratory import Command, Outcome
 from tests.orchestrator.execution.job_cluster import JobCluster
 from tests.orchestrator.registry.samples import everything

@@ -11,9 +11,9 @@ from datetime import UTC, datetime
 import click
 import pytest
 
+from orchestrator.base.errors import InputError
 from orchestrator.cli.messages import is_confirmed
 from orchestrator.cli.reading import age_s, time_of
-from orchestrator.errors import InputError
 from orchestrator.registry.selection import as_time
 
 

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from bert_core.objectives import OBJECTIVES
+from orchestrator.base.errors import ClusterError
+from orchestrator.base.results import MetricEvent
 from orchestrator.cluster import administration as module
 from orchestrator.cluster.administration import LABELS, RunGauges, metrics_servers
-from orchestrator.errors import ClusterError
-from orchestrator.results import MetricEvent
 from tests.waiting import PATIENCE_S, wait_until
 
 PROGRAM = """#!/bin/sh

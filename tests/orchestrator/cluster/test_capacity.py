@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from orchestrator.base.errors import ClusterError
 from orchestrator.cluster import capacity
 from orchestrator.cluster.capacity import (
     ACCELERATOR,
@@ -32,7 +33,6 @@ from orchestrator.cluster.capacity import (
     select_nodes,
     selected_text,
 )
-from orchestrator.errors import ClusterError
 
 HEAD = Node({"CPU": 4.0, "node:__internal_head__": 1.0}, {NODE_ID: "h0"})
 SMALL = Node({"CPU": 2.0, "GPU": 1.0}, {NODE_ID: "n1", ACCELERATOR: "T4", "ray.io/market-type": "spot"})

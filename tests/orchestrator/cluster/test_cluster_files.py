@@ -16,10 +16,10 @@ import pytest
 import yaml
 from ray.autoscaler._private.util import prepare_config, validate_config
 
+from orchestrator.base.errors import ClusterError, InputError
 from orchestrator.cli.entry import run_command_line
 from orchestrator.cluster.administration import read_hosts
 from orchestrator.cluster.capacity import check_processes, check_resources, nodes_of
-from orchestrator.errors import ClusterError, InputError
 from orchestrator.kinds.preflight import needed_resources
 from orchestrator.specs.loading import load_spec
 

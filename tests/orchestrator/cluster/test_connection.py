@@ -15,6 +15,8 @@ from threading import Thread
 import pytest
 import ray
 
+from orchestrator.base.errors import ClusterError
+from orchestrator.base.settings import Settings
 from orchestrator.cluster.connection import (
     _use_private_token,
     check_reachable,
@@ -25,8 +27,6 @@ from orchestrator.cluster.connection import (
     names_no_cluster,
     prepare_driver,
 )
-from orchestrator.errors import ClusterError
-from orchestrator.settings import Settings
 from tests.waiting import PATIENCE_S
 
 

@@ -13,16 +13,16 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator import periodic
+from orchestrator.base import periodic
+from orchestrator.base.console import attached
+from orchestrator.base.errors import RunFailedError, SpecError
+from orchestrator.base.periodic import Shortage
 from orchestrator.cluster import gpus, shortage
 from orchestrator.cluster.capacity import Processes
 from orchestrator.cluster.gpus import CollectedWarnings, WarningRelay, WithWarnings, call_on_device
-from orchestrator.errors import RunFailedError, SpecError
 from orchestrator.finetuning.evaluation import EvaluatedSplit, evaluate_model
+from orchestrator.inference.searching import Reranking
 from orchestrator.inference.task_scores import Scoring, evaluate
-from orchestrator.periodic import Shortage
-from orchestrator.progress import attached
-from orchestrator.retrieval.searching import Reranking
 from orchestrator.specs import TaskSpec
 from orchestrator.tasks import load_task
 from tests.orchestrator.finetuning import tiny_tasks

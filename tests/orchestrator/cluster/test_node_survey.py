@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from ray import cloudpickle
 
-from orchestrator.cluster import doctor as doctor_module
-from orchestrator.cluster.doctor import judge, versions
+from orchestrator.execution import doctor as doctor_module
+from orchestrator.execution.doctor import judge, versions
 from tests.waiting import PATIENCE_S
 
 HERE = {"python": "3.11.7", "ray": "2.60.0", "torch": "2.13.0+cpu", "sources": "ab12ab12ab12"}
@@ -23,8 +23,8 @@ import json, os, signal, sys
 import ray
 from ray.autoscaler.v2.sdk import get_cluster_status
 from ray.cluster_utils import Cluster
-from orchestrator.cluster.doctor import survey_nodes
-from orchestrator.settings import Settings
+from orchestrator.execution.doctor import survey_nodes
+from orchestrator.base.settings import Settings
 from tests.waiting import wait_until
 
 def is_taken():

@@ -10,7 +10,9 @@ import pytest
 import ray
 from ray.autoscaler.v2 import schema
 
-from orchestrator import periodic
+from orchestrator.base import periodic
+from orchestrator.base.errors import ClusterError
+from orchestrator.base.periodic import Shortage
 from orchestrator.cluster import shortage as module
 from orchestrator.cluster.capacity import Processes
 from orchestrator.cluster.shortage import (
@@ -21,8 +23,6 @@ from orchestrator.cluster.shortage import (
     shortage_text,
     telling_silence,
 )
-from orchestrator.errors import ClusterError
-from orchestrator.periodic import Shortage
 from tests.waiting import PATIENCE_S, wait_until
 
 

@@ -16,12 +16,12 @@ import pytest
 
 from bert_core.text.tokenization import Tokenizer
 from bert_core.text.tokenizer_training import train_wordpiece
+from orchestrator.base.errors import ClusterError, CorpusError
+from orchestrator.base.results import DatasetResult, FileCount
 from orchestrator.corpus import build as build_module
 from orchestrator.corpus.build import build_token_store
 from orchestrator.corpus.document_batches import tokenize
 from orchestrator.corpus.token_store import TokenStore
-from orchestrator.errors import ClusterError, CorpusError
-from orchestrator.results import DatasetResult, FileCount
 from orchestrator.specs import TextSource
 from tests.orchestrator.corpus.shards import document_ids
 

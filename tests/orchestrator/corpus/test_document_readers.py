@@ -19,6 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orchestrator.base.errors import CorpusError
 from orchestrator.corpus import document_readers
 from orchestrator.corpus.document_readers import (
     BYTE_ORDER_MARK,
@@ -31,7 +32,6 @@ from orchestrator.corpus.document_readers import (
     split_lines,
 )
 from orchestrator.corpus.input_files import InputFile, find_files
-from orchestrator.errors import CorpusError
 from orchestrator.specs import TextSource
 
 Policy = Literal["error", "skip", "replace"]

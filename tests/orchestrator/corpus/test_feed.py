@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bert_core.examples.packing import PackedBatch
+from orchestrator.base.errors import CorpusError
 from orchestrator.corpus import feed
 from orchestrator.corpus.feed import (
     TARGET_S,
@@ -27,7 +28,6 @@ from orchestrator.corpus.feed import (
     to_table,
 )
 from orchestrator.corpus.stream import ExampleStream
-from orchestrator.errors import CorpusError
 from tests.orchestrator.corpus.shards import digests
 from tests.orchestrator.pretraining.small_run import make_job
 

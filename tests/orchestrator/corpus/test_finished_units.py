@@ -17,10 +17,10 @@ import pyarrow as pa
 import pytest
 
 from bert_core.text.tokenization import Tokenizer
+from orchestrator.base.errors import CorpusError
+from orchestrator.base.results import DatasetResult
 from orchestrator.corpus import build as build_module
 from orchestrator.corpus.build import build_token_store
-from orchestrator.errors import CorpusError
-from orchestrator.results import DatasetResult
 from orchestrator.specs import TextSource
 from tests.orchestrator.pretraining.small_run import WORDS, make_tokenizer
 

@@ -19,11 +19,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from orchestrator.base.errors import CorpusError
 from orchestrator.corpus import document_batches, input_files
 from orchestrator.corpus.document_batches import plan_bundles, read_batches, read_corpus
 from orchestrator.corpus.document_readers import read_chunks
 from orchestrator.corpus.input_files import InputFile, find_files, mean_copies, num_copies
-from orchestrator.errors import CorpusError
 from orchestrator.specs import TextSource
 from tests.hub_server import serving_hub
 

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 from orchestrator import storage
+from orchestrator.base.errors import ClusterError, CorpusError
+from orchestrator.base.results import FileCount
 from orchestrator.corpus import token_store
 from orchestrator.corpus.stream import SplitShards
 from orchestrator.corpus.token_store import MANIFEST, Manifest, ShardInfo, TokenStore, write_shard
-from orchestrator.errors import ClusterError, CorpusError
-from orchestrator.results import FileCount
 from tests.orchestrator.corpus.shards import document_ids
 from tests.orchestrator.pretraining import small_run
 

@@ -11,9 +11,9 @@ import pytest
 from bert_core.text.tokenization import Tokenizer
 from bert_core.text.tokenizer_pipelines import SPECIAL_TOKENS
 from bert_core.text.tokenizer_training import TRAINERS, train_wordpiece
+from orchestrator.base.errors import CorpusError
 from orchestrator.corpus import tokenizer_job
 from orchestrator.corpus.tokenizer_job import tokenizer_notes, tokenizer_report, train_tokenizer
-from orchestrator.errors import CorpusError
 from orchestrator.specs import TextSource, TokenizerSpec
 
 SENTENCE = "The harbour of number {} lies north of the bridge."

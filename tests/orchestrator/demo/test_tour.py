@@ -10,6 +10,9 @@ import pandas
 import pytest
 from rich.console import Console
 
+from orchestrator.base.results import TrialResult
+from orchestrator.base.run_states import RunState
+from orchestrator.base.settings import Settings
 from orchestrator.cli.entry import run_command_line
 from orchestrator.demo.demo_data import DemoData
 from orchestrator.demo.tour import (
@@ -27,9 +30,6 @@ from orchestrator.demo.tour import (
 )
 from orchestrator.execution.runner import run_spec
 from orchestrator.registry import Registry
-from orchestrator.results import TrialResult
-from orchestrator.run_states import RunState
-from orchestrator.settings import Settings
 from orchestrator.specs import PipelineSpec
 
 pytestmark = [pytest.mark.heavy, pytest.mark.core]

@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from orchestrator.base.settings import Settings
 from orchestrator.drafting.request import DraftRequest
-from orchestrator.settings import Settings
 
 WORDS = {"pos": ("good", "great", "lovely"), "neg": ("bad", "awful", "poor")}
 

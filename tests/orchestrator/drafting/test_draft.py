@@ -13,11 +13,11 @@ import pyarrow.parquet
 import pytest
 import yaml
 
+from orchestrator.base.errors import InputError, NotFoundError, TaskDataError
+from orchestrator.base.settings import Settings
 from orchestrator.drafting.draft import Draft, draft_spec
-from orchestrator.errors import InputError, NotFoundError, TaskDataError
 from orchestrator.kinds import resolved_inputs
 from orchestrator.kinds.preflight import input_problems, refuse
-from orchestrator.settings import Settings
 from orchestrator.specs.loading import load_spec
 from orchestrator.specs.task import TaskSpec, task_of
 from orchestrator.tasks import load_task

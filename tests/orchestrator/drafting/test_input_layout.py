@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.base.errors import InputError
 from orchestrator.drafting.files import Layout, assign_roles, data_name, detect_layout, role_of
-from orchestrator.errors import InputError
 from tests.orchestrator.drafting.made_files import (
     write,
     write_questions,

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from orchestrator.errors import RunFailedError
+from orchestrator.base.errors import RunFailedError
 from orchestrator.kinds.base import RunContext
 from tests.waiting import PATIENCE_S, wait_for_interruption, wait_until
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.base.settings import Settings
 from orchestrator.registry import Registry
 from orchestrator.registry.recorder import Recorder
-from orchestrator.settings import Settings
 from tests.orchestrator.execution.ray_head import RayHead, started_head
 
 

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.errors import HoursReached
+from orchestrator.base.errors import HoursReached
+from orchestrator.base.results import TrialStart, WorkersEvent
+from orchestrator.base.run_states import RunState
+from orchestrator.base.settings import Settings
 from orchestrator.execution.attempt import StopRequestWatcher, hours_reached, metered
 from orchestrator.registry import Registry
 from orchestrator.registry.recorder import Recorder
 from orchestrator.registry.records import RunRecord
-from orchestrator.results import TrialStart, WorkersEvent
-from orchestrator.run_states import RunState
-from orchestrator.settings import Settings
 from orchestrator.specs import Spec
 from orchestrator.specs.execution_overrides import override_execution
 from orchestrator.specs.loading import parse_spec, spec_values

@@ -13,7 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.errors import RunFailedError, StopRequested
+from orchestrator.base.errors import RunFailedError, StopRequested
+from orchestrator.base.run_states import RunState
+from orchestrator.base.settings import Settings
 from orchestrator.execution.attempt import StopRequestWatcher
 from orchestrator.execution.attempt_files import (
     STARTING_FILE,
@@ -27,8 +29,6 @@ from orchestrator.execution.stopping import stop_run
 from orchestrator.execution.waiting import follow_log, wait_for_run
 from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.registry.records import RunRecord
-from orchestrator.run_states import RunState
-from orchestrator.settings import Settings
 from tests.waiting import PATIENCE_S, wait_for_interruption
 
 SPEC = {"kind": "pretrain", "name": "small", "steps": 100}

@@ -13,16 +13,16 @@ import pytest
 from sqlalchemy import update
 
 from bert_core.checkpoints.manifest import atomic_folder
+from orchestrator.base.errors import RunFailedError
+from orchestrator.base.results import DatasetResult, MetricEvent, ModelResult, TrialResult
+from orchestrator.base.run_states import RunState
+from orchestrator.base.settings import Settings
 from orchestrator.cli.entry import run_command_line
-from orchestrator.errors import RunFailedError
 from orchestrator.execution import garbage
 from orchestrator.execution.garbage import delete_garbage, find_garbage
 from orchestrator.registry.parameters import trial_id
 from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.registry.tables import ALL_RUNS
-from orchestrator.results import DatasetResult, MetricEvent, ModelResult, TrialResult
-from orchestrator.run_states import RunState
-from orchestrator.settings import Settings
 
 DAY_S = 86_400.0
 SWEEP = {"kind": "sweep", "name": "first", "task": {"id": "sst2", "metric": "accuracy"}}

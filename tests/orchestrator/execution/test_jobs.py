@@ -17,7 +17,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.errors import ClusterError, InputError
+from orchestrator.base.errors import ClusterError, InputError
+from orchestrator.base.run_states import is_run_id
+from orchestrator.base.settings import Settings
 from orchestrator.execution import jobs as job_module
 from orchestrator.execution.head_commands import ask_head
 from orchestrator.execution.jobs import (
@@ -34,8 +36,6 @@ from orchestrator.execution.jobs import (
     submit_run,
 )
 from orchestrator.execution.launch_folder import with_absolute_paths
-from orchestrator.run_states import is_run_id
-from orchestrator.settings import Settings
 from orchestrator.specs.loading import parse_spec
 from tests.orchestrator.execution.job_cluster import Details, JobCluster, Status
 from tests.orchestrator.execution.ray_head import RayHead

@@ -13,15 +13,15 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection
 
-from orchestrator.errors import RegistryError, RegistryUnavailableError, RunFailedError, RunStoppedError
+from orchestrator.base.errors import RegistryError, RegistryUnavailableError, RunFailedError, RunStoppedError
+from orchestrator.base.results import TokenizerResult
+from orchestrator.base.settings import Settings
 from orchestrator.execution import runner
 from orchestrator.execution.runner import run_spec
 from orchestrator.kinds.corpus import TokenizerKind
 from orchestrator.registry import Registry, database
 from orchestrator.registry.database import Database
 from orchestrator.registry.recorder import Recorder
-from orchestrator.results import TokenizerResult
-from orchestrator.settings import Settings
 from orchestrator.specs.loading import parse_spec
 
 PIPELINE = {

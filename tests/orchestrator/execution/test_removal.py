@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 from sqlalchemy import update
 
+from orchestrator.base.errors import NotFoundError, RunFailedError
+from orchestrator.base.results import ModelResult, TrialResult
+from orchestrator.base.run_states import RunState
+from orchestrator.base.settings import Settings
 from orchestrator.cli.entry import run_command_line
-from orchestrator.errors import NotFoundError, RunFailedError
 from orchestrator.execution.garbage import Removal, find_removals, remove_runs
 from orchestrator.registry import Registry
 from orchestrator.registry.parameters import trial_id
 from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.registry.tables import ALL_RUNS
-from orchestrator.results import ModelResult, TrialResult
-from orchestrator.run_states import RunState
-from orchestrator.settings import Settings
 
 PIPELINE = {"kind": "pipeline", "name": "p"}
 SWEEP = {"kind": "sweep", "name": "first", "task": {"id": "sst2", "metric": "accuracy"}}

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 import yaml
 
-from orchestrator.errors import NotFoundError
+from orchestrator.base.errors import NotFoundError
+from orchestrator.base.results import DatasetResult, FileCount
+from orchestrator.base.settings import Settings
 from orchestrator.execution.reproduction import changed_inputs, kept_diff, reproduction_facts, spec_text
 from orchestrator.provenance.capture import Provenance
 from orchestrator.registry import Registry
 from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.registry.records import RunRecord
-from orchestrator.results import DatasetResult, FileCount
-from orchestrator.settings import Settings
 from orchestrator.specs.loading import parse_spec, spec_values
 from orchestrator.specs.task import task_of
 from orchestrator.tasks import load_task

@@ -11,6 +11,9 @@ from typing import Any
 
 import pytest
 
+from orchestrator.base.results import CheckpointEvent
+from orchestrator.base.run_states import RunState
+from orchestrator.base.settings import Settings
 from orchestrator.cli.entry import run_command_line
 from orchestrator.execution import runner
 from orchestrator.kinds.base import Problem, RunContext
@@ -19,9 +22,6 @@ from orchestrator.kinds.resolved import Resolved
 from orchestrator.kinds.sweep import SweepKind
 from orchestrator.registry import Registry
 from orchestrator.registry.recorder import Recorder, RunOutcome
-from orchestrator.results import CheckpointEvent
-from orchestrator.run_states import RunState
-from orchestrator.settings import Settings
 from orchestrator.specs import CorpusSpec
 from orchestrator.specs.loading import parse_spec, spec_values
 from orchestrator.storage import delete, read_json

@@ -13,7 +13,9 @@ import pytest
 import yaml
 
 from bert_core.errors import ConfigError
-from orchestrator.errors import CorpusError, HoursReached, InputError, RunFailedError, SpecError
+from orchestrator.base.errors import CorpusError, HoursReached, InputError, RunFailedError, SpecError
+from orchestrator.base.results import PretrainResult
+from orchestrator.base.settings import Settings
 from orchestrator.execution import attempt
 from orchestrator.execution.runner import check_storage_and_capacity, plan_spec, resume_run, run_spec
 from orchestrator.kinds import resolved_inputs
@@ -24,8 +26,6 @@ from orchestrator.kinds.resolved import Resolved
 from orchestrator.registry import Registry
 from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.registry.records import RunRecord
-from orchestrator.results import PretrainResult
-from orchestrator.settings import Settings
 from orchestrator.specs import PretrainSpec, Spec
 from orchestrator.specs.loading import load_spec, parse_spec, spec_values
 from orchestrator.storage import digest_file

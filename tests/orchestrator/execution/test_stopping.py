@@ -13,9 +13,12 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.base.errors import ClusterError, InputError, NotFoundError, RunFailedError, StopRequested
+from orchestrator.base.results import TrialResult, TrialStart
+from orchestrator.base.run_states import RunState
+from orchestrator.base.settings import Settings
 from orchestrator.cluster.shortage import INTERVAL_S as HEAD_INTERVAL_S
 from orchestrator.cluster.shortage import HeadWatch
-from orchestrator.errors import ClusterError, InputError, NotFoundError, RunFailedError, StopRequested
 from orchestrator.execution.attempt import StopRequestWatcher
 from orchestrator.execution.attempt_files import STOP_FILE, StopRequest, is_alive
 from orchestrator.execution.garbage import find_garbage
@@ -24,9 +27,6 @@ from orchestrator.execution.waiting import wait_for_run
 from orchestrator.registry import Registry
 from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.registry.records import RunRecord
-from orchestrator.results import TrialResult, TrialStart
-from orchestrator.run_states import RunState
-from orchestrator.settings import Settings
 from tests.orchestrator.execution.below_ray import command_of, environment_of, running, write_inputs
 from tests.waiting import PATIENCE_S, wait_for_interruption
 

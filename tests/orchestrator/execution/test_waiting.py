@@ -16,20 +16,20 @@ from uuid import uuid4
 
 import pytest
 
+from orchestrator.base.console import OWN_LOGGERS, attached
+from orchestrator.base.errors import NotFoundError, RegistryUnavailableError, RunFailedError
+from orchestrator.base.results import MetricEvent, TrialStart
+from orchestrator.base.run_states import RunState
+from orchestrator.base.settings import Settings
 from orchestrator.cli.entry import run_command_line
-from orchestrator.errors import NotFoundError, RegistryUnavailableError, RunFailedError
 from orchestrator.execution.attempt import RunLog, logged_run
 from orchestrator.execution.attempt_files import LOG_FILE
 from orchestrator.execution.waiting import follow_log, outcome_line, progress_line, recorded_id, wait_for_run
 from orchestrator.kinds import kind_of
 from orchestrator.kinds.pretrain import PretrainKind
-from orchestrator.progress import OWN_LOGGERS, attached
 from orchestrator.registry import Registry, database
 from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.registry.run_results import RunMetrics
-from orchestrator.results import MetricEvent, TrialStart
-from orchestrator.run_states import RunState
-from orchestrator.settings import Settings
 from orchestrator.specs.loading import parse_spec
 from orchestrator.storage import exists, join, logs, open_read, read_bytes, write_bytes
 from tests.orchestrator.execution.below_ray import NUM_LINES, command_of, environment_of, write_inputs

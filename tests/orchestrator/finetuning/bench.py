@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+from orchestrator.base.results import MessageEvent, MetricEvent, TrialResult
 from orchestrator.finetuning.search_space import TrialPlan
 from orchestrator.finetuning.training import _Training
 from orchestrator.finetuning.trial import TrialJob, run_trial, trial_folder
-from orchestrator.results import MessageEvent, MetricEvent, TrialResult
 from orchestrator.specs import RecipeSpec, TaskSpec
 from orchestrator.storage import join
 from orchestrator.tasks import load_task, majority_baseline

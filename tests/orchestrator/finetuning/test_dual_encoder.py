@@ -12,7 +12,7 @@ import torch.nn.functional as F
 
 from bert_core.errors import CheckpointError
 from bert_core.text_embedding import TextEmbedder
-from orchestrator.errors import InputError, SpecError, TaskDataError
+from orchestrator.base.errors import InputError, SpecError, TaskDataError
 from orchestrator.finetuning.batches import make_batch
 from orchestrator.finetuning.evaluation import evaluate_model
 from orchestrator.finetuning.heads.embedding import CLASSIFIER_FILE

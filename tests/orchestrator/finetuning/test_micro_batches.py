@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from orchestrator.errors import RunFailedError
+from orchestrator.base.errors import RunFailedError
 from orchestrator.finetuning.batches import make_batch
 from orchestrator.finetuning.building import build_model
 from orchestrator.finetuning.heads import HEADS, Batch

@@ -11,19 +11,19 @@ import torch
 import transformers
 
 from bert_core.config import BertConfig
+from bert_core.constants import Precision
 from bert_core.errors import CheckpointError, NewerFormatError
 from bert_core.heads import BertForQuestionAnswering
-from orchestrator.errors import SpecError
+from orchestrator.base.errors import SpecError
 from orchestrator.finetuning.building import build_model
 from orchestrator.finetuning.evaluation import evaluate_model, with_labels_of
 from orchestrator.finetuning.heads import HEADS
 from orchestrator.finetuning.model_folder import load_fine_tuned
 from orchestrator.finetuning.model_record import RECORD_FILE, FineTuningRecord, record_of
 from orchestrator.inference.task_scores import Scoring, evaluate
-from orchestrator.models.info import count_parameters
 from orchestrator.specs import RecipeSpec, TaskSpec
-from orchestrator.specs.network import Precision
 from orchestrator.specs.task import Head
+from orchestrator.storage.model_folder import count_parameters
 from orchestrator.tasks import Task, load_task
 from orchestrator.tasks.text_examples import CategoricalColumn, NumericalColumn, TabularColumns
 from tests.orchestrator.finetuning import tiny_tasks

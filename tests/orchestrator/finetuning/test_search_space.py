@@ -5,7 +5,8 @@ from collections.abc import Callable
 import pytest
 from pydantic import ValidationError
 
-from orchestrator.errors import SpecError
+from orchestrator.base.errors import SpecError
+from orchestrator.base.results import TrialResult
 from orchestrator.finetuning.search_space import (
     TrialPlan,
     TrialQueue,
@@ -14,10 +15,9 @@ from orchestrator.finetuning.search_space import (
     plan_trials,
     value_bounds,
 )
-from orchestrator.results import TrialResult
-from orchestrator.search.algorithms import GridSearch
-from orchestrator.search.axes import Point
 from orchestrator.specs import RecipeSpec, SweepSpec
+from orchestrator.specs.search_algorithms import GridSearch
+from orchestrator.specs.search_axes import Point
 from tests.orchestrator.tasks.definitions import define
 
 TASK = define("classification", ("good", "bad"))

@@ -18,7 +18,9 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
 from bert_core.text.tokenization import Tokenizer
-from orchestrator.errors import RunFailedError, SpecError, TaskDataError
+from orchestrator.base.errors import RunFailedError, SpecError, TaskDataError
+from orchestrator.base.results import MetricEvent, SweepResult, TrialResult, TrialStart
+from orchestrator.base.run_states import RunState
 from orchestrator.finetuning import sweep as sweep_module
 from orchestrator.finetuning.building import build_model
 from orchestrator.finetuning.model_folder import save_model_folder
@@ -28,12 +30,10 @@ from orchestrator.finetuning.sweep import run_sweep
 from orchestrator.finetuning.sweep_progress import SweepListener
 from orchestrator.finetuning.trial import trial_folder
 from orchestrator.registry.group_comparison import read_predictions
-from orchestrator.results import MetricEvent, SweepResult, TrialResult, TrialStart
-from orchestrator.run_states import RunState
 from orchestrator.specs import SweepSpec
 from orchestrator.storage import exists, join, names_in
+from orchestrator.storage.attempts import refuse_without_mark
 from orchestrator.tasks import load_task
-from orchestrator.training.attempts import refuse_without_mark
 from tests.orchestrator.finetuning import tiny_tasks
 from tests.orchestrator.finetuning.bench import Killed
 

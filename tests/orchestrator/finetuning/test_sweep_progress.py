@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
+from orchestrator.base.console.run_views import SweepView, TrialView
+from orchestrator.base.results import MessageEvent, MetricEvent, TrialResult
 from orchestrator.finetuning.search_space import TrialPlan, TrialQueue
 from orchestrator.finetuning.sweep_progress import SweepListener, SweepProgress
-from orchestrator.progress.run_views import SweepView, TrialView
-from orchestrator.results import MessageEvent, MetricEvent, TrialResult
 from orchestrator.specs import SweepSpec
 
 
@@ -123,7 +123,7 @@ def test_a_terminal_is_shown_running_trials_and_the_best_of_those_that_ended() -
 
 def test_a_line_tells_evaluations_once_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
-    monkeypatch.setattr("orchestrator.progress.log_lines.time.monotonic", lambda: now)
+    monkeypatch.setattr("orchestrator.base.console.log_lines.time.monotonic", lambda: now)
     sweep = Sweep()
     plan = sweep.start()
     for step in range(1, 5):
@@ -136,7 +136,7 @@ def test_each_evaluation_has_a_line_for_who_sees_no_view_but_of_quick_ones_the_n
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now = 100.0
-    monkeypatch.setattr("orchestrator.progress.log_lines.time.monotonic", lambda: now)
+    monkeypatch.setattr("orchestrator.base.console.log_lines.time.monotonic", lambda: now)
     sweep = Sweep()
     first, second, third = sweep.start(), sweep.start(), sweep.start()
 

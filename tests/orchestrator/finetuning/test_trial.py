@@ -11,7 +11,7 @@ import pytest
 import torch
 import transformers
 
-from orchestrator.errors import ClusterError
+from orchestrator.base.errors import ClusterError
 from orchestrator.finetuning.building import build_model
 from orchestrator.finetuning.evaluation import evaluate_model, predict_examples
 from orchestrator.finetuning.heads.tokens import decode_tags

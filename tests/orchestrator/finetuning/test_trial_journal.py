@@ -8,9 +8,9 @@ from uuid import uuid4
 import pytest
 
 from bert_core.errors import CheckpointError
+from orchestrator.base.results import MetricEvent, ModelResult, TrialResult
+from orchestrator.base.run_states import RunState
 from orchestrator.finetuning.trial_journal import EndedTrial, TrialJournal, drop_trials
-from orchestrator.results import MetricEvent, ModelResult, TrialResult
-from orchestrator.run_states import RunState
 from orchestrator.storage import names_in, write_bytes
 
 MODEL = ModelResult("storage/model", "a" * 64, 1000, "classification")

@@ -9,13 +9,13 @@ import pytest
 
 from bert_core.checkpoints import training_state
 from bert_core.errors import CheckpointError
+from orchestrator.base.results import TrialResult
+from orchestrator.base.run_states import RunState
 from orchestrator.finetuning import trial
 from orchestrator.finetuning.training import TrainingSnapshot
 from orchestrator.finetuning.training_checkpoints import saves_at_intervals
 from orchestrator.finetuning.trial import trial_folder
 from orchestrator.finetuning.trial_journal import write_leader
-from orchestrator.results import TrialResult
-from orchestrator.run_states import RunState
 from orchestrator.storage import digest_file, exists, join, names_in
 from orchestrator.training import checkpoints
 from tests.orchestrator.finetuning import tiny_tasks

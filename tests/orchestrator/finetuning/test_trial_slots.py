@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from orchestrator.base.errors import ClusterError
+from orchestrator.base.periodic import Shortage
 from orchestrator.cluster import capacity
 from orchestrator.cluster.capacity import CORES, NODE_ID, Node
-from orchestrator.errors import ClusterError
 from orchestrator.finetuning import trial_slots
 from orchestrator.finetuning.trial_slots import (
     TrialSlots,
@@ -17,7 +18,6 @@ from orchestrator.finetuning.trial_slots import (
     slots_for,
     trial_group,
 )
-from orchestrator.periodic import Shortage
 from orchestrator.specs.sweep import SweepExecutionSpec
 from orchestrator.training.event_queue import WorkersStatus
 from orchestrator.training.worker_watch import WorkerWatch

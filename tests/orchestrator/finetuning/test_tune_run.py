@@ -16,16 +16,16 @@ import ray
 from ray import tune
 from ray.tune.experiment import Trial
 
+from orchestrator.base.errors import ClusterError, RunFailedError
+from orchestrator.base.results import MetricEvent, TrialResult, TrialStart
+from orchestrator.base.run_states import RunState
 from orchestrator.cli.entry import Interrupted
-from orchestrator.errors import ClusterError, RunFailedError
 from orchestrator.finetuning import tune_run
 from orchestrator.finetuning.search_space import TrialPlan, TrialQueue
 from orchestrator.finetuning.sweep_progress import SweepListener, SweepProgress
 from orchestrator.finetuning.training_checkpoints import Report
 from orchestrator.finetuning.trial_slots import watch_trials
 from orchestrator.finetuning.tune_run import PLAN, RunTrial, build_scheduler, run_with_tune
-from orchestrator.results import MetricEvent, TrialResult, TrialStart
-from orchestrator.run_states import RunState
 from orchestrator.specs import SweepSpec
 from orchestrator.training.event_queue import EventQueue
 from tests.waiting import wait_until

@@ -11,10 +11,10 @@ import pytest
 from bert_core import BertConfig, BertForTokenClassification, BertModel
 from bert_core.errors import CheckpointError
 from bert_core.text.tokenization import Tokenizer
-from orchestrator.errors import InputError
+from orchestrator.base.errors import InputError
 from orchestrator.inference import predict
 from orchestrator.inference.pretraining_heads import fill_mask
-from orchestrator.serving.app import load_answering
+from orchestrator.inference.serving import load_answering
 from tests.orchestrator.tiny_models import CONFIG, save_encoder, save_pair_model
 
 

@@ -14,7 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.errors import ClusterError, InputError
+from orchestrator.base.errors import ClusterError, InputError
+from orchestrator.base.settings import Settings
 from orchestrator.inference import blocks, line_files
 from orchestrator.inference.blocks import (
     BLOCK_LINES,
@@ -28,7 +29,6 @@ from orchestrator.inference.blocks import (
 from orchestrator.inference.embedder import LineEmbedder
 from orchestrator.inference.line_files import predict_file
 from orchestrator.inference.predictor import Predictor
-from orchestrator.settings import Settings
 from tests.orchestrator.tiny_models import WORDS
 
 

@@ -12,7 +12,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from orchestrator.errors import InputError
+from orchestrator.base.errors import InputError
 from orchestrator.inference.requests import RequestFile, look_at_requests, make_request, refuse_table
 from orchestrator.storage.text_lines import parse_line
 from orchestrator.tasks import TaskDefinition

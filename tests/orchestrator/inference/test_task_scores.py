@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from orchestrator.base.results import EvaluationResult
 from orchestrator.finetuning.model_folder import load_task_definition
 from orchestrator.inference.task_scores import Scoring, analyze_errors, evaluate, own_task_values
-from orchestrator.results import EvaluationResult
 from orchestrator.tasks import Task, load_task
 from orchestrator.tasks.types.classification import ClassPrediction
 from tests.orchestrator.finetuning import tiny_tasks

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 import torch
 
+from orchestrator.base.errors import InputError, SpecError
 from orchestrator.cluster.gpus import WithWarnings
-from orchestrator.errors import InputError, SpecError
+from orchestrator.cluster.torch_devices import choose_device
 from orchestrator.inference.blocks import LineBlock, LinePredictor, PredictedBlock
 from orchestrator.inference.embedder import LineEmbedder
 from orchestrator.inference.line_files import RayBatch, _answers, _Worker
 from orchestrator.inference.predictor import Predictor
-from orchestrator.models.device import choose_device
 from tests.orchestrator.tiny_models import WORDS
 from tests.orchestrator.training.cards_in_place import GIB, let_memory_run_out, put_in_place
 

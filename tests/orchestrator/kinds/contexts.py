@@ -4,13 +4,13 @@ import threading
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
+from orchestrator.base.console import Progress
+from orchestrator.base.console.run_views import RunView
+from orchestrator.base.run_states import RunState
+from orchestrator.base.settings import Settings
 from orchestrator.kinds import resolved_inputs
 from orchestrator.kinds.base import AnyKind, RunContext
-from orchestrator.progress import Progress
-from orchestrator.progress.run_views import RunView
 from orchestrator.registry.recorder import Recorder
-from orchestrator.run_states import RunState
-from orchestrator.settings import Settings
 from orchestrator.specs import Spec
 from orchestrator.specs.loading import spec_values
 

@@ -3,10 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from orchestrator.kinds import KINDS
-from orchestrator.kinds.probe import CurvePoint, ProbeResult
-from orchestrator.registry.recorder import Recorder
-from orchestrator.results import (
+from orchestrator.base.results import (
     DatasetResult,
     DistillResult,
     EvaluationResult,
@@ -15,6 +12,9 @@ from orchestrator.results import (
     TokenizerResult,
     TrialResult,
 )
+from orchestrator.kinds import KINDS
+from orchestrator.kinds.probe import CurvePoint, ProbeResult
+from orchestrator.registry.recorder import Recorder
 from tests.orchestrator.registry.samples import model_result
 from tests.orchestrator.small_specs import DISTILL, EVALUATE, PRETRAIN, PROBE, STORE, SWEEP, TOKENIZER, pipeline
 

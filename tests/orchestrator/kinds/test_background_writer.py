@@ -9,7 +9,7 @@ from itertools import chain
 
 import pytest
 
-from orchestrator.errors import RegistryError, RegistryUnavailableError
+from orchestrator.base.errors import RegistryError, RegistryUnavailableError
 from orchestrator.kinds.trial_recording import background_writer
 from tests.waiting import PATIENCE_S
 

@@ -8,12 +8,12 @@ from typing import Any, get_args
 
 import pytest
 
-from orchestrator.errors import CorpusError, NotFoundError, TaskDataError
+from orchestrator.base.errors import CorpusError, NotFoundError, TaskDataError
+from orchestrator.base.settings import Settings
 from orchestrator.kinds import KINDS, kind_of, resolved_inputs
 from orchestrator.kinds.base import AnyKind
 from orchestrator.kinds.preflight import input_problems, refuse
 from orchestrator.registry.recorder import Recorder
-from orchestrator.settings import Settings
 from orchestrator.specs.loading import parse_spec
 from orchestrator.specs.pipeline import AnySpec
 from orchestrator.specs.references import names_of, replace_names

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.base.results import DatasetResult
+from orchestrator.base.settings import Settings
 from orchestrator.kinds import resolved_inputs
 from orchestrator.kinds.corpus import TokenizerKind, log_dataset
 from orchestrator.registry.recorder import Recorder
-from orchestrator.results import DatasetResult
-from orchestrator.settings import Settings
 from orchestrator.specs import TokenizerSpec
 from tests.orchestrator.kinds.contexts import Notebook, context_of
 from tests.orchestrator.kinds.samples import complete

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
+from orchestrator.base.errors import InputError
+from orchestrator.base.settings import Settings
 from orchestrator.corpus.input_files import find_files
 from orchestrator.corpus.token_store import store_folder, store_options
-from orchestrator.errors import InputError
 from orchestrator.execution.runner import check_storage_and_capacity, plan_spec, run_spec
 from orchestrator.kinds import resolved_inputs
 from orchestrator.kinds.preflight import disk_need, disk_problems, refuse
-from orchestrator.settings import Settings
 from orchestrator.specs import PretrainSpec
 from orchestrator.specs.loading import parse_spec
 from tests.orchestrator.small_specs import DISTILL, PRETRAIN, PROBE, STORE, SWEEP, TOKENIZER, pipeline

@@ -16,12 +16,12 @@ from bert_core.config import BertConfig
 from bert_core.errors import CheckpointError, TokenizerError
 from bert_core.heads import BertForPreTraining
 from bert_core.text.tokenizer_training import train_wordpiece
+from orchestrator.base.errors import CorpusError, SpecError, TaskDataError
+from orchestrator.base.settings import Settings
 from orchestrator.cluster.capacity import Processes
-from orchestrator.errors import CorpusError, SpecError, TaskDataError
 from orchestrator.kinds.distill import DistillKind
 from orchestrator.kinds.pretrain import PretrainKind
 from orchestrator.registry.recorder import Recorder
-from orchestrator.settings import Settings
 from orchestrator.specs import DistillSpec, PretrainSpec
 from orchestrator.storage import write_bytes
 from tests.orchestrator.kinds.samples import SAMPLES, complete

@@ -12,15 +12,15 @@ from typing import Any
 
 import pytest
 
-from orchestrator.errors import InputError
+from orchestrator.base.errors import InputError
+from orchestrator.base.results import EvaluationResult
+from orchestrator.base.settings import Settings
+from orchestrator.inference.searching import Reranking, rank_queries
 from orchestrator.kinds import evaluate as evaluate_module
 from orchestrator.kinds import resolved_inputs
 from orchestrator.kinds.evaluate import EvaluateKind
 from orchestrator.kinds.resolved import data_digests
 from orchestrator.registry.recorder import Recorder
-from orchestrator.results import EvaluationResult
-from orchestrator.retrieval.searching import Reranking, rank_queries
-from orchestrator.settings import Settings
 from orchestrator.specs import EvaluateSpec, TaskSpec
 from orchestrator.tasks import load_task
 from tests.orchestrator.kinds.contexts import Notebook, carry_out, context_of

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from bert_core.errors import CheckpointError, ConfigError
-from orchestrator.errors import CorpusError, InputError, SpecError, TaskDataError
+from orchestrator.base.errors import CorpusError, InputError, SpecError, TaskDataError
+from orchestrator.base.results import ModelResult
+from orchestrator.base.settings import Settings
 from orchestrator.kinds import resolved_inputs
 from orchestrator.kinds.plan import plan_rows
 from orchestrator.registry import Registry
-from orchestrator.results import ModelResult
-from orchestrator.settings import Settings
 from orchestrator.specs.loading import parse_spec
 from tests.orchestrator.small_specs import CORPUS, DISTILL, PRETRAIN, STORE, SWEEP, TASK, TOKENIZER, check, pipeline
 

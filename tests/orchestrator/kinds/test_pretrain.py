@@ -12,17 +12,17 @@ import torch
 
 from bert_core.errors import CheckpointError, TokenizerError
 from bert_core.text.tokenizer_training import train_wordpiece
+from orchestrator.base.console.run_views import TrainingView
+from orchestrator.base.errors import CorpusError, RunStoppedError
+from orchestrator.base.results import MessageEvent, MetricEvent
+from orchestrator.base.settings import Settings
 from orchestrator.cluster import gpus
 from orchestrator.cluster.capacity import Processes
-from orchestrator.errors import CorpusError, RunStoppedError
 from orchestrator.kinds import pretrain as module
 from orchestrator.kinds import pretraining_estimates
 from orchestrator.kinds.preflight import needed_resources, warn_of_unused_gpus
 from orchestrator.kinds.pretrain import PretrainKind, build_listener, decide_device, takes_gpus
-from orchestrator.progress.run_views import TrainingView
 from orchestrator.registry.recorder import Recorder
-from orchestrator.results import MessageEvent, MetricEvent
-from orchestrator.settings import Settings
 from orchestrator.specs import PretrainSpec
 from orchestrator.training.checkpoints import Checkpoints
 from tests.orchestrator.kinds.contexts import Notebook, context_of

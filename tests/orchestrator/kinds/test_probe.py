@@ -11,7 +11,10 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from orchestrator.errors import SpecError
+from orchestrator.base.errors import SpecError
+from orchestrator.base.results import SweepResult, TrialResult
+from orchestrator.base.run_states import RunState
+from orchestrator.base.settings import Settings
 from orchestrator.execution.runner import run_spec
 from orchestrator.finetuning import sweep as sweep_module
 from orchestrator.finetuning.trial_journal import EndedTrial
@@ -21,9 +24,6 @@ from orchestrator.kinds.sweep import begin_journal
 from orchestrator.registry import Registry
 from orchestrator.registry.recorder import Recorder
 from orchestrator.reports.pages import plot_run
-from orchestrator.results import SweepResult, TrialResult
-from orchestrator.run_states import RunState
-from orchestrator.settings import Settings
 from orchestrator.specs.loading import parse_spec
 from orchestrator.specs.sweep import ProbeSpec
 from tests.orchestrator.kinds.contexts import Notebook, context_of

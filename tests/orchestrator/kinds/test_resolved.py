@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from orchestrator.errors import TaskDataError
+from orchestrator.base.errors import TaskDataError
+from orchestrator.base.results import ModelResult
+from orchestrator.base.settings import Settings
 from orchestrator.execution.runner import run_spec
 from orchestrator.kinds import resolved, resolved_inputs
 from orchestrator.kinds.plan import plan_rows
 from orchestrator.kinds.preflight import input_problems, refuse
 from orchestrator.registry import Registry
-from orchestrator.results import ModelResult
-from orchestrator.settings import Settings
 from orchestrator.specs import DistillSpec, EvaluateSpec, TaskSpec
 from orchestrator.specs.loading import parse_spec
 from orchestrator.tasks import Task, load_task

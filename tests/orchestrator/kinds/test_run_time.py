@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
+from orchestrator.base.results import MetricEvent, TrialStart
+from orchestrator.base.run_states import RunState
+from orchestrator.base.settings import Settings
 from orchestrator.corpus.tokenizer_job import train_tokenizer
 from orchestrator.kinds import kind_of, resolved_inputs
 from orchestrator.kinds.plan import ExpectedTime, cost_fact, expected_time, plan_rows
 from orchestrator.registry import Registry
 from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.registry.records import AttemptCostRecord
-from orchestrator.results import MetricEvent, TrialStart
-from orchestrator.run_states import RunState
-from orchestrator.settings import Settings
 from orchestrator.specs import TokenizerSpec
 from orchestrator.specs.loading import parse_spec, spec_values
 from tests.orchestrator.registry.samples import trial_result

@@ -12,6 +12,8 @@ import pytest
 from sqlalchemy import update
 
 from bert_core.config import BertConfig
+from orchestrator.base.results import MetricEvent, TrialResult
+from orchestrator.base.run_states import RunState
 from orchestrator.finetuning.model_record import RECORD_FILE, FineTuningRecord
 from orchestrator.kinds.pretrain import PretrainKind
 from orchestrator.kinds.sweep import SweepKind
@@ -19,8 +21,6 @@ from orchestrator.kinds.sweep_summary import compute_difference
 from orchestrator.registry.recorder import Recorder
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.tables import ALL_RUNS
-from orchestrator.results import MetricEvent, TrialResult
-from orchestrator.run_states import RunState
 from orchestrator.significance.ranking import SeedNoise
 from orchestrator.significance.summary import summarize
 from orchestrator.tasks.types.base import TaskOptions

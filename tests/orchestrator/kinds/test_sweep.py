@@ -12,16 +12,16 @@ from pydantic import ValidationError
 
 from bert_core.checkpoints.sentence_transformers import SentenceEmbeddingConfig, write_sentence_embedding
 from bert_core.config import BertConfig
-from orchestrator.errors import InputError, SpecError
+from orchestrator.base.errors import InputError, SpecError
+from orchestrator.base.results import MetricEvent, SweepResult, TrialEvents, TrialStart
+from orchestrator.base.run_states import RunState
+from orchestrator.base.settings import Settings
 from orchestrator.finetuning import sweep as sweep_module
 from orchestrator.kinds import resolved_inputs
 from orchestrator.kinds.estimates import FEW_STEPS, short_training_advice
 from orchestrator.kinds.sweep import SweepKind
 from orchestrator.kinds.sweep_estimates import first_recipe
 from orchestrator.registry.recorder import Recorder
-from orchestrator.results import MetricEvent, SweepResult, TrialEvents, TrialStart
-from orchestrator.run_states import RunState
-from orchestrator.settings import Settings
 from orchestrator.specs import SweepSpec
 from orchestrator.training.batch_order import Schedule
 from tests.orchestrator.kinds.contexts import Notebook, context_of

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from bert_core.text.tokenizer_training import train_wordpiece
+from orchestrator.base.settings import Settings
 from orchestrator.finetuning.trial_journal import TrialJournal
 from orchestrator.kinds import resolved_inputs
 from orchestrator.kinds import sweep as module
 from orchestrator.kinds.sweep import sweep_identity
-from orchestrator.settings import Settings
 from orchestrator.specs import SweepSpec
 from tests.orchestrator.small_specs import SWEEP
 

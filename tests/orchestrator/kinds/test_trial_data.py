@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from orchestrator.distillation import launch
+from orchestrator.base.results import DistillResult, SweepResult
+from orchestrator.base.settings import Settings
+from orchestrator.finetuning import distillation_launch as launch
 from orchestrator.finetuning import sweep as sweep_module
 from orchestrator.kinds.distill import DistillKind
 from orchestrator.kinds.sweep import SweepKind
 from orchestrator.registry.recorder import Recorder
-from orchestrator.results import DistillResult, SweepResult
-from orchestrator.settings import Settings
 from orchestrator.specs import DistillSpec, SweepSpec
 from tests.orchestrator.kinds.contexts import carry_out
 from tests.orchestrator.kinds.samples import TRIALS

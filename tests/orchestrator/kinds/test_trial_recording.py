@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.errors import RegistryUnavailableError
+from orchestrator.base.console import Progress
+from orchestrator.base.errors import RegistryUnavailableError
+from orchestrator.base.results import MetricEvent, TrialStart
+from orchestrator.base.settings import Settings
 from orchestrator.finetuning.trial_journal import TrialJournal
 from orchestrator.kinds.base import RunContext
 from orchestrator.kinds.trial_recording import trial_recording
-from orchestrator.progress import Progress
 from orchestrator.registry import database
 from orchestrator.registry.database import Database
 from orchestrator.registry.recorder import Recorder
-from orchestrator.results import MetricEvent, TrialStart
-from orchestrator.settings import Settings
 from tests.orchestrator.kinds.contexts import Notebook, context_of
 from tests.orchestrator.kinds.samples import TRIALS
 from tests.orchestrator.small_specs import SWEEP

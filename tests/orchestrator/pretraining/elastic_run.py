@@ -14,13 +14,13 @@ from typing import Any
 
 import ray.train
 
+from orchestrator.base.settings import Settings
 from orchestrator.execution.attempt_files import LOG_FILE
 from orchestrator.execution.runner import run_spec
 from orchestrator.kinds import pretrain
 from orchestrator.pretraining.batch_trace import TRACE_VARIABLE, read_trace
 from orchestrator.pretraining.step import label_loss
 from orchestrator.registry import Registry
-from orchestrator.settings import Settings
 from tests.orchestrator.pretraining.small_run import write_spec
 
 STEPS, CHECKPOINT_EVERY = 300, 60

@@ -14,8 +14,8 @@ import ray
 from ray._private.state import actors
 from ray.cluster_utils import Cluster
 
+from orchestrator.base.results import Event, MetricEvent
 from orchestrator.pretraining.launch import _train
-from orchestrator.results import Event, MetricEvent
 from tests.orchestrator.pretraining.small_run import final_digests, make_job
 
 STEPS, LOGGED_EVERY = 1000, 10

@@ -17,11 +17,11 @@ from typing import Any, NoReturn
 import torch.distributed
 from safetensors.torch import save_file
 
+from orchestrator.base.results import CheckpointEvent, Event
 from orchestrator.pretraining import step as step_module
 from orchestrator.pretraining.batch_trace import traced
 from orchestrator.pretraining.collectives import GradientBuckets, Worker
 from orchestrator.pretraining.loop import TrainingLoop
-from orchestrator.results import CheckpointEvent, Event
 from tests.orchestrator.pretraining.small_run import keeping_losses, make_job
 from tests.waiting import PATIENCE_S
 

@@ -13,6 +13,7 @@ import numpy as np
 from bert_core.examples.packing import PackedBatch
 from bert_core.text.tokenization import Tokenizer
 from bert_core.text.tokenizer_training import train_wordpiece
+from orchestrator.base.results import Event, MetricEvent
 from orchestrator.corpus.stream import SplitShards
 from orchestrator.corpus.token_store import Manifest, TokenStore, write_shard
 from orchestrator.pretraining import loop as loop_module
@@ -21,7 +22,6 @@ from orchestrator.pretraining.collectives import Worker
 from orchestrator.pretraining.job import Emit, PretrainJob
 from orchestrator.pretraining.loop import TrainingLoop
 from orchestrator.pretraining.streams import build_stream, build_validation
-from orchestrator.results import Event, MetricEvent
 from orchestrator.specs import PretrainSpec
 from orchestrator.storage import digest_file, exists, join
 from orchestrator.training.checkpoints import Checkpoints, CheckpointSaver

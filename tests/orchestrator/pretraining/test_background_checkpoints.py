@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from orchestrator.errors import RunFailedError
+from orchestrator.base.errors import RunFailedError
+from orchestrator.base.results import CheckpointEvent, Event, MessageEvent, MetricEvent
 from orchestrator.pretraining import loop as loop_module
-from orchestrator.results import CheckpointEvent, Event, MessageEvent, MetricEvent
 from orchestrator.training.checkpoints import Checkpoints
 from tests.orchestrator.pretraining.poisoned_run import poisoned
 from tests.orchestrator.pretraining.small_run import final_digests, make_job, run, save_in_background

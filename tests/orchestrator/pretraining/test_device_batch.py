@@ -17,7 +17,7 @@ from ray.exceptions import RayError
 
 from bert_core.examples.packing import PackedBatch
 from bert_core.packed_sequences import PackedSequences
-from orchestrator.errors import CorpusError
+from orchestrator.base.errors import CorpusError
 from orchestrator.pretraining.collectives import Worker
 from orchestrator.pretraining.device_batch import DeviceBatch, lay_end_to_end, one_step_ahead
 from orchestrator.pretraining.step import count_globally

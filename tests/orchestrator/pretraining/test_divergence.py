@@ -15,7 +15,8 @@ import pytest
 import torch
 
 from bert_core.examples.packing import PackedBatch
-from orchestrator.errors import RunFailedError
+from orchestrator.base.errors import RunFailedError
+from orchestrator.base.results import CheckpointEvent, Event, MessageEvent, MetricEvent
 from orchestrator.pretraining import batch_trace
 from orchestrator.pretraining import meter as meter_module
 from orchestrator.pretraining.batch_trace import global_batch_digest, read_trace, traced
@@ -24,7 +25,6 @@ from orchestrator.pretraining.divergence import max_loss
 from orchestrator.pretraining.job import PretrainJob
 from orchestrator.pretraining.loop import TrainingLoop
 from orchestrator.pretraining.meter import DivergedStepError, Meter
-from orchestrator.results import CheckpointEvent, Event, MessageEvent, MetricEvent
 from orchestrator.specs import PretrainSpec
 from orchestrator.training.checkpoints import Checkpoints
 from orchestrator.training.snapshots import snapshot_folders

@@ -13,13 +13,13 @@ import torch
 from bert_core.compiled_layers import compile_layers
 from bert_core.cuda_graphs import Work
 from bert_core.heads import BertForPreTraining
-from orchestrator.errors import RunFailedError
+from orchestrator.base.errors import RunFailedError
+from orchestrator.base.results import Event, MessageEvent
 from orchestrator.pretraining import execution_mode
 from orchestrator.pretraining.collectives import Worker
 from orchestrator.pretraining.execution_mode import MIN_STEPS_TO_COMPILE, choose_compilation
 from orchestrator.pretraining.loop import TrainingLoop
 from orchestrator.pretraining.step import StepContext
-from orchestrator.results import Event, MessageEvent
 from orchestrator.specs import PretrainSpec
 from tests.bert_core.reference import small_config
 from tests.orchestrator.pretraining.small_run import keeping_losses, make_job, run

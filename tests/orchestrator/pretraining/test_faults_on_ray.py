@@ -18,9 +18,9 @@ from typing import Any
 
 import pytest
 
+from orchestrator.base.settings import Settings
 from orchestrator.execution.runner import resume_run, run_spec
 from orchestrator.registry import Registry
-from orchestrator.settings import Settings
 from orchestrator.specs import PretrainSpec
 from orchestrator.specs.loading import spec_values
 from orchestrator.storage import digest_file, write_json
@@ -31,7 +31,7 @@ from tests.waiting import PATIENCE_S
 
 STEPS, LOGGED_EVERY = 120, 6
 TELL_EVERY_STEP = """
-from orchestrator import progress
+from orchestrator.base import console as progress
 progress.PLAIN_INTERVAL_S = 0.0
 from orchestrator.cli.entry import main
 main()

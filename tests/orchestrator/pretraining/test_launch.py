@@ -16,17 +16,17 @@ from bert_core.heads import BertForPreTraining
 from bert_core.objectives import TOKEN_OBJECTIVES
 from bert_core.objectives.masked_lm import MaskedLM
 from bert_core.text.tokenizer_training import train_wordpiece
-from orchestrator.errors import ClusterError, OrchestratorError, RunFailedError, RunStoppedError
+from orchestrator.base.errors import ClusterError, OrchestratorError, RunFailedError, RunStoppedError
+from orchestrator.base.results import MessageEvent
+from orchestrator.base.settings import Settings
 from orchestrator.execution.runner import run_spec
-from orchestrator.models.info import build_config
 from orchestrator.pretraining import worker
 from orchestrator.pretraining.collectives import Worker
 from orchestrator.pretraining.job import PretrainJob, build_model, check_start
 from orchestrator.pretraining.launch import FailureReport, _run, _train, failure_cause, root_failure, training_error
 from orchestrator.pretraining.worker import WorkerOrder
-from orchestrator.results import MessageEvent
-from orchestrator.settings import Settings
 from orchestrator.specs import ModelSpec, PretrainSpec
+from orchestrator.specs.network import build_config
 from orchestrator.training.event_queue import EventQueue, WorkerFailure, WorkerPlace
 from tests.orchestrator.pretraining.small_run import make_job, make_tokenizer, write_spec
 from tests.orchestrator.training.local_actor import LocalActor

@@ -24,8 +24,9 @@ from bert_core.heads import BertForPreTraining
 from bert_core.text.tokenization import Tokenizer
 from bert_core.text.tokenizer_training import train_byte_bpe, train_wordpiece
 from orchestrator import storage
+from orchestrator.base.errors import RunFailedError, RunStoppedError
+from orchestrator.base.results import CheckpointEvent, DriftEvent, Event, MessageEvent, MetricEvent
 from orchestrator.corpus.stream import SplitShards
-from orchestrator.errors import RunFailedError, RunStoppedError
 from orchestrator.inference.pretraining_heads import next_sentence
 from orchestrator.pretraining import step as step_module
 from orchestrator.pretraining.batch_trace import TRACE_VARIABLE, read_trace
@@ -33,7 +34,6 @@ from orchestrator.pretraining.collectives import Worker
 from orchestrator.pretraining.job import PretrainJob
 from orchestrator.pretraining.loop import TrainingLoop
 from orchestrator.pretraining.streams import build_stream, build_validation
-from orchestrator.results import CheckpointEvent, DriftEvent, Event, MessageEvent, MetricEvent
 from orchestrator.storage import digest_file
 from orchestrator.training.checkpoints import Checkpoints
 from orchestrator.training.snapshots import snapshot_folders

@@ -4,10 +4,10 @@ pytest tests/orchestrator/pretraining/test_loop_parts.py
 
 import pytest
 
+from orchestrator.base.results import Event, MessageEvent, MetricEvent
 from orchestrator.pretraining import progress_line as status_module
 from orchestrator.pretraining.loop import DueSteps, WorkerEvents
 from orchestrator.pretraining.progress_line import TrainingStatus
-from orchestrator.results import Event, MessageEvent, MetricEvent
 from orchestrator.specs import PretrainSpec
 
 

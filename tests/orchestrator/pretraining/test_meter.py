@@ -10,8 +10,9 @@ from bert_core.config import BertConfig
 from bert_core.heads.pretraining import LossSums
 from bert_core.objectives import OBJECTIVES
 from orchestrator.pretraining.collectives import Worker
-from orchestrator.pretraining.meter import Clock, Meter, Utilization
+from orchestrator.pretraining.meter import Meter, Utilization
 from orchestrator.pretraining.step import add_sums, empty_totals, named_metrics
+from orchestrator.training.clocks import Clock
 
 CPU = torch.device("cpu")
 ACTIVE = ("masked_lm", "sentence_order", "span_boundary")

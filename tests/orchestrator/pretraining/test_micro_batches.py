@@ -14,14 +14,14 @@ import torch
 
 from bert_core.examples.packing import PackedBatch
 from bert_core.heads import BertForPreTraining
-from orchestrator.errors import RunFailedError
+from orchestrator.base.errors import RunFailedError
+from orchestrator.base.results import CheckpointEvent, Event, MessageEvent, MetricEvent
 from orchestrator.pretraining import step as step_module
 from orchestrator.pretraining.collectives import Worker
 from orchestrator.pretraining.device_batch import MicroBatch
 from orchestrator.pretraining.job import PretrainJob
 from orchestrator.pretraining.loop import TrainingLoop
 from orchestrator.pretraining.step import GlobalCounts, MicroBatches, Sums, label_loss, pretraining_sums
-from orchestrator.results import CheckpointEvent, Event, MessageEvent, MetricEvent
 from orchestrator.specs import PretrainSpec
 from orchestrator.storage import digest_file
 from orchestrator.training.checkpoints import Checkpoints

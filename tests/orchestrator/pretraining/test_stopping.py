@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.measurements import is_of_the_machine
-from orchestrator.results import Event, MetricEvent
+from orchestrator.base.metric_names import is_of_the_machine
+from orchestrator.base.results import Event, MetricEvent
 from orchestrator.storage import digest_file, read_json
 from orchestrator.training.checkpoints import Checkpoints
 from tests.orchestrator.pretraining.several_workers import run_group

@@ -7,9 +7,9 @@ import pytest
 
 from bert_core.examples.packing import PackedBatch
 from bert_core.examples.segments import TokenizedDocuments
+from orchestrator.base.errors import CorpusError
 from orchestrator.corpus.stream import SplitShards
 from orchestrator.corpus.token_store import TokenStore
-from orchestrator.errors import CorpusError
 from orchestrator.pretraining import streams
 from orchestrator.pretraining.streams import build_masking, build_stream, build_validation
 from orchestrator.specs import PretrainSpec

@@ -12,8 +12,8 @@ import pytest
 
 from bert_core import attention
 from bert_core.attention.padded import FusedAttention
-from orchestrator.distillation.masked_tokens import MaskedTokenLoss
 from orchestrator.pretraining import loop as loop_module
+from orchestrator.pretraining.distillation import MaskedTokenLoss
 from orchestrator.pretraining.job import PretrainJob, build_model
 from orchestrator.specs.distill import LossWeightsSpec
 from tests.orchestrator.pretraining.small_run import make_job, run

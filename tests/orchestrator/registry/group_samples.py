@@ -4,11 +4,11 @@ from typing import Any
 
 from sqlalchemy import update
 
+from orchestrator.base.results import MetricEvent, TrialResult
+from orchestrator.base.run_states import RunState
 from orchestrator.registry import Registry
 from orchestrator.registry.group_records import GroupRecord, GroupRun
 from orchestrator.registry.tables import ALL_RUNS
-from orchestrator.results import MetricEvent, TrialResult
-from orchestrator.run_states import RunState
 from tests.orchestrator.registry.samples import new_run, trial_result
 
 RECIPE = {"learning_rate": 1e-4, "size": "tiny", "seed": 0, "init_from": "random", "epochs": 3.0}

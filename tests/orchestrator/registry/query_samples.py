@@ -8,6 +8,7 @@ from typing import Any
 
 from sqlalchemy import update
 
+from orchestrator.base.results import DatasetResult, MetricEvent, ModelResult
 from orchestrator.registry import Registry
 from orchestrator.registry.query_language import (
     Age,
@@ -18,7 +19,6 @@ from orchestrator.registry.query_language import (
     Value,
 )
 from orchestrator.registry.tables import ALL_RUNS
-from orchestrator.results import DatasetResult, MetricEvent, ModelResult
 from tests.orchestrator.registry.samples import model_result, new_run
 
 WORDS = ["sst2", "cola", "it's", 'a "b"', "100%", "C:\\new", "Ünïcode", ""]

@@ -7,13 +7,13 @@ from typing import Any
 
 from sqlalchemy import Select, Table, insert, select, update
 
+from orchestrator.base.results import CheckpointEvent, DatasetResult, MetricEvent, ModelResult, TrialResult
+from orchestrator.base.run_states import RunState
 from orchestrator.provenance.capture import Provenance, SourceCode
 from orchestrator.registry import Registry
 from orchestrator.registry.database import MIGRATIONS, NEWEST_REVISION
 from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.registry.tables import ALIASES, ATTEMPTS, CODE_DIFFS, LINEAGE, METADATA, OWN_MARKS, SERIES
-from orchestrator.results import CheckpointEvent, DatasetResult, MetricEvent, ModelResult, TrialResult
-from orchestrator.run_states import RunState
 
 
 def new_run(registry: Registry, **changes: Any) -> str:

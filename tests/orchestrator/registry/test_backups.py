@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.errors import InputError, RegistryError
+from orchestrator.base.errors import InputError, RegistryError
+from orchestrator.base.results import MetricEvent
 from orchestrator.registry import Registry, database
 from orchestrator.registry.backups import back_up_registry
 from orchestrator.registry.database import NEWEST_REVISION
-from orchestrator.results import MetricEvent
 from tests.orchestrator.registry.samples import everything, fill_every_table, new_run, newer_migrations
 
 needs_pg_dump = pytest.mark.skipif(shutil.which("pg_dump") is None, reason="pg_dump is not on this machine")

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from orchestrator.errors import RegistryError
+from orchestrator.base.errors import RegistryError
+from orchestrator.base.results import MetricEvent
 from orchestrator.registry import Registry
 from orchestrator.registry.database import NEWEST_REVISION
-from orchestrator.results import MetricEvent
 from tests.orchestrator.registry.samples import new_run, newer_migrations
 from tests.orchestrator.registry.writers import (
     NUM_ROUNDS,

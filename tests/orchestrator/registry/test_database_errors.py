@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import create_engine, make_url, text
 
-from orchestrator.errors import RegistryError, RegistryUnavailableError
+from orchestrator.base.errors import RegistryError, RegistryUnavailableError
+from orchestrator.base.results import MetricEvent
 from orchestrator.registry import Registry, connections
-from orchestrator.results import MetricEvent
 from tests.orchestrator.registry.samples import new_run
 
 

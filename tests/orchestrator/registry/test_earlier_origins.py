@@ -6,11 +6,11 @@ from typing import Any, get_args
 
 import pytest
 
+from orchestrator.base.results import DatasetResult, FileCount, ModelResult
+from orchestrator.base.run_states import RunState
 from orchestrator.registry import Registry
 from orchestrator.registry.merging import merge_registry
 from orchestrator.registry.model_origins import NAME_PATHS
-from orchestrator.results import DatasetResult, FileCount, ModelResult
-from orchestrator.run_states import RunState
 from orchestrator.specs import SPEC_KINDS, spec_class
 from orchestrator.specs.fields import Section
 from orchestrator.specs.references import NAME_FIELDS, Product

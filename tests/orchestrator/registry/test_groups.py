@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
-from orchestrator.errors import InputError, NotFoundError, SeveralRunsError
+from orchestrator.base.errors import InputError, NotFoundError, SeveralRunsError
+from orchestrator.base.run_states import RunState
 from orchestrator.registry import Registry
 from orchestrator.registry.group_comparison import Comparison, compare_examples, compare_groups, read_predictions
 from orchestrator.registry.group_records import group_notes
 from orchestrator.registry.tables import ALL_RUNS
-from orchestrator.run_states import RunState
 from tests.orchestrator.registry.group_samples import evaluated, group_of, new_sweep, seeds
 from tests.orchestrator.registry.samples import new_run, trial_result
 

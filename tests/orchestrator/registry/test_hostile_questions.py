@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from orchestrator.errors import InputError
+from orchestrator.base.errors import InputError
+from orchestrator.base.results import MetricEvent
 from orchestrator.registry import Registry
-from orchestrator.results import MetricEvent
 from tests.orchestrator.registry.samples import new_run
 
 QUESTIONS = Path(__file__).with_name("hostile_questions.txt")

@@ -2,9 +2,9 @@
 
 import pytest
 
+from orchestrator.base.results import MetricEvent
+from orchestrator.base.run_states import RunState
 from orchestrator.registry import Registry
-from orchestrator.results import MetricEvent
-from orchestrator.run_states import RunState
 from tests.orchestrator.registry.group_samples import RECIPE, new_sweep, scored, scored_on, seeds, set_code
 from tests.orchestrator.registry.samples import model_result, new_run, trial_result
 

@@ -5,11 +5,11 @@ from itertools import product
 
 import pytest
 
-from orchestrator.errors import InputError, NotFoundError
+from orchestrator.base.errors import InputError, NotFoundError
+from orchestrator.base.results import TrialStart
+from orchestrator.base.run_states import RunState
 from orchestrator.registry import Registry
 from orchestrator.registry.recorder import Recorder, RunOutcome
-from orchestrator.results import TrialStart
-from orchestrator.run_states import RunState
 from tests.orchestrator.registry.samples import everything, new_run, trial_result
 
 CLOCK = "orchestrator.registry.lifecycle.utc_now"

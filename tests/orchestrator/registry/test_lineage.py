@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from sqlalchemy import insert, update
 
-from orchestrator.errors import NotFoundError
+from orchestrator.base.errors import NotFoundError
+from orchestrator.base.results import DatasetResult, FileCount, TokenizerResult
+from orchestrator.base.run_states import RunState
 from orchestrator.registry import Registry
 from orchestrator.registry.lineage import LineageTree
 from orchestrator.registry.parameters import trial_id
 from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.registry.tables import ALL_RUNS, LINEAGE
-from orchestrator.results import DatasetResult, FileCount, TokenizerResult
-from orchestrator.run_states import RunState
 from tests.orchestrator.registry.samples import model_result, trial_result
 
 TOKENIZER, CORPUS, TASK = "a" * 64, "b" * 64, "c" * 64

@@ -2,7 +2,7 @@
 
 import pytest
 
-from orchestrator.errors import InputError, NotFoundError, RegistryError
+from orchestrator.base.errors import InputError, NotFoundError, RegistryError
 from orchestrator.registry import Registry
 from orchestrator.registry.records import Flag
 from tests.orchestrator.registry.samples import new_run, trial_result

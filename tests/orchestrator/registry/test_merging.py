@@ -9,7 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import insert, select, update
 
-from orchestrator.errors import InputError
+from orchestrator.base.errors import InputError
+from orchestrator.base.results import MetricEvent
+from orchestrator.base.run_states import RunState
 from orchestrator.registry import Registry
 from orchestrator.registry.merging import DIGEST_TABLES, RUN_TABLES, Merged, merge_registry
 from orchestrator.registry.recorder import Recorder
@@ -26,8 +28,6 @@ from orchestrator.registry.tables import (
     PARAMETERS,
     RANKED_GROUPS,
 )
-from orchestrator.results import MetricEvent
-from orchestrator.run_states import RunState
 from tests.orchestrator.registry.samples import A_TIME, everything, fill, fill_every_table, model_result, new_run, note
 
 A_RUN, ANOTHER = "a" * 12, "b" * 12

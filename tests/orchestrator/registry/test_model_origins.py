@@ -2,9 +2,9 @@
 
 import pytest
 
+from orchestrator.base.results import MetricEvent
 from orchestrator.registry import Registry
 from orchestrator.registry.model_origins import SplitData, Used, data_used, use_of
-from orchestrator.results import MetricEvent
 from tests.orchestrator.registry.group_samples import evaluated, new_sweep, scored, seeds
 from tests.orchestrator.registry.samples import model_result
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import delete
 
-from orchestrator.errors import NotFoundError, RegistryError, RegistryUnavailableError
+from orchestrator.base.errors import NotFoundError, RegistryError, RegistryUnavailableError
 from orchestrator.registry import Registry
 from orchestrator.registry.location import resolve_url
 from orchestrator.registry.tables import ALL_RUNS

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from benchmarks.generated_registry import fill
-from orchestrator.errors import InputError
+from orchestrator.base.errors import InputError
 from orchestrator.registry import Registry
 from orchestrator.registry.records import RecordTable
 

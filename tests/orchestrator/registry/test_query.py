@@ -9,7 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import update
 
-from orchestrator.errors import InputError
+from orchestrator.base.errors import InputError
+from orchestrator.base.results import DatasetResult, MetricEvent
 from orchestrator.registry import Registry
 from orchestrator.registry.parameters import group_key, group_label
 from orchestrator.registry.query_language import (
@@ -22,7 +23,6 @@ from orchestrator.registry.query_language import (
 )
 from orchestrator.registry.records import Flag
 from orchestrator.registry.tables import ALL_RUNS
-from orchestrator.results import DatasetResult, MetricEvent
 from tests.orchestrator.registry.query_samples import (
     AGES,
     DAYS,

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from orchestrator.errors import InputError
+from orchestrator.base.errors import InputError
 from orchestrator.registry import Registry
 from orchestrator.registry.dialects import replace_unstorable
 from orchestrator.registry.fields import FIELD_NAMES

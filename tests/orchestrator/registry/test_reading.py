@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.errors import NotFoundError, SeveralRunsError
+from orchestrator.base.errors import NotFoundError, SeveralRunsError
+from orchestrator.base.results import MetricEvent
 from orchestrator.registry import Registry
 from orchestrator.registry.recorded_names import RecordedNames
-from orchestrator.results import MetricEvent
 from tests.orchestrator.registry.samples import model_result, new_run, trial_result
 
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from orchestrator.errors import InputError, RegistryError, RegistryUnavailableError, RunStoppedError, SpecError
+from orchestrator.base.errors import InputError, RegistryError, RegistryUnavailableError, RunStoppedError, SpecError
+from orchestrator.base.results import CheckpointEvent, Event, MetricEvent, WorkersEvent
 from orchestrator.registry import Registry, database
 from orchestrator.registry import recorder as recorder_module
 from orchestrator.registry.database import Database, retry_while_unavailable
 from orchestrator.registry.recorder import Recorder, RunOutcome
-from orchestrator.results import CheckpointEvent, Event, MetricEvent, WorkersEvent
 from tests.orchestrator.postgres_server import find_binaries, running_server
 from tests.orchestrator.registry.samples import made_with
 from tests.waiting import PATIENCE_S

@@ -2,9 +2,9 @@
 
 import pytest
 
-from orchestrator.errors import NotFoundError
+from orchestrator.base.errors import NotFoundError
+from orchestrator.base.run_states import RunState
 from orchestrator.registry import Registry
-from orchestrator.run_states import RunState
 from tests.orchestrator.registry.samples import model_result, new_run
 
 

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from orchestrator.errors import InputError
+from orchestrator.base.errors import InputError
+from orchestrator.base.results import CheckpointEvent, DatasetResult, FileCount, MetricEvent, TrialStart
+from orchestrator.base.run_states import RunState
 from orchestrator.registry import Registry
-from orchestrator.results import CheckpointEvent, DatasetResult, FileCount, MetricEvent, TrialStart
-from orchestrator.run_states import RunState
 from tests.orchestrator.registry.samples import everything, made_with, model_result, new_run, trial_result
 
 WRITTEN_ELSEWHERE = ("model_aliases",)

@@ -9,7 +9,7 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import create_engine, make_url, text
 
-from orchestrator.errors import RegistryError
+from orchestrator.base.errors import RegistryError
 from orchestrator.registry import Registry
 from orchestrator.registry.connections import VERSION_TABLE
 from orchestrator.registry.database import MIGRATIONS, NEWEST_REVISION

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 from sqlalchemy import delete, func, insert, select, update
 
-from orchestrator.errors import RegistryError
+from orchestrator.base.errors import RegistryError
+from orchestrator.base.results import MetricEvent
+from orchestrator.base.run_states import RunState
 from orchestrator.registry import Registry, roll_up
 from orchestrator.registry.merging import merge_registry
 from orchestrator.registry.tables import ALL_RUNS, OPEN_RUNS, RANKED_GROUPS
-from orchestrator.results import MetricEvent
-from orchestrator.run_states import RunState
 from tests.orchestrator.registry.group_samples import evaluated, new_sweep, scored, seeds, set_code
 from tests.orchestrator.registry.samples import model_result, new_run
 

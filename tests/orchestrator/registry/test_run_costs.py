@@ -6,11 +6,11 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import select, update
 
+from orchestrator.base.results import TrialStart
+from orchestrator.base.run_states import RunState
 from orchestrator.registry import Registry
 from orchestrator.registry.records import AttemptCostRecord
 from orchestrator.registry.tables import ALL_RUNS, ATTEMPTS
-from orchestrator.results import TrialStart
-from orchestrator.run_states import RunState
 from tests.orchestrator.registry.samples import new_run, trial_result
 
 

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from orchestrator.errors import InputError
+from orchestrator.base.errors import InputError
+from orchestrator.base.results import DatasetResult, MetricEvent
+from orchestrator.base.run_states import RunState
 from orchestrator.registry import Registry
-from orchestrator.results import DatasetResult, MetricEvent
-from orchestrator.run_states import RunState
 from tests.orchestrator.registry.query_samples import SAMPLES
 from tests.orchestrator.registry.samples import new_run, trial_result
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from orchestrator.errors import RegistryError
+from orchestrator.base.errors import RegistryError
+from orchestrator.base.results import CheckpointEvent, DatasetResult, FileCount, MetricEvent, TokenizerResult
 from orchestrator.registry import Registry
-from orchestrator.results import CheckpointEvent, DatasetResult, FileCount, MetricEvent, TokenizerResult
 from tests.orchestrator.registry.samples import everything, new_run
 
 

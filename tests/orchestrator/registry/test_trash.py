@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from sqlalchemy import select, update
 
-from orchestrator.errors import InputError, NotFoundError
+from orchestrator.base.errors import InputError, NotFoundError
+from orchestrator.base.run_states import RunState
 from orchestrator.registry import Registry
 from orchestrator.registry.merging import merge_registry
 from orchestrator.registry.recorded_names import RecordedNames
 from orchestrator.registry.tables import ALL_RUNS, LINEAGE
-from orchestrator.run_states import RunState
 from tests.orchestrator.registry.samples import everything, fill, fill_every_table, model_result, new_run
 from tests.waiting import wait_until
 

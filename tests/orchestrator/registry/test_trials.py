@@ -4,10 +4,10 @@ from itertools import product
 
 import pytest
 
+from orchestrator.base.results import MetricEvent, TrialChange, TrialEvents, TrialStart
+from orchestrator.base.run_states import RunState
 from orchestrator.registry import Registry
 from orchestrator.registry.parameters import trial_id
-from orchestrator.results import MetricEvent, TrialChange, TrialEvents, TrialStart
-from orchestrator.run_states import RunState
 from tests.orchestrator.registry import group_samples as samples
 from tests.orchestrator.registry.group_samples import RECIPE, scored
 from tests.orchestrator.registry.samples import everything, model_result, trial_result

@@ -10,9 +10,9 @@ from pathlib import Path
 from queue import Queue
 from typing import Any
 
+from orchestrator.base.results import MetricEvent, ModelResult
 from orchestrator.registry import database
 from orchestrator.registry.registry import Registry
-from orchestrator.results import MetricEvent, ModelResult
 from tests.waiting import PATIENCE_S
 
 NUM_ROUNDS = 12

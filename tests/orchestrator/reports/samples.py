@@ -5,9 +5,9 @@ import math
 from itertools import product
 from pathlib import Path
 
+from orchestrator.base.results import MetricEvent
+from orchestrator.base.run_states import RunState
 from orchestrator.registry import Registry
-from orchestrator.results import MetricEvent
-from orchestrator.run_states import RunState
 from tests.orchestrator.registry.samples import new_run, trial_result
 
 HOSTILE = "</script><script>document.title='taken'</script>"

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
+from orchestrator.base.results import MetricEvent
 from orchestrator.registry import Registry
 from orchestrator.reports import board
 from orchestrator.reports.board import build_app
-from orchestrator.results import MetricEvent
 from tests.orchestrator.registry.samples import new_run
 from tests.orchestrator.reports.samples import HOSTILE, add_pretraining, add_sweep
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.base.results import MetricEvent
+from orchestrator.base.run_states import RunState
 from orchestrator.registry import Registry
 from orchestrator.reports.board import build_app
-from orchestrator.results import MetricEvent
-from orchestrator.run_states import RunState
 from tests.browser import Browser
 from tests.orchestrator.registry.samples import new_run
 from tests.orchestrator.reports.samples import add_pretraining, add_sweep

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import event
 
-from orchestrator.errors import InputError, NotFoundError
+from orchestrator.base.errors import InputError, NotFoundError
+from orchestrator.base.results import MetricEvent
 from orchestrator.registry import Registry
 from orchestrator.registry.lineage import LineageNode, LineageTree
 from orchestrator.registry.parameters import group_label
@@ -30,7 +31,6 @@ from orchestrator.reports.charts import (
 from orchestrator.reports.pages import constant_columns, lineage_table, plot_run, run_page, task_page, telling_columns
 from orchestrator.reports.rendering import columns_of
 from orchestrator.reports.run_facts import data_line, score_lines
-from orchestrator.results import MetricEvent
 from orchestrator.specs.loading import parse_spec
 from tests.orchestrator.kinds.samples import SAMPLES
 from tests.orchestrator.registry.samples import new_run, trial_result

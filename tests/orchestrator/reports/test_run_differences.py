@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
+from orchestrator.base.results import DatasetResult, FileCount, MetricEvent, TrialStart
 from orchestrator.registry import Registry
 from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.reports.run_differences import RunComparison, compare_runs
-from orchestrator.results import DatasetResult, FileCount, MetricEvent, TrialStart
 from tests.orchestrator.registry.samples import made_with, new_run, trial_result
 
 SPEC = {"kind": "pretrain", "name": "words", "model": {"size": "tiny"}, "steps": 10, "seed": 0}

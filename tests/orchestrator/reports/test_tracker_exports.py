@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from tensorboardX.proto.event_pb2 import Event
 
-from orchestrator.errors import InputError
+from orchestrator.base.errors import InputError
+from orchestrator.base.results import MetricEvent
 from orchestrator.registry import Registry
 from orchestrator.reports.tracker_exports import TRACKERS, ExportedRun, Tracker, load_runs, mlflow_name, write_runs
-from orchestrator.results import MetricEvent
 from tests.orchestrator.registry.samples import fill, new_run
 
 # MLflow and W&B warn of what they will change in themselves.

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.errors import SpecError
+from orchestrator.base.errors import SpecError
 from orchestrator.specs import DistillSpec
 from orchestrator.specs.loading import parse_spec, spec_values
 from orchestrator.specs.references import names_of

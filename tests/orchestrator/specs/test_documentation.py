@@ -4,10 +4,10 @@ from typing import get_args
 
 import pytest
 
-from orchestrator.search.algorithms import SEARCHES
 from orchestrator.specs import SPEC_KINDS, AnySpec, PretrainSpec, SweepSpec, spec_class
 from orchestrator.specs.documentation import FieldDoc, document_fields
 from orchestrator.specs.fields import Spec, execution, identity
+from orchestrator.specs.search_algorithms import SEARCHES
 from tests.orchestrator.cli.fresh_process import loaded_by_each
 
 

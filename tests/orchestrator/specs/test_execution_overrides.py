@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.errors import SpecError
+from orchestrator.base.errors import SpecError
 from orchestrator.specs import ExecutionSpec, PretrainSpec
 from orchestrator.specs.execution_overrides import adds_points, execution_changes, override_execution
 from orchestrator.specs.fields import differences

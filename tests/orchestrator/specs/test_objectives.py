@@ -6,7 +6,7 @@ import pytest
 
 from bert_core.objectives import NO_SENTENCE_OBJECTIVE, OBJECTIVES, SENTENCE_OBJECTIVES, TOKEN_OBJECTIVES
 from bert_core.objectives.base import TokenObjective
-from orchestrator.errors import SpecError
+from orchestrator.base.errors import SpecError
 from orchestrator.specs import PretrainSpec
 from orchestrator.specs.loading import parse_spec
 

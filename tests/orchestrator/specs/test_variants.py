@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.errors import SpecError
+from orchestrator.base.errors import SpecError
 from orchestrator.specs import PipelineSpec, PretrainSpec, SweepSpec
 from orchestrator.specs.loading import load_spec, parse_spec, spec_values
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.errors import SpecError
+from orchestrator.base.errors import SpecError
 from orchestrator.specs.yaml_text import MAX_FILE_BYTES, SourceLocation, parse_document, parse_value, read_document
 
 

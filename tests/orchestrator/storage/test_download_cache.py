@@ -19,7 +19,7 @@ from fsspec.implementations.memory import MemoryFile, MemoryFileSystem
 
 from bert_core.errors import CheckpointError
 from orchestrator import storage
-from orchestrator.errors import InputError
+from orchestrator.base.errors import InputError
 from orchestrator.storage import download_cache, uris
 from orchestrator.storage.download_cache import local_copy
 

@@ -17,7 +17,7 @@ import pytest
 from huggingface_hub import constants, file_download
 
 from bert_core.errors import CheckpointError
-from orchestrator.errors import InputError, NotFoundError
+from orchestrator.base.errors import InputError, NotFoundError
 from orchestrator.kinds.resolved import check_weights
 from orchestrator.storage import digest_file, exists, local_copy, open_read, read_bytes, write_bytes
 from orchestrator.storage.hub import MOST_BYTES, check_size, find_on_hub, hub_copy, pin

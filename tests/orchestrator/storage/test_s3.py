@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from orchestrator import storage
-from orchestrator.errors import RunStoppedError
+from orchestrator.base.errors import RunStoppedError
 from orchestrator.storage.uris import filesystem_of
 from orchestrator.training.checkpoints import Checkpoints
 from orchestrator.training.snapshots import Snapshots, snapshot_folders
@@ -64,11 +64,11 @@ def meet(monkeypatch: pytest.MonkeyPatch, newer: Callable[[], object]) -> None:
     replace_seen = storage.replace_seen
 
     def overtaken(path: str, data: bytes, seen: storage.SeenFile) -> bool:
-        monkeypatch.setattr("orchestrator.training.attempts.replace_seen", replace_seen)
+        monkeypatch.setattr("orchestrator.storage.attempts.replace_seen", replace_seen)
         newer()
         return replace_seen(path, data, seen)
 
-    monkeypatch.setattr("orchestrator.training.attempts.replace_seen", overtaken)
+    monkeypatch.setattr("orchestrator.storage.attempts.replace_seen", overtaken)
 
 
 def test_an_older_attempt_that_writes_at_the_same_time_names_no_checkpoint(

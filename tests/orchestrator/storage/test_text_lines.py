@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from orchestrator.errors import InputError
+from orchestrator.base.errors import InputError
 from orchestrator.storage.text_lines import csv_lines, stream_lines, tsv_lines
 from orchestrator.tasks.table_files import read_rows
 from orchestrator.tasks.text_files import BadRecords

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator import storage
-from orchestrator.errors import InputError
-from orchestrator.settings import Settings
+from orchestrator.base.errors import InputError
+from orchestrator.base.settings import Settings
 from orchestrator.storage.uris import absolute, local_path
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.errors import TaskDataError
+from orchestrator.base.errors import TaskDataError
 from orchestrator.tasks.text_files import BadRecords
 from orchestrator.tasks.types.classification import ClassificationTable
 from orchestrator.tasks.types.multi_label import MultiLabelTable

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from bert_core.errors import DataError
 from bert_core.text.tokenization import Tokenizer
 from bert_core.text.tokenizer_training import TRAINERS
-from orchestrator.errors import SpecError, TaskDataError
+from orchestrator.base.errors import SpecError, TaskDataError
 from orchestrator.specs import TaskSpec
 from orchestrator.tasks import decode, load_task
 from orchestrator.tasks.features import truncate_longest_first

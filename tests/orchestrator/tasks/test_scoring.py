@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.errors import TaskDataError
+from orchestrator.base.errors import TaskDataError
 from orchestrator.registry.group_comparison import read_predictions
 from orchestrator.specs import TaskSpec
 from orchestrator.tasks import (

@@ -14,7 +14,7 @@ import pytest
 import zstandard
 from sklearn.preprocessing import StandardScaler
 
-from orchestrator.errors import TaskDataError
+from orchestrator.base.errors import TaskDataError
 from orchestrator.tasks.table_files import column_names, is_json_table, read_rows
 from orchestrator.tasks.text_examples import NO_COLUMNS, TabularColumns
 from orchestrator.tasks.text_files import BadRecords, find_file, plain_name, read_decompressed, read_lines

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from bert_core.text.characters import plain_text
-from orchestrator.errors import OrchestratorError, SpecError, TaskDataError
+from orchestrator.base.errors import OrchestratorError, SpecError, TaskDataError
 from orchestrator.specs import TaskSpec
 from orchestrator.storage.hub import pin
 from orchestrator.tasks import Task, load_task

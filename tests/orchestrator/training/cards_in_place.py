@@ -7,9 +7,9 @@ import torch
 
 from bert_core.heads import BertForSentenceEmbedding
 from bert_core.packed_sequences import PackedSequences
+from orchestrator.cluster import torch_devices as cards
 from orchestrator.finetuning.heads import Batch, HeadModel
 from orchestrator.finetuning.heads.sequence import SequenceHead
-from orchestrator.training import cards
 
 GIB = 1 << 30
 

@@ -17,12 +17,12 @@ from torch import nn
 
 from bert_core.checkpoints import tensor_files, training_state
 from bert_core.errors import CheckpointError, NewerFormatError
-from orchestrator.errors import RunStoppedError
-from orchestrator.results import CheckpointEvent, DriftEvent
-from orchestrator.settings import ASKED_AT_VARIABLE
+from orchestrator.base.errors import RunStoppedError
+from orchestrator.base.results import CheckpointEvent, DriftEvent
+from orchestrator.base.settings import ASKED_AT_VARIABLE
 from orchestrator.storage import delete, exists, join, read_bytes
+from orchestrator.storage.attempts import how_to_go_on
 from orchestrator.training import checkpoints
-from orchestrator.training.attempts import how_to_go_on
 from orchestrator.training.checkpoints import (
     Checkpoints,
     CheckpointSaver,

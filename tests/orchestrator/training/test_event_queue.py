@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import ray
 
-from orchestrator.results import Event, MessageEvent
+from orchestrator.base.results import Event, MessageEvent
 from orchestrator.training.event_queue import EventQueue, WorkerFailure, WorkerPlace
 from orchestrator.training.worker_watch import DriverLoop
 from tests.orchestrator.training.local_actor import LocalActor

@@ -14,11 +14,11 @@ import pytest
 import ray
 import torch
 
-from orchestrator.errors import ClusterError, RunFailedError, RunStoppedError
-from orchestrator.periodic import Shortage
-from orchestrator.results import Event, MessageEvent
+from orchestrator.base.errors import ClusterError, RunFailedError, RunStoppedError
+from orchestrator.base.periodic import Shortage
+from orchestrator.base.results import Event, MessageEvent
+from orchestrator.storage.attempts import marked_storage, refuse_without_mark
 from orchestrator.training import worker_watch
-from orchestrator.training.attempts import marked_storage, refuse_without_mark
 from orchestrator.training.checkpoints import Checkpoints
 from orchestrator.training.event_queue import EventQueue, WorkerFailure, WorkerPlace, WorkersStatus
 from orchestrator.training.worker_watch import DriverLoop, Expectation, WorkerWatch

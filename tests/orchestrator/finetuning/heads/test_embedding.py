@@ -15,7 +15,7 @@ from bert_core.config import BertConfig
 from bert_core.errors import DataError
 from bert_core.losses import PairClassifier, in_batch_negatives_loss
 from bert_core.text.tokenization import Tokenizer
-from orchestrator.errors import SpecError
+from orchestrator.base.errors import SpecError
 from orchestrator.finetuning.heads.embedding import CLASSIFIER_FILE, EMBEDDING_LOSSES, DualEncoder, EmbeddingHead
 from orchestrator.specs import RecipeSpec
 from orchestrator.specs.task import EmbeddingObjectiveName

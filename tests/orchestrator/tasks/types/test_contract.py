@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from bert_core.text.tokenization import Tokenizer
-from orchestrator.errors import InputError, SpecError, TaskDataError
+from orchestrator.base.errors import InputError, SpecError, TaskDataError
 from orchestrator.finetuning.heads import HEADS
 from orchestrator.finetuning.search_space import check_recipe
 from orchestrator.specs import RecipeSpec, TaskSpec

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from bert_core.text.tokenization import Tokenizer
-from orchestrator.errors import SpecError, TaskDataError
+from orchestrator.base.errors import SpecError, TaskDataError
 from orchestrator.specs import TaskSpec
 from orchestrator.specs.task import EmbeddingObjectiveName
 from orchestrator.tasks import TASK_TYPES, decode

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from bert_core.metrics.spans import entity_spans
 from bert_core.text.tokenization import Tokenizer
-from orchestrator.errors import TaskDataError
+from orchestrator.base.errors import TaskDataError
 from orchestrator.specs.recipe import Context
 from orchestrator.specs.task import TaskSpec
 from orchestrator.tasks import TASK_TYPES, Features, decode

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from bert_core.text.tokenization import Tokenizer
 from bert_core.text.tokenizer_training import train_wordpiece
-from orchestrator.errors import TaskDataError
+from orchestrator.base.errors import TaskDataError
 from orchestrator.specs import TaskSpec
 from orchestrator.tasks import Features, Task, decode, load_task, prepare_features, score, unread_notes
 from orchestrator.tasks.features import passage_windows

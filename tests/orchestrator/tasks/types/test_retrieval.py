@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.errors import SpecError, TaskDataError
+from orchestrator.base.errors import SpecError, TaskDataError
 from orchestrator.specs import TaskSpec
 from orchestrator.tasks import load_task, majority_baseline, prediction_rows, score
 from orchestrator.tasks.types.retrieval import QueryExample, RankingPrediction

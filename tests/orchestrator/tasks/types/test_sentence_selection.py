@@ -8,7 +8,7 @@ import pytest
 
 from bert_core.errors import DataError
 from bert_core.text.tokenization import Tokenizer
-from orchestrator.errors import InputError, SpecError, TaskDataError
+from orchestrator.base.errors import InputError, SpecError, TaskDataError
 from orchestrator.tasks import TASK_TYPES, decode
 from orchestrator.tasks.types.base import Request
 from orchestrator.tasks.types.sentence_selection import SentencesExample, SentencesPrediction, SentencesTable

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from bert_core.errors import DataError
 from bert_core.text.tokenization import Tokenizer
-from orchestrator.errors import TaskDataError
+from orchestrator.base.errors import TaskDataError
 from orchestrator.specs.task import Head
 from orchestrator.tasks import TASK_TYPES, decode
 from orchestrator.tasks.types.classification import ClassificationExample, ClassPrediction

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from sklearn.metrics import accuracy_score, f1_score
 
-from orchestrator.errors import TaskDataError
+from orchestrator.base.errors import TaskDataError
 from orchestrator.specs import TaskSpec
 from orchestrator.tasks import Task, load_task, majority_baseline, score
 from orchestrator.tasks.types.ner import TagsPrediction

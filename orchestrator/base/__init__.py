@@ -1,0 +1,1 @@
+"""Errors, settings, events and the console: what every room may use."""

@@ -1,0 +1,55 @@
+"""Progress of long work, on stderr: lines that stay, and on a terminal a status line and a view that are redrawn.
+
+    logger.info(…)                       a line that stays, from any module; a run's log gets it too
+    logger.warning(…)                    the same, with "warning: " before it
+    logger.info(…, extra=UNDER_WAY)      what is being done now: the terminal's status line; a line elsewhere
+    progress.status(…)                   the same, for lines that follow one another quickly
+    progress.show(view)                  the view of a run, below the status line; only on a terminal
+    progress.tell_pipe(line)             what a view shows, as a line; only where there is no terminal
+
+`terminal` is the handler, `run_views` are the values that it is shown and their lines.
+"""
+
+from orchestrator.base.console.log_lines import (
+    OWN_LOGGERS,
+    UNDER_WAY,
+    LineFormatter,
+    Pace,
+    attached,
+    counted,
+    duration,
+    first_names,
+    size_text,
+)
+from orchestrator.base.console.terminal import (
+    PLAIN_INTERVAL_S,
+    Progress,
+    clear_screen,
+    is_terminal,
+    reader_may_leave,
+    say_interrupted,
+    send_nowhere,
+    show_progress,
+    terminal_width,
+)
+
+__all__ = [
+    "OWN_LOGGERS",
+    "PLAIN_INTERVAL_S",
+    "UNDER_WAY",
+    "LineFormatter",
+    "Pace",
+    "Progress",
+    "attached",
+    "clear_screen",
+    "counted",
+    "duration",
+    "first_names",
+    "is_terminal",
+    "reader_may_leave",
+    "say_interrupted",
+    "send_nowhere",
+    "show_progress",
+    "size_text",
+    "terminal_width",
+]

@@ -1,0 +1,243 @@
+"""GPUs and CPU of a machine: whether torch can use them, in which precision, and notes on what limits them."""
+
+import logging
+import os
+import platform
+import warnings
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from bert_core.constants import Precision
+from orchestrator.base.errors import ClusterError, SpecError
+
+logger = logging.getLogger(__name__)
+OLDEST_CAPABILITY = (8, 0)
+"""Compute capability of the first cards with units for bf16, and on which flash attention 2 runs: Ampere (A100)."""
+_TAKEN_SHARE = 0.05
+"""Share of a card's memory that others hold, from which a person is told; a driver's own context takes less."""
+
+_PROCESSES_TOLD: set[int] = set()
+"""This process's id, once a person was told of its card; in a process that was forked, another one's."""
+
+
+@dataclass(frozen=True)
+class Card:
+    """A card that torch can compute on."""
+
+    name: str
+    """Name by its driver: `NVIDIA H200`."""
+    capability: tuple[int, int]
+    """Compute capability, as NVIDIA counts its generations: (8, 0) is an A100."""
+    free_bytes: int
+    total_bytes: int
+
+    @property
+    def capability_text(self) -> str:
+        return "{}.{}".format(*self.capability)
+
+
+def find_card(or_else: str = "") -> Card:
+    """Find this process's first card, and launch a kernel there.
+
+    Args:
+        or_else: setting that does without the card: `set execution.device cpu`.
+
+    Raises: ClusterError, with the reason why it cannot compute, and what to do.
+    """
+    remedy = f", or {or_else}" if or_else else ""
+    if not torch.backends.cuda.is_built():  # type: ignore[no-untyped-call]
+        raise ClusterError(
+            f"a GPU is asked for, and this torch ({torch.__version__}) is built without CUDA; install the torch of "
+            f"constraints.txt for CUDA on the machines with GPUs{remedy}"
+        )
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        is_available = torch.cuda.is_available()
+    if not is_available:
+        raise ClusterError(_no_card_text([str(warning.message) for warning in caught]) + remedy)
+    try:
+        card = Card(torch.cuda.get_device_name(), torch.cuda.get_device_capability(), *torch.cuda.mem_get_info())
+        launch_kernel()
+        return card
+    except RuntimeError as error:  # the driver is there, and the card does not answer
+        if "no kernel image" in str(error):
+            built_for, needed = ", ".join(torch.cuda.get_arch_list()), "sm_{}{}".format(*card.capability)
+            raise ClusterError(
+                f"the GPU cannot be used: {card.name} has compute capability {card.capability_text}, and this torch "
+                f"({torch.__version__}) is built for {built_for}; install a torch that is built for {needed} "
+                f"there{remedy}"
+            ) from None
+        reason = _first_sentence(str(error))
+        raise ClusterError(f"the GPU cannot be used ({reason}); look at `nvidia-smi`{remedy}") from None
+
+
+def launch_kernel() -> None:
+    """Launch a small kernel on this process's card, and wait for its result. Raises: RuntimeError, torch's own."""
+    torch.ones(1, device="cuda").add_(1).item()
+
+
+def _no_card_text(warned: list[str]) -> str:
+    """Reason why torch finds no card, from its warnings."""
+    told = next((text for text in warned if "driver" in text.lower()), None)
+    if told is None:
+        reason = f" ({_first_sentence(warned[0])})" if warned else ""
+        return (
+            f"a GPU is asked for, and torch finds none{reason}; see `nvidia-smi` and CUDA_VISIBLE_DEVICES on that "
+            "machine"
+        )
+    return (
+        f"the GPU cannot be used: {_first_sentence(told)}; torch {torch.__version__} is built for CUDA "
+        f"{torch.version.cuda}: update the driver, or install a torch for an older CUDA"
+    )
+
+
+def _first_sentence(text: str) -> str:
+    """First sentence of torch's words, which go on with links and traces."""
+    line = " ".join(text.split()) or "no reason given"
+    return line.partition(". ")[0].rstrip(".")
+
+
+def has_bf16(card: Card) -> bool:
+    """Whether a card has units for bf16; torch computes without them too, several times slower than in fp32."""
+    return card.capability >= OLDEST_CAPABILITY
+
+
+def check_card(card: Card, precision: Precision) -> None:
+    """Check that a card computes in a precision as fast as it should. Raises: SpecError."""
+    if precision == "bf16" and not has_bf16(card):
+        raise SpecError(
+            f"precision bf16: {card.name} has no units for it (compute capability {card.capability_text}, "
+            "8.0 is the first that has); set precision to fp32"
+        )
+
+
+def card_notes(device: str, *, is_shared: bool = False, trains_in: Precision | None = None) -> list[str]:
+    """Notes on what limits a card, for its user; none of a CPU. Call it before this process takes memory of the card.
+
+    Args:
+        is_shared: whether others on the card are of the same work, and no news.
+        trains_in: precision of the training that the card is for.
+    """
+    if device == "cpu":
+        return []
+    try:
+        card = find_card()
+    except ClusterError:
+        return []
+    notes = []
+    taken_bytes = card.total_bytes - card.free_bytes
+    if not is_shared and taken_bytes > _TAKEN_SHARE * card.total_bytes:
+        notes.append(
+            f"others hold {gib_text(taken_bytes)} of the {gib_text(card.total_bytes)} of {card.name}: this work "
+            "goes on beside them, with less memory and slower; `nvidia-smi` names them"
+        )
+    if card.capability < OLDEST_CAPABILITY:
+        notes.append(
+            f"{card.name} (compute capability {card.capability_text}) is too old for flash attention and TF32: "
+            "attention is computed on padded rows, and products in full fp32"
+        )
+    elif trains_in == "fp32":
+        notes.append(
+            f"precision fp32 on {card.name}, which has units for bf16: attention computes padding too; with precision "
+            "bf16 a step takes less time"
+        )
+    return notes
+
+
+def new_card_notes(device: str, *, is_shared: bool = False, trains_in: Precision | None = None) -> list[str]:
+    """Notes of `card_notes` the first time in a process; none later, when it holds memory of the card itself."""
+    if os.getpid() in _PROCESSES_TOLD:
+        return []
+    _PROCESSES_TOLD.add(os.getpid())
+    return card_notes(device, is_shared=is_shared, trains_in=trains_in)
+
+
+def find_memory() -> tuple[int, int]:
+    """Bytes of this process's card that nobody holds, this process's own context aside, and all bytes of the card."""
+    free, total = torch.cuda.mem_get_info()
+    return free + torch.cuda.memory_reserved(), total
+
+
+def measure_peak(work: Callable[[], None]) -> int:
+    """Do some work on this process's card, and return the most bytes that torch held for it, with what it kept."""
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
+    work()
+    torch.cuda.synchronize()
+    return torch.cuda.max_memory_reserved()
+
+
+def gib_text(num_bytes: float) -> str:
+    return f"{num_bytes / (1 << 30):.1f} GiB"
+
+
+def has_bf16_cpu() -> bool:
+    """Whether this machine's CPU has units for bf16: AVX-512 BF16 or AMX on x86, whatever oneDNN takes elsewhere."""
+    if platform.machine().lower() in ("x86_64", "amd64"):
+        return bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
+    return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+
+
+SLOW_BF16 = "bf16, for which this CPU has no units: it takes longer than fp32 here; set precision to fp32"
+"""Text for a person whose spec asks for bf16 on such a CPU."""
+
+
+COMMANDS_WITHOUT_CARD = (
+    "do without it: --device cpu (serve, search), --gpus-per-worker 0 (predict, embed), gpus=0 (evaluate)"
+)
+"""Options of commands, by which they compute on the CPU."""
+
+
+def choose_device(
+    name: str,
+    allow_tf32: bool = True,
+    precision: Precision = "fp32",
+    warn: Callable[[str], None] = logger.warning,
+    *,
+    is_shared: bool = False,
+    trains: bool = False,
+    or_else: str = COMMANDS_WITHOUT_CARD,
+) -> torch.device:
+    """Return the device of a name, after a look at its card and saying how this process multiplies fp32 matrices there.
+
+    With TF32 both factors are rounded to 10 bits behind the point, as in fp16, and sums stay fp32: several times faster
+    since the A100 (NVIDIA, "A100 Tensor Core GPU Architecture", 2020), and more exact than bf16, which has 7 bits. It
+    is one setting of the whole process. CPUs multiply in fp32 always.
+
+    Args:
+        warn: told, once in a process, what limits work on its card: others on it, or its age.
+        is_shared: whether others on the card are of the same work, so that nobody need be told of them.
+        trains: whether it is for a training, where fp32 on a card with units for bf16 is a limit, too.
+        or_else: what whoever asked can set to do without a card that cannot be used: a field of a spec with its value.
+
+    Raises: ClusterError where there is no card that torch can use; SpecError where it has no units for the precision.
+    """
+    if name != "cpu":
+        check_card(find_card(or_else), precision)
+        for note in new_card_notes(name, is_shared=is_shared, trains_in=precision if trains else None):
+            warn(note)
+        torch.set_float32_matmul_precision("high" if allow_tf32 else "highest")
+        torch.backends.cudnn.allow_tf32 = allow_tf32  # an LSTM's own products
+    return torch.device(name)
+
+
+def keep_one_order() -> None:
+    """Let this process's CUDA kernels add up in one order alone, so that the same work gives the same bits again.
+
+    It is to be called before the first matrix product: cuBLAS reads its variable once, and refuses without it. With
+    `warn_only` attention would keep its backward pass whose order differs at each repetition (`bert_core.attention`).
+    New memory is left as it is: torch would fill it with NaN, a kernel for each tensor, and all of it is written before
+    it is read.
+    """
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    torch.use_deterministic_algorithms(True)
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+
+
+def autocast(device: torch.device, precision: Precision) -> AbstractContextManager[Any]:
+    """bf16 arithmetic around a forward pass, or none."""
+    return torch.autocast(device.type, torch.bfloat16) if precision == "bf16" else nullcontext()

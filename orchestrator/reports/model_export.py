@@ -1,0 +1,263 @@
+"""Export of models: a folder copied out of the storage, and its card, for whoever gets it without the registry.
+
+A card says in Markdown what the registry knows; what is not recorded is listed as not known.
+"""
+
+import logging
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bert_core.checkpoints.manifest import MANIFEST_FILE, check_manifest
+from orchestrator.base.console import counted
+from orchestrator.base.errors import InputError, NotFoundError, RegistryError
+from orchestrator.base.formatting import MISSING, is_setting, setting_cell
+from orchestrator.base.metric_names import COLLAPSED, score_bounds
+from orchestrator.base.settings import Settings
+from orchestrator.registry import Registry
+from orchestrator.registry.group_records import choice_words, scored_trials
+from orchestrator.registry.model_names import resolve_model
+from orchestrator.registry.records import ModelRecord, RunRecord
+from orchestrator.specs.references import NAME_FIELDS, RANDOM, STAGE_MARK
+from orchestrator.storage import exists, join, local_copy, read_json, write_folder
+from orchestrator.storage.uris import absolute
+
+_BASELINE = "baseline."
+_SHAPE = {
+    "model_type": "family",
+    "num_hidden_layers": "layers",
+    "hidden_size": "hidden size",
+    "num_attention_heads": "attention heads",
+    "vocab_size": "vocabulary",
+    "max_position_embeddings": "longest input, in tokens",
+}
+_MOST_ANCESTORS = 20
+"""Models that a lineage goes back at most, which also ends one that leads back to itself."""
+
+
+logger = logging.getLogger(__name__)
+
+
+def export_model(model: str, target: str, settings: Settings) -> str:
+    """Copy a model's folder to a new one, whole or not at all. Raises: InputError, CheckpointError, NotFoundError."""
+    source = Path(local_copy(resolve_model(model, settings)))
+    if exists(target):
+        raise InputError(f"{target} is there already; name a folder that is not")
+    if (source / MANIFEST_FILE).exists():
+        check_manifest(source, "train it again, or export another version")
+    with write_folder(target) as folder:
+        shutil.copytree(source, folder, dirs_exist_ok=True)
+    return target
+
+
+def note_export(model: str, target: str, settings: Settings) -> bool:
+    """Record in the lineage of a registered model that it was exported; returns whether it could be.
+
+    An export is whole without that: a registry that is not there, or cannot be written, stays as it is.
+    """
+    with Registry(settings.registry, read_only=True) as reading:
+        if reading.current_revision() is None:
+            return False
+    try:
+        with Registry(settings.registry) as registry:
+            registry.lineage.record_export(absolute(resolve_model(model, settings)), target)
+    except RegistryError as error:
+        logger.warning(f"the export is not recorded in the registry: {error}")
+        return False
+    return True
+
+
+@dataclass(frozen=True)
+class _Source:
+    """A model and what made it."""
+
+    model: ModelRecord
+    run: RunRecord | None
+    """Run that registered it."""
+    trial: RunRecord | None
+    """Trial of that run, a sweep, which made it; the run itself where there are no trials."""
+    parameters: Mapping[str, Any]
+
+
+def write_card(name: str, registry: Registry) -> str:
+    """Write the card of a registered model, as `registry.models.get` takes its name. Raises: NotFoundError."""
+    model = registry.models.get(name)
+    run = None
+    if model.run_id is not None:
+        with suppress(NotFoundError):
+            run = registry.run(model.run_id)
+    trial = None if run is None else _trial_of(model, run, registry)
+    source = _Source(model, run, trial, {} if trial is None else registry.parameters(trial.id))
+    parts = [_head(source), _data(source, registry), _recipe(source), _scores(source, registry)]
+    parts += [_lineage(source, registry), _limits(source, registry)]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _trial_of(model: ModelRecord, run: RunRecord, registry: Registry) -> RunRecord:
+    """The trial of a sweep that left a model's folder; the run itself where none did."""
+    for row in registry.trials.table(run.id).records:
+        trial = registry.run(str(row["id"]))
+        if trial.model_folder == model.folder:
+            return trial
+    return run
+
+
+def _head(source: _Source) -> str:
+    model, run = source.model, source.run
+    facts: dict[str, Any] = {"head": model.head, "parameters": f"{model.num_parameters:,}"}
+    with suppress(OSError, ValueError):
+        config = read_json(join(model.folder, "config.json"))
+        facts |= {label: config[field] for field, label in _SHAPE.items() if field in config}
+    facts |= {"registered": f"{model.created_at:%Y-%m-%d %H:%M} UTC", "SHA-256 of the weights": model.digest}
+    if run is not None:
+        trial = "" if source.trial in (None, run) else f", trial {source.trial.id}"
+        facts |= {"made by": f"{run.kind} {run.name}, run {run.id}{trial}"}
+        facts |= {"seed": None if source.trial is None else source.trial.seed}
+    rows = [(label, value) for label, value in facts.items() if value is not None]
+    return f"# {_text(model.label)}\n\n" + _table(("", ""), rows)
+
+
+def _data(source: _Source, registry: Registry) -> str:
+    if source.run is None:
+        return ""
+    rows = []
+    for run_id in filter(None, (source.run.parent_id, source.run.id)):
+        for data in registry.datasets.table(run_id).records:
+            counts = ", ".join(f"{value:,} {key}" for key, value in _numbers(data["counts"]))
+            rows.append((data["kind"], data["name"], counts, data["fingerprint"][:16]))
+    rows = list(dict.fromkeys(rows))
+    return "## Data\n\n" + _table(("kind", "name", "size", "fingerprint"), rows) if rows else ""
+
+
+def _numbers(counts: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, int]]:
+    for key, value in counts.items():
+        if isinstance(value, Mapping):
+            yield from _numbers(value, f"{key} ")
+        elif isinstance(value, int) and not isinstance(value, bool):
+            yield prefix + key.removeprefix("num_").replace("_", " "), value
+
+
+def _recipe(source: _Source) -> str:
+    own = {path: value for path, value in source.parameters.items() if not path.startswith("data.")}
+    rows = [(path, text) for path, value in sorted(own.items()) if (text := setting_cell(value)) != MISSING]
+    return "## Recipe\n\n" + _table(("setting", "value"), rows) if rows else ""
+
+
+def _scores(source: _Source, registry: Registry) -> str:
+    run = source.trial
+    if run is None or source.run is None:
+        return ""
+    values = registry.metrics.latest(source.run.id) | registry.metrics.latest(run.id)
+    if not values:
+        return ""
+    told = [name for name in values if _BASELINE not in name]
+    names = sorted(told, key=lambda name: (name != run.metric, name))
+    rows = [(name, _measured(name, values[name]), _number(values.get(_baseline(name)))) for name in names]
+    refusals = registry.test_refusals([run.id]).values()
+    text = "## Scores\n\n" + _table(("measurement", "value", "baseline"), rows)
+    if run.metric in values:
+        text += f"\n\n{_choice(source.run, run, registry)}"
+    text += "".join(f"\n\nThe test score is refused: {why}." for why in refusals)
+    return text + "\n\n" + _seeds(run, registry) if run.metric in values else text
+
+
+def _choice(run: RunRecord, trial: RunRecord, registry: Registry) -> str:
+    """Sentence on the split of scores without one in their name, and on what was chosen on it."""
+    scored = scored_trials(registry.trials.table(run.id).records, str(trial.metric))
+    is_best = bool(scored) and scored[0]["id"] == trial.id
+    words = choice_words(len(scored)) if is_best else ""
+    of_many = f", as was the model itself: the {words}" if words else ""
+    return f"Names without a split are of the validation data, on which the model's best step was chosen{of_many}."
+
+
+def _baseline(name: str) -> str:
+    split, dot, rest = name.rpartition(".")
+    return f"{split}{dot}{_BASELINE}{rest}" if split else _BASELINE + name
+
+
+def _seeds(run: RunRecord, registry: Registry) -> str:
+    """Paragraph on how much the score that ranks the run depends on the seed, by the run's group on the leaderboard."""
+    metric = str(run.metric)
+    group = next((group for group in registry.groups_of([run.id]) if any(one.id == run.id for one in group.runs)), None)
+    summary = None if group is None else group.summary
+    noise = None if group is None else registry.seed_noise(group)
+    if summary is None or noise is None:
+        return f"How far {metric} would differ with another seed is not known: no recipe has several that differ."
+    low, high = noise.interval(summary, score_bounds(metric))
+    ends = f"; the lowest is {summary.lowest:.4f}, the highest {summary.highest:.4f}" if summary.n > 1 else ""
+    return (
+        f"Over {counted(summary.n, 'seed')} of this recipe {metric} has the mean {summary.mean:.4f}, with the 95 % "
+        f"interval {low:.4f} to {high:.4f} by the noise of seeds over all recipes of the task{ends}."
+    )
+
+
+def _lineage(source: _Source, registry: Registry) -> str:
+    """List of the models and tokenizers that it started from, as far as the specs of the runs say."""
+    lines: list[str] = []
+    todo = [("", source.parameters)]
+    seen: set[str] = set()
+    while todo and len(seen) < _MOST_ANCESTORS:
+        indent, parameters = todo.pop(0)
+        for path, value in sorted(parameters.items()):
+            field = path.rpartition(".")[2]
+            if field not in NAME_FIELDS or not isinstance(value, str) or value == RANDOM or path.startswith("space."):
+                continue
+            lines.append(f"{indent}- {field}: `{value}`")
+            if value in seen or value.startswith(STAGE_MARK):
+                continue
+            seen.add(value)
+            with suppress(NotFoundError):
+                ancestor = registry.run(str(registry.models.get(value).run_id))
+                lines[-1] += f", made by {ancestor.kind} {ancestor.name}, run {ancestor.id}"
+                todo.append((indent + "  ", registry.parameters(ancestor.id)))
+    return "## Lineage\n\n" + "\n".join(lines) if lines else ""
+
+
+def _limits(source: _Source, registry: Registry) -> str:
+    """List of what the card does not know, and of what follows from how the model was made."""
+    run, limits = source.run, []
+    if run is None:
+        limits.append("The run that made it is not in the registry: data, recipe and scores are not known.")
+    else:
+        values = registry.metrics.latest(run.id) | registry.metrics.latest((source.trial or run).id)
+        if not any(name.startswith("test.") for name in values) and run.metric is not None:
+            limits.append(
+                "No score on a test split is recorded: a score on the validation split by which a recipe was chosen "
+                "is too good."
+            )
+        if not registry.datasets.table(run.parent_id or run.id).records:
+            limits.append("Which data it was trained on is not recorded.")
+    limits.append(
+        "Whether the data holds errors, private or one-sided texts was not examined, and no license is recorded."
+    )
+    limits.append("It was not tried on texts of other kinds, times or languages than those of its data.")
+    return "## Limits\n\n" + "\n".join(f"- {limit}" for limit in limits)
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return ""
+    return f"{value:.4f}" if not value or 1e-3 <= abs(value) < 1e6 else f"{value:.4g}"
+
+
+def _measured(name: str, value: float) -> str:
+    """Text of a measurement: of a setting that was measured as it was chosen, of a truth value a word."""
+    if name.rpartition(".")[2] == COLLAPSED:
+        return "yes" if value else "no"
+    return setting_cell(value) if is_setting(name) else _number(value)
+
+
+def _table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    lines = [columns, ["---"] * len(columns), *rows]
+    return "\n".join(f"| {' | '.join(_text(value) for value in line)} |" for line in lines)
+
+
+def _text(value: Any) -> str:
+    """A value in a cell: nothing in it is read as Markdown or HTML that would leave the cell."""
+    text = " ".join(str(value).split())
+    for sign, harmless in (("&", "&amp;"), ("<", "&lt;"), ("|", "\\|")):
+        text = text.replace(sign, harmless)
+    return text

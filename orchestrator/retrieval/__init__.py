@@ -1,1 +1,0 @@
-"""Texts as vectors, and documents found by them: embedding, searching, scoring the first hits again."""

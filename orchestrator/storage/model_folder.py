@@ -1,0 +1,30 @@
+"""Digest and size of a finished model folder, without loading the model."""
+
+import hashlib
+import json
+from math import prod
+
+from bert_core.checkpoints.weight_files import WEIGHTS_FILE, find_weights
+from orchestrator.base.results import ModelResult
+from orchestrator.storage import digest_file, exists, join, local_copy, open_read
+
+
+def describe_model(folder: str, head: str) -> ModelResult:
+    """A model folder that this package has written, as a result: its digest and its number of parameters."""
+    return ModelResult(folder, weights_digest(folder), count_parameters(folder), head)
+
+
+def weights_digest(folder: str) -> str:
+    """SHA-256 of a model folder's `model.safetensors`, or of its weights in other files. Raises: CheckpointError."""
+    if exists(join(folder, WEIGHTS_FILE)):
+        return digest_file(join(folder, WEIGHTS_FILE))
+    path, places = find_weights(local_copy(folder))
+    digests = [digest_file(str(file)) for file in sorted({path, *places.values()})]
+    return digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
+
+
+def count_parameters(folder: str) -> int:
+    """Number of parameters in a model folder; only the header of the weights' file is read."""
+    with open_read(join(folder, WEIGHTS_FILE)) as file:
+        header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+    return sum(prod(tensor["shape"]) for name, tensor in header.items() if name != "__metadata__")
