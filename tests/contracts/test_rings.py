@@ -1,4 +1,4 @@
-"""No two parts need each other: the rooms of the packages make no ring, nor do their files.
+"""No two parts need each other: the rooms of the packages make no ring, nor do their files; and the house stays small.
 
 Imports inside functions count; those for the type checker alone do not. Alone: .venv/bin/pytest
 tests/contracts/test_rings.py
@@ -9,7 +9,10 @@ from graphlib import CycleError, TopologicalSorter
 
 import pytest
 
+from tests.contracts import structure
 from tests.contracts.imports import PACKAGES, imports_of, source_files
+
+MAX_ROOMS, MAX_FLOORS, MAX_ARROWS = 20, 8, 115
 
 
 def room_of(module: str) -> str:
@@ -58,3 +61,10 @@ def test_a_ring_is_found() -> None:
 @pytest.mark.parametrize("package", PACKAGES)
 def test_rooms_are_seen(package: str) -> None:
     assert any(room.startswith(f"{package}.") and named for room, named in room_graph().items())
+
+
+def test_the_house_fits_in_a_head() -> None:
+    arrows = structure.graph()
+    sizes = len(arrows), 1 + max(structure.floors(arrows).values()), sum(map(len, arrows.values()))
+    most = (MAX_ROOMS, MAX_FLOORS, MAX_ARROWS)
+    assert all(size <= limit for size, limit in zip(sizes, most, strict=True)), structure.draw()
