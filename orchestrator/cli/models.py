@@ -1,12 +1,10 @@
 """Command group `models`: registered models, their aliases and their lineage."""
 
-from collections.abc import Iterator
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from orchestrator.base.formatting import printable
 from orchestrator.cli.frame import GlobalOptionsGroup, current_settings
 from orchestrator.cli.messages import notify
 from orchestrator.cli.output import page_size, show_record, show_rows, show_text
@@ -15,7 +13,6 @@ from orchestrator.cli.registry_reading import open_for_writing, open_registry, t
 
 if TYPE_CHECKING:
     from orchestrator.registry import Registry
-    from orchestrator.registry.lineage import LineageTree
 
 _model_argument = click.argument("model", metavar="MODEL")
 
@@ -116,44 +113,13 @@ def lineage(model: str, down: bool) -> None:
         tree = registry.lineage.tree(model, downward=down)
     reading = current_reading()
     if reading.form == "json":
-        show_record(_lineage_record(tree))
+        show_record(tree.record())
     elif reading.form == "csv":
-        show_rows(_lineage_rows(tree), ["depth", "kind", "name", "digest", "role", "run", "stale"])
+        show_rows(tree.rows(), ["depth", "kind", "name", "digest", "role", "run", "stale"])
     else:
-        show_text("".join(f"{line}\n" for line in _lineage_lines(tree)), reading.output)
+        show_text("".join(f"{line}\n" for line in tree.lines()), reading.output)
         if not tree.branches:
             notify("nothing was made of it" if down else "what it was made of is not recorded")
-
-
-def _lineage_lines(tree: "LineageTree", first: str = "", others: str = "") -> Iterator[str]:
-    """Lines of a tree right of two margins, each node with its kind, its part and, where it is stale, why."""
-    node = tree.node
-    digest = "" if node.kind in ("file", "export") else f" {node.digest[:12]}"
-    role = f"{tree.role}: " if tree.role else ""
-    repeated = " (as above)" if tree.is_repeated else ""
-    stale = f"  STALE: {tree.stale}" if tree.stale else ""
-    yield first + printable(f"{role}{node.kind} {node.name}{digest}{repeated}{stale}", keep_lines=False)
-    for number, branch in enumerate(tree.branches, start=1):
-        ends = ("└── ", "    ") if number == len(tree.branches) else ("├── ", "│   ")
-        yield from _lineage_lines(branch, *(others + end for end in ends))
-
-
-def _lineage_record(tree: "LineageTree") -> dict[str, Any]:
-    """A node with its branches in it."""
-    return {**_lineage_fields(tree), "branches": [_lineage_record(branch) for branch in tree.branches]}
-
-
-def _lineage_rows(tree: "LineageTree", depth: int = 0) -> Iterator[dict[str, Any]]:
-    """Yield a row for each node, its depth beside it, before those of its branches."""
-    yield {**_lineage_fields(tree), "depth": depth}
-    for branch in tree.branches:
-        yield from _lineage_rows(branch, depth + 1)
-
-
-def _lineage_fields(tree: "LineageTree") -> dict[str, Any]:
-    node = tree.node
-    named = {"kind": node.kind, "name": node.name, "digest": node.digest}
-    return named | {"role": tree.role, "run": tree.run_id, "stale": tree.stale}
 
 
 @models.command(example="models export demo-pretrained -o exported/")

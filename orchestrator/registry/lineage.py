@@ -29,6 +29,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import ColumnElement, Connection, Row, Select, case, func, literal, or_, select, union_all
 
 from orchestrator.base.errors import NotFoundError, SeveralRunsError
+from orchestrator.base.formatting import printable
 from orchestrator.base.run_states import RunState
 from orchestrator.registry.database import RegistryPart
 from orchestrator.registry.dialects import find_row, upsert_rows
@@ -83,6 +84,31 @@ class LineageTree:
     branches: tuple["LineageTree", ...] = ()
     is_repeated: bool = False
     """Whether the node stands elsewhere in the tree already, with its branches."""
+
+    def lines(self, first: str = "", others: str = "") -> Iterator[str]:
+        """Yield the tree drawn in text, right of two margins, each node with its role and, where stale, the reason."""
+        digest = "" if self.node.kind in ("file", "export") else f" {self.node.digest[:12]}"
+        role = f"{self.role}: " if self.role else ""
+        repeated, stale = " (as above)" if self.is_repeated else "", f"  STALE: {self.stale}" if self.stale else ""
+        text = f"{role}{self.node.kind} {self.node.name}{digest}{repeated}{stale}"
+        yield first + printable(text, keep_lines=False)
+        for number, branch in enumerate(self.branches, start=1):
+            ends = ("└── ", "    ") if number == len(self.branches) else ("├── ", "│   ")
+            yield from branch.lines(*(others + end for end in ends))
+
+    def record(self) -> dict[str, Any]:
+        """The node as plain values, its branches within it."""
+        return self._values() | {"branches": [branch.record() for branch in self.branches]}
+
+    def rows(self, depth: int = 0) -> Iterator[dict[str, Any]]:
+        """Yield each node as plain values with its depth, before its branches."""
+        yield self._values() | {"depth": depth}
+        for branch in self.branches:
+            yield from branch.rows(depth + 1)
+
+    def _values(self) -> dict[str, Any]:
+        node = {"kind": self.node.kind, "name": self.node.name, "digest": self.node.digest}
+        return node | {"role": self.role, "run": self.run_id, "stale": self.stale}
 
 
 class Lineage(RegistryPart):
