@@ -62,7 +62,7 @@ def evaluate(
     Args:
         device: where the models compute, `cpu` or `cuda`.
     """
-    return evaluate_closely(scoring, device, on_progress, num_mistakes=0).result
+    return _evaluate(scoring, device, on_progress)[0]
 
 
 def evaluate_closely(
@@ -73,6 +73,14 @@ def evaluate_closely(
     Args:
         num_mistakes: number of the worst mistakes to keep.
     """
+    result, task, predictions = _evaluate(scoring, device, on_progress)
+    return analyze_errors(result, task, scoring.split, predictions, num_mistakes)
+
+
+def _evaluate(
+    scoring: Scoring, device: str, on_progress: Callable[[str], None]
+) -> tuple[EvaluationResult, Task, Sequence[Any]]:
+    """Score a model; the task comes back with the model's labels, beside the result and the predictions."""
     folder, task, split, precision = scoring.folder, scoring.task, scoring.split, scoring.precision
     if scoring.reranking is not None:
         check_reranks(task)
@@ -86,12 +94,10 @@ def evaluate_closely(
         metrics = score(task, split, predictions)
     else:
         cache, chosen = join(scoring.storage, "tasks"), choose_device(device, precision=precision)
-        # The task comes back with the model's labels.
         metrics, predictions, task = evaluate_model(folder, task, split, scoring.batch_size, cache, chosen, precision)
     if scoring.predictions is not None:
         write_prediction_rows(scoring.predictions, prediction_rows(task, split, predictions))
-    result = EvaluationResult(task.id, split, metrics, len(predictions), scoring.predictions, counts)
-    return analyze_errors(result, task, split, predictions, num_mistakes)
+    return EvaluationResult(task.id, split, metrics, len(predictions), scoring.predictions, counts), task, predictions
 
 
 def analyze_errors(
