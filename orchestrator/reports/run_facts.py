@@ -363,6 +363,8 @@ def changed_spec(run: "RunRecord") -> dict[str, Any]:
         changed = parse_spec(dict(run.spec)).model_dump(mode="json", exclude_defaults=True)
     except SpecError:  # of another version
         return dict(run.spec)
+    for name, stage in changed.get("stages", {}).items():
+        changed["stages"][name] = {"kind": run.spec["stages"][name]["kind"], **stage}
     return {"kind": run.kind, **changed}
 
 

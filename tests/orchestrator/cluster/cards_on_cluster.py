@@ -1,6 +1,6 @@
 """A look at the GPUs of a cluster of two nodes, of which one has a GPU by name alone. Says as JSON what was found.
 
-python -m tests.orchestrator.cluster.torch_devices_on_cluster
+python -m tests.orchestrator.cluster.cards_on_cluster
 """
 
 import json

@@ -98,7 +98,7 @@ def test_a_card_that_computes_is_not_refused_and_another_is_with_torchs_reason(m
 @pytest.mark.ray
 @pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine whose GPUs torch cannot use")
 def test_auto_takes_the_cpu_of_a_cluster_whose_gpu_torch_cannot_use() -> None:
-    command = [sys.executable, "-m", "tests.orchestrator.cluster.torch_devices_on_cluster"]
+    command = [sys.executable, "-m", "tests.orchestrator.cluster.cards_on_cluster"]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert ended.returncode == 0, ended.stderr[-4000:]
     found = json.loads(next(line for line in ended.stdout.splitlines() if line.startswith("{")))
