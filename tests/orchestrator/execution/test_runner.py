@@ -16,7 +16,7 @@ from bert_core.errors import ConfigError
 from orchestrator.base.errors import CorpusError, HoursReached, InputError, RunFailedError, SpecError
 from orchestrator.base.results import PretrainResult
 from orchestrator.base.settings import Settings
-from orchestrator.execution import attempt
+from orchestrator.execution import attempt, runner
 from orchestrator.execution.runner import check_storage_and_capacity, plan_spec, resume_run, run_spec
 from orchestrator.kinds import resolved_inputs
 from orchestrator.kinds.base import RunContext
@@ -217,7 +217,8 @@ def test_a_run_stopped_at_its_limit_goes_on_to_the_same_weights(
         saved = any(Checkpoints(folder).newest_first() for folder in folders)
         return whole(record, spec, 3600.0 if saved else 0.0, *pipeline)
 
-    monkeypatch.setattr(attempt, "hours_reached", is_reached)
+    for module in (attempt, runner):
+        monkeypatch.setattr(module, "hours_reached", is_reached)
     monkeypatch.setattr(attempt, "metered", partial(attempt.metered, interval_s=0.05))
     limited = model.model_copy(update={"execution": model.execution.model_copy(update={"max_hours": 0.5})})
     with pytest.raises(HoursReached) as reached:
