@@ -1,6 +1,6 @@
 """A distillation that was killed goes on from its last evaluation and ends with the same bits; it tells what it told.
 
-Run alone: pytest tests/orchestrator/finetuning/test_resuming.py
+Run alone: pytest tests/orchestrator/finetuning/test_distillation_resuming.py
 """
 
 import random

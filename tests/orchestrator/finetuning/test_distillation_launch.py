@@ -1,6 +1,6 @@
 """A distillation as a stage of a pipeline on Ray, from its teacher to its student's scores.
 
-Run alone: pytest tests/orchestrator/finetuning/test_launch.py
+Run alone: pytest tests/orchestrator/finetuning/test_distillation_launch.py
 """
 
 import fcntl

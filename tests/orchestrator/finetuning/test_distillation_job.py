@@ -1,6 +1,6 @@
 """Distillation below Ray: a student learns its teacher's answers, whatever the labels say; both are compared.
 
-Run alone: pytest tests/orchestrator/finetuning/test_job.py
+Run alone: pytest tests/orchestrator/finetuning/test_distillation_job.py
 """
 
 import json

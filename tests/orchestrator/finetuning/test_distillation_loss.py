@@ -1,6 +1,6 @@
 """The loss of a distillation against one written out without packing or caching, for each head; speeds compared.
 
-Run alone: pytest tests/orchestrator/finetuning/test_objective.py
+Run alone: pytest tests/orchestrator/finetuning/test_distillation_loss.py
 """
 
 from collections.abc import Callable

@@ -1,6 +1,6 @@
 """Lines and view of a student's training: how far it is, how long it takes yet, how good it is.
 
-Run alone: pytest tests/orchestrator/finetuning/test_progress_line.py
+Run alone: pytest tests/orchestrator/kinds/test_student_status.py
 """
 
 from orchestrator.base.console.run_views import TrainingView

@@ -1,6 +1,6 @@
 """Survey of a cluster's nodes: what is wrong with one, by its report; then two real nodes of this machine.
 
-Run alone: pytest tests/orchestrator/cluster/test_node_survey.py
+Run alone: pytest tests/orchestrator/execution/test_node_survey.py
 """
 
 import json
