@@ -40,6 +40,7 @@ from orchestrator.execution.launch_folder import save_launch_folder
 from orchestrator.kinds import kind_of
 from orchestrator.kinds.base import RunContext
 from orchestrator.kinds.resolved import Resolved
+from orchestrator.registry.costs import HOUR_S
 from orchestrator.registry.database import retry_while_unavailable
 from orchestrator.registry.recorder import Recorder
 from orchestrator.registry.records import AttemptCostRecord, RunRecord
@@ -57,7 +58,6 @@ from orchestrator.storage.uris import is_local, local_path
 REQUEST_INTERVAL_S = 2.0
 """Pause between two looks of a driver at its run's folder."""
 METER_INTERVAL_S = 5.0
-_HOUR_S = 3600.0
 logger = logging.getLogger(__name__)
 
 
@@ -363,7 +363,7 @@ def hours_reached(record: RunRecord, spec: Spec, seconds: float, pipeline: str |
         pipeline: id of the run's pipeline, with which a person goes on.
     """
     limit, whole = hour_limit_of(spec), pipeline or record.id
-    if limit is None or seconds < limit[1] * _HOUR_S:
+    if limit is None or seconds < limit[1] * HOUR_S:
         return None
     field, hours = limit
     stage = "" if whole == record.id else f"stages.{record.name.rpartition('/')[2]}."
