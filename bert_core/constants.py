@@ -7,3 +7,6 @@ IGNORE_INDEX = -100
 
 Precision = Literal["fp32", "bf16"]
 """Arithmetic of the forward and backward passes; weights are fp32 always."""
+
+AskedPrecision = Literal["auto", "fp32", "bf16"]
+"""Precision as a person asks for it; `auto` is bf16 on a device that has units for it, else fp32."""

@@ -32,7 +32,7 @@ from orchestrator.cli.reading import (
 from orchestrator.cli.registry_reading import open_registry
 
 if TYPE_CHECKING:
-    from bert_core.constants import Precision
+    from bert_core.constants import AskedPrecision
     from orchestrator.base.results import Split
     from orchestrator.inference.searching import Reranking
     from orchestrator.inference.task_scores import ErrorAnalysis
@@ -75,7 +75,7 @@ def _find_reranking(rerank: str | None, relevant_label: str | None, num_candidat
 @click.option(
     "--errors", "num_errors", type=click.IntRange(0), default=0, help="Show the N worst errors, with their text."
 )
-@precision_option
+@precision_option(default="auto")
 @_reranking_options
 @format_options
 @output_option("Write scores to .json or .csv; .jsonl: a prediction for each example.")
@@ -86,7 +86,7 @@ def evaluate(
     split: "Split",
     batch_size: int,
     num_errors: int,
-    precision: "Precision",
+    precision: "AskedPrecision",
     rerank: str | None,
     relevant_label: str | None,
     num_candidates: int,
@@ -107,6 +107,7 @@ def evaluate(
     folder, settings = find_model(model), current_settings()
     import torch
 
+    from orchestrator.cluster.torch_devices import computes_in_bf16
     from orchestrator.inference.task_scores import Scoring, evaluate_closely, own_task_values, values_on_file
     from orchestrator.kinds.resolved import data_digests
     from orchestrator.registry.model_names import read_recorded_task
@@ -133,7 +134,8 @@ def evaluate(
         found = evaluate_closely(scoring, device, progress.status, num_mistakes=num_errors)
     result = found.result
     record = {"model": model, "task": result.task, "split": result.split, "num_examples": result.num_examples}
-    record |= {"computed_in": precision} | dict(result.counts) | dict(result.metrics)
+    computed_in = "bf16" if computes_in_bf16(torch.device(device), precision) else "fp32"
+    record |= {"computed_in": computed_in} | dict(result.counts) | dict(result.metrics)
     if reading.form == "json":
         record |= dict(found.tables) | ({"mistakes": list(found.mistakes)} if num_errors else {})
     show_record(record)
@@ -183,7 +185,7 @@ def _brief_confusions(matrix: "Sequence[Mapping[str, Any]]") -> "tuple[str, Sequ
 @click.option("--dimensions", type=click.IntRange(1), help="Truncate vectors to their first N dimensions.")
 @click.option("--top-k", type=click.IntRange(1), default=10, help="Documents per query.")
 @device_option
-@precision_option
+@precision_option(default="fp32")
 @_reranking_options
 @click.option("--pairs", metavar="FILE", help="Mine training pairs from a retrieval TASK (see above).")
 @click.option(
@@ -201,7 +203,7 @@ def search(
     dimensions: int | None,
     top_k: int,
     device: str,
-    precision: "Precision",
+    precision: "AskedPrecision",
     rerank: str | None,
     relevant_label: str | None,
     num_candidates: int,

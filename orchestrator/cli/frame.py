@@ -8,6 +8,7 @@ import os
 import shlex
 import sys
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -300,8 +301,11 @@ class GlobalOptionsGroup(click.Group):
 
 spec_argument = click.argument("spec_path", metavar="SPEC.yaml")
 overrides_argument = click.argument("overrides", metavar="[KEY=VALUE ...]", nargs=-1)
-precision_option = click.option(
-    "--precision", type=click.Choice(["fp32", "bf16"]), default="fp32", help="Floating point; bf16 is faster on a GPU."
+precision_option = partial(
+    click.option,
+    "--precision",
+    type=click.Choice(["auto", "fp32", "bf16"]),
+    help="Floating point; auto is bf16 on a device with units for it.",
 )
 
 

@@ -21,7 +21,7 @@ from orchestrator.cli.output import show_record, show_rows, show_text, write_pie
 from orchestrator.cli.reading import format_options, options, output_option, output_path
 
 if TYPE_CHECKING:
-    from bert_core.constants import Precision
+    from bert_core.constants import AskedPrecision
     from orchestrator.inference.blocks import Abilities, LinePredictor, PredictedBlock
 
 T = TypeVar("T")
@@ -53,13 +53,13 @@ _lines_and_workers = options(
     click.option(
         "--gpus-per-worker", "gpus", type=click.FloatRange(0), default=0.0, help="GPUs per worker, besides one CPU."
     ),
-    precision_option,
 )
 
 
 @command(example='predict my-model "A charming film."\npredict my-model reviews.csv.gz -o predicted.csv --workers 4')
 @model_argument
 @_lines_and_workers
+@precision_option(default="auto")
 @batch_size_option
 @click.option(
     "--text-column",
@@ -82,7 +82,7 @@ def predict(
     file: str,
     workers: int | None,
     gpus: float,
-    precision: "Precision",
+    precision: "AskedPrecision",
     batch_size: int,
     text_columns: tuple[str, ...],
     form: str | None,
@@ -158,6 +158,7 @@ def _delimiter(file: str, form: str | None, output: str | None) -> str | None:
 @command(example='embed my-encoder "A charming film."\nembed my-encoder texts.jsonl.gz -o vectors.npy --workers 4')
 @model_argument
 @_lines_and_workers
+@precision_option(default="fp32")
 @output_option("Write to FILE: .npy (a matrix, a row per text), .jsonl, .json.")
 @click.option("--dimensions", type=click.IntRange(1), help="Truncate vectors to their first N dimensions.")
 @click.option(
@@ -168,7 +169,7 @@ def embed(
     file: str,
     workers: int | None,
     gpus: float,
-    precision: "Precision",
+    precision: "AskedPrecision",
     output: str | None,
     dimensions: int | None,
     role: str,
@@ -305,8 +306,8 @@ def next_sentence(model: str, first: str, second: str) -> None:
 @click.option("--port", type=click.IntRange(0, 65535), default=8000, metavar="PORT", help="Port; 0 for any free one.")
 @click.option("--token-file", metavar="FILE", help="File (mode 0600) with the token for requests.")
 @device_option
-@precision_option
-def serve(model: str, host: str, port: int, token_file: str | None, device: str, precision: "Precision") -> None:
+@precision_option(default="auto")
+def serve(model: str, host: str, port: int, token_file: str | None, device: str, precision: "AskedPrecision") -> None:
     """Serve a model over HTTP, until Ctrl-C.
 
     A web page to try it and a JSON API (POST /v1/answers; GET /v1/model describes the input). A fine-tuned model

@@ -121,9 +121,10 @@ def tell_earlier(spec: "Spec", what_follows: str) -> None:
         what_follows: words on a new run, with `{}` for what it does.
     """
     from orchestrator.registry import Registry
+    from orchestrator.specs.precision import possible_fingerprints
 
     with suppress(RegistryError), Registry(current_settings().registry, read_only=True) as registry:
-        earlier = registry.newest_completed(spec.fingerprint())
+        earlier = registry.newest_completed(possible_fingerprints(spec))
         if earlier is None:
             return
         score = registry.metrics.latest(earlier.id).get(str(earlier.metric))

@@ -1,4 +1,4 @@
-"""GPUs for work: which of them `auto` takes, and a function called where its GPUs are.
+"""Devices for work: the GPUs that `auto` takes, units for bf16, and a function called where its GPUs are.
 
 Ray counts GPUs by their driver, and torch may find none usable: the driver looks at them before `auto` takes them, once
 for all processes of a run, so that all of them are on GPUs or none is.
@@ -15,11 +15,11 @@ Trials, distillations and pretraining workers send their warnings as events, amo
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 from orchestrator.base.console import UNDER_WAY, attached
 from orchestrator.base.errors import ClusterError, RunFailedError
@@ -27,6 +27,7 @@ from orchestrator.cluster.capacity import (
     NODE_ID,
     Processes,
     cluster_resources,
+    connected_nodes,
     free_nodes,
     gpu_types,
     has_gpus,
@@ -40,8 +41,9 @@ logger = logging.getLogger(__name__)
 _SHARE = 0.001
 """GPUs of the task that looks at a node's: Ray gives it one, and leaves room for the work itself."""
 _ANSWER_TIMEOUT_S = 60.0
-_USABLE: set[str] = set()
-"""Nodes with a GPU that has computed. A refusal is not kept: what was in the way, as another's memory, may be gone."""
+_USABLE: dict[str, "Look"] = {}
+"""Looks at nodes with a GPU that has computed. A refusal is not kept: what was in the way, as another's memory, may be
+gone."""
 
 
 def take_gpus(work: str, asked: float | Literal["auto"]) -> float:
@@ -85,64 +87,120 @@ def device_line(work: str, num_gpus: float, num_there: float, types: Sequence[st
     return f"{work} on {count}{named}"
 
 
+class Look(NamedTuple):
+    """Findings of a process with a GPU of its node."""
+
+    refusal: str | None = None
+    """Reason why torch cannot use the GPU, with what to do; None where it can."""
+    has_bf16: bool = True
+    """Whether the GPU has units for bf16."""
+
+
 def find_refusal(labels: Mapping[str, str] = MappingProxyType({})) -> str | None:
     """Return why torch can use no free GPU of the connected Ray, with what to do; None where one can be used.
 
-    One GPU of each node is looked at, until one is usable. A node that does not answer in time, or fails, counts as
-    usable: work on it has its own watch, which says what is wrong there. So do GPUs that are all taken: others compute
-    on them.
+    One GPU of each node is looked at, until one is usable.
 
     Args:
         labels: selector of the nodes that the work may be on.
     """
-    import ray
-
-    if not ray.cluster_resources().get("GPU"):
-        return None
-    nodes = [node for node in nodes_with(labels, free_nodes()) if node.resources.get("GPU", 0.0) >= _SHARE]
-    node_ids = {node.labels[NODE_ID] for node in nodes}
-    if not node_ids or node_ids & _USABLE:
-        return None
-
-    def begin_look(node_id: str) -> "ray.ObjectRef[str | None]":
-        # The process ends with its task, and gives the card's memory back.
-        options = {"num_cpus": 0, "num_gpus": _SHARE, "max_calls": 1, "label_selector": {NODE_ID: node_id}}
-        return ray.remote(**options)(look_at_card).remote()
-
-    logger.info("looking at the GPUs", extra=UNDER_WAY)
-    looks, refusals = {begin_look(node_id): node_id for node_id in sorted(node_ids)}, list[str | None]()
-    pending, end_at = list(looks), time.monotonic() + _ANSWER_TIMEOUT_S
-    while pending and None not in refusals:
-        done, pending = ray.wait(pending, timeout=max(0.0, end_at - time.monotonic()))
-        try:
-            refusals.append(ray.get(done[0]) if done else None)
-        except ray.exceptions.RayError as error:
-            logger.debug(f"a look at a GPU has failed: {error}")
-            refusals.append(None)
-        else:
-            _USABLE.update(looks[look] for look in done if refusals[-1] is None)
-    for look in pending:
-        ray.cancel(look, force=True)
+    refusals = []
+    with closing(_look_at_gpus(labels)) as looks:
+        for look in looks:
+            if look.refusal is None:
+                return None
+            refusals.append(look.refusal)
     return common_refusal(refusals)
 
 
-def common_refusal(refusals: Sequence[str | None]) -> str | None:
-    """Return the first of the nodes' refusals where all nodes refuse, with their number where that is several."""
-    if not refusals or None in refusals:
+def have_bf16(*, on_gpus: bool, labels: Mapping[str, str] = MappingProxyType({})) -> bool:
+    """Whether all GPUs, or all CPUs, of the connected Ray have units for bf16; a node that does not answer counts so.
+
+    Args:
+        labels: selector of the nodes that the work may be on.
+    """
+    if on_gpus:
+        with closing(_look_at_gpus(labels)) as looks:
+            return all(look.has_bf16 for look in looks)
+    import ray
+
+    from orchestrator.cluster.torch_devices import has_bf16_cpu
+
+    own = ray.get_runtime_context().get_node_id()
+    others = {node.labels[NODE_ID] for node in nodes_with(labels, connected_nodes())} - {own}
+    with closing(_ask_nodes(has_bf16_cpu, others)) as answers:
+        return has_bf16_cpu() and all(answer is not False for _, answer in answers)
+
+
+def _look_at_gpus(labels: Mapping[str, str]) -> Generator[Look]:
+    """Look at a free GPU of each node of the connected Ray.
+
+    A node that does not answer in time, or fails, counts as usable: work on it has its own watch, which says what is
+    wrong there. So do GPUs that are all taken: others compute on them.
+    """
+    import ray
+
+    if not ray.cluster_resources().get("GPU"):
+        return
+    nodes = [node for node in nodes_with(labels, free_nodes()) if node.resources.get("GPU", 0.0) >= _SHARE]
+    node_ids = {node.labels[NODE_ID] for node in nodes}
+    yield from (_USABLE[node_id] for node_id in node_ids & _USABLE.keys())
+    if not (new := node_ids - _USABLE.keys()):
+        return
+    logger.info("looking at the GPUs", extra=UNDER_WAY)
+    with closing(_ask_nodes(look_at_card, new, num_gpus=_SHARE)) as answers:
+        for node_id, look in answers:
+            if look is not None and look.refusal is None:
+                _USABLE[node_id] = look
+            yield look or Look()
+
+
+def _ask_nodes(
+    question: Callable[[], T], node_ids: Collection[str], num_gpus: float = 0.0
+) -> Generator[tuple[str, T | None]]:
+    """Ask a process on each node, as answers come; None of a node that fails, or does not answer in time."""
+    import ray
+
+    def begin(node_id: str) -> "ray.ObjectRef[T]":
+        # The process ends with its task, and gives the card's memory back.
+        options = {"num_cpus": 0, "num_gpus": num_gpus, "max_calls": 1, "label_selector": {NODE_ID: node_id}}
+        return ray.remote(**options)(question).remote()
+
+    asked = {begin(node_id): node_id for node_id in sorted(node_ids)}
+    pending, end_at = list(asked), time.monotonic() + _ANSWER_TIMEOUT_S
+    try:
+        while pending:
+            done, pending = ray.wait(pending, timeout=max(0.0, end_at - time.monotonic()))
+            if not done:
+                yield from ((asked[task], None) for task in pending)
+                return
+            try:
+                answer = ray.get(done[0])
+            except ray.exceptions.RayError as error:
+                logger.debug(f"a look at a node has failed: {error}")
+                answer = None
+            yield asked[done[0]], answer
+    finally:
+        for task in pending:
+            ray.cancel(task, force=True)
+
+
+def common_refusal(refusals: Sequence[str]) -> str | None:
+    """Return the first of the nodes' refusals, with their number where that is several; None without any."""
+    if not refusals:
         return None
     everywhere = f" (and so on all {len(refusals)} nodes with GPUs)" if len(refusals) > 1 else ""
     return f"{refusals[0]}{everywhere}"
 
 
-def look_at_card() -> str | None:
-    """Return why torch cannot use this process's card, or None."""
-    from orchestrator.cluster.torch_devices import find_card
+def look_at_card() -> Look:
+    """Find out whether torch can use this process's card, and compute in bf16 there."""
+    from orchestrator.cluster.torch_devices import find_card, has_bf16
 
     try:
-        find_card()
+        return Look(has_bf16=has_bf16(find_card()))
     except ClusterError as error:
-        return str(error)
-    return None
+        return Look(str(error))
 
 
 class CollectedWarnings(logging.Handler):

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from bert_core.constants import Precision
+from bert_core.constants import AskedPrecision
 from orchestrator.base.errors import ClusterError, SpecError
 
 logger = logging.getLogger(__name__)
@@ -106,7 +106,7 @@ def has_bf16(card: Card) -> bool:
     return card.capability >= OLDEST_CAPABILITY
 
 
-def check_card(card: Card, precision: Precision) -> None:
+def check_card(card: Card, precision: AskedPrecision) -> None:
     """Check that a card computes in a precision as fast as it should. Raises: SpecError."""
     if precision == "bf16" and not has_bf16(card):
         raise SpecError(
@@ -115,7 +115,7 @@ def check_card(card: Card, precision: Precision) -> None:
         )
 
 
-def card_notes(device: str, *, is_shared: bool = False, trains_in: Precision | None = None) -> list[str]:
+def card_notes(device: str, *, is_shared: bool = False, trains_in: AskedPrecision | None = None) -> list[str]:
     """Notes on what limits a card, for its user; none of a CPU. Call it before this process takes memory of the card.
 
     Args:
@@ -148,7 +148,7 @@ def card_notes(device: str, *, is_shared: bool = False, trains_in: Precision | N
     return notes
 
 
-def new_card_notes(device: str, *, is_shared: bool = False, trains_in: Precision | None = None) -> list[str]:
+def new_card_notes(device: str, *, is_shared: bool = False, trains_in: AskedPrecision | None = None) -> list[str]:
     """Notes of `card_notes` the first time in a process; none later, when it holds memory of the card itself."""
     if os.getpid() in _PROCESSES_TOLD:
         return []
@@ -195,7 +195,7 @@ COMMANDS_WITHOUT_CARD = (
 def choose_device(
     name: str,
     allow_tf32: bool = True,
-    precision: Precision = "fp32",
+    precision: AskedPrecision = "fp32",
     warn: Callable[[str], None] = logger.warning,
     *,
     is_shared: bool = False,
@@ -238,6 +238,13 @@ def keep_one_order() -> None:
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
 
 
-def autocast(device: torch.device, precision: Precision) -> AbstractContextManager[Any]:
+def autocast(device: torch.device, precision: AskedPrecision) -> AbstractContextManager[Any]:
     """bf16 arithmetic around a forward pass, or none."""
-    return torch.autocast(device.type, torch.bfloat16) if precision == "bf16" else nullcontext()
+    return torch.autocast(device.type, torch.bfloat16) if computes_in_bf16(device, precision) else nullcontext()
+
+
+def computes_in_bf16(device: torch.device, precision: AskedPrecision) -> bool:
+    """Whether a device computes in bf16; with `auto` where it has units for it."""
+    if precision == "auto":
+        return torch.cuda.get_device_capability() >= OLDEST_CAPABILITY if device.type == "cuda" else has_bf16_cpu()
+    return precision == "bf16"

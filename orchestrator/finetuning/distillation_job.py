@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from bert_core.config import BertConfig
-from bert_core.constants import Precision
+from bert_core.constants import AskedPrecision
 from bert_core.distillation import student_of
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.base.errors import SpecError
@@ -217,7 +217,9 @@ def _test(job: DistillJob, device: torch.device) -> dict[str, float]:
     return {**own.metrics, **teacher_metrics(theirs.metrics), **baseline_metrics(majority_baseline(task, "test"))}
 
 
-def vector_agreement(student: HeadModel, teacher: HeadModel, features: Features[Any], precision: Precision) -> float:
+def vector_agreement(
+    student: HeadModel, teacher: HeadModel, features: Features[Any], precision: AskedPrecision
+) -> float:
     """The mean cosine of both's vectors of a text."""
     own, theirs = (
         torch.from_numpy(compute_logits(model, features, precision)) for model in (student, teacher)
@@ -233,7 +235,7 @@ def compare_sizes(student: nn.Module, teacher: nn.Module) -> dict[str, float]:
 
 @torch.inference_mode()
 def compare_speeds(
-    student: HeadModel, teacher: HeadModel, features: Features[Any], precision: Precision
+    student: HeadModel, teacher: HeadModel, features: Features[Any], precision: AskedPrecision
 ) -> dict[str, float]:
     """`examples_per_s` of both, and how many times as fast the student is, `speed_ratio`.
 
@@ -253,7 +255,7 @@ def compare_speeds(
     return {"examples_per_s": own, "teacher.examples_per_s": theirs, "speed_ratio": own / theirs}
 
 
-def _seconds(model: HeadModel, features: Features[Any], windows: Windows, precision: Precision) -> float:
+def _seconds(model: HeadModel, features: Features[Any], windows: Windows, precision: AskedPrecision) -> float:
     model.eval()
     device = next(model.parameters()).device
     batch, clock = make_batch(features, windows, device), clock_of(device)

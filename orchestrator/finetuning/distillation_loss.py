@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bert_core.constants import Precision
+from bert_core.constants import AskedPrecision
 from bert_core.device_copies import copy_together
 from bert_core.distillation import hidden_cosine_loss
 from orchestrator.finetuning.batches import make_batch, make_part
@@ -41,7 +41,7 @@ class DistillationLoss:
         teacher: HeadModel,
         features: Features[Any],
         objective: LossWeightsSpec,
-        precision: Precision,
+        precision: AskedPrecision,
         num_labeled: int | None = None,
     ) -> None:
         self._teacher, self._features, self._objective = teacher.eval(), features, objective

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from numpy.typing import NDArray
 
-from bert_core.constants import Precision
+from bert_core.constants import AskedPrecision
 from orchestrator.base.errors import SpecError
 from orchestrator.base.results import Split
 from orchestrator.finetuning.heads import HEADS, HeadModel
@@ -35,7 +35,7 @@ def score_model(
     features: Features[Any],
     split: Split,
     options: TaskOptions,
-    precision: Precision = "fp32",
+    precision: AskedPrecision = "auto",
     batch_size: int | None = None,
     calibrates: bool = True,
     budget: TokenBudget | None = None,
@@ -57,7 +57,7 @@ def score_model(
 def compute_outputs(
     model: HeadModel,
     features: Features[Any],
-    precision: Precision,
+    precision: AskedPrecision,
     batch_size: int | None = None,
     budget: TokenBudget | None = None,
 ) -> NDArray[Any]:
@@ -83,7 +83,7 @@ def evaluate_model(
     batch_size: int,
     cache: str,
     device: torch.device | str = "cpu",
-    precision: Precision = "fp32",
+    precision: AskedPrecision = "auto",
 ) -> EvaluatedSplit:
     """Scores and predictions of a model folder on a split; a stored threshold for "no answer" is used.
 
@@ -104,7 +104,7 @@ def predict_examples(
     fine_tuned: FineTunedModel,
     examples: Sequence[Any],
     batch_size: int = 64,
-    precision: Precision = "fp32",
+    precision: AskedPrecision = "auto",
     budget: TokenBudget | None = None,
 ) -> list[Any]:
     """Predictions for examples of the model's task type that belong to no split, labeled or not."""

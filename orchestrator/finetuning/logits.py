@@ -17,10 +17,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from bert_core.constants import Precision
+from bert_core.constants import AskedPrecision
 from bert_core.device_copies import AsyncReads
 from bert_core.micro_batches import compute_in_parts, first_line
-from orchestrator.cluster.torch_devices import autocast
+from orchestrator.cluster.torch_devices import autocast, computes_in_bf16
 from orchestrator.finetuning.batches import make_batch
 from orchestrator.finetuning.heads import HEADS, HeadModel
 from orchestrator.tasks import Features
@@ -105,7 +105,7 @@ class _WindowSizes:
 def compute_logits(
     model: HeadModel,
     features: Features[Any],
-    precision: Precision = "fp32",
+    precision: AskedPrecision = "auto",
     batch_size: int | None = None,
     allocate: Callable[[tuple[int, int], type[np.float32]], NDArray[np.float32]] = np.empty,
     budget: TokenBudget | None = None,
@@ -152,7 +152,7 @@ def compute_logits(
 def freeze(
     splits: Sequence[Features[A]],
     model: HeadModel,
-    precision: Precision,
+    precision: AskedPrecision,
     cache: str,
     warn: Callable[[str], None] = logger.warning,
 ) -> list[Features[A]]:
@@ -163,11 +163,12 @@ def freeze(
     """
     config = asdict(model.config.with_dropout(0.0))
     arithmetic = {name: value for name, value in config.items() if name not in _ABOVE}
-    device = next(model.parameters()).device.type
-    place = [device, torch.get_num_threads()]  # both decide the last bits
-    if device == "cuda":
+    device = next(model.parameters()).device
+    in_bf16 = computes_in_bf16(device, precision)
+    place = [device.type, torch.get_num_threads()]  # both decide the last bits
+    if device.type == "cuda":
         place.append(torch.get_float32_matmul_precision())
-    encoder = [_STATES_VERSION, _digest(model), arithmetic, precision, place]
+    encoder = [_STATES_VERSION, _digest(model), arithmetic, "bf16" if in_bf16 else "fp32", place]
 
     def freeze_one(features: Features[A]) -> Features[A]:
         reads_all = HEADS[features.head].tokens_read(model.config, features) is None
@@ -183,7 +184,7 @@ def freeze(
 
 @torch.inference_mode()
 def compute_states(
-    features: Features[A], model: HeadModel, precision: Precision = "fp32", budget: TokenBudget | None = None
+    features: Features[A], model: HeadModel, precision: AskedPrecision = "auto", budget: TokenBudget | None = None
 ) -> Features[A]:
     """Features of the tokens that the head reads, with the encoder's outputs for them."""
     model.eval()

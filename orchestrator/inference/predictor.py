@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Self
 
-from bert_core.constants import Precision
+from bert_core.constants import AskedPrecision
 from orchestrator.base.errors import InputError
 from orchestrator.cluster.torch_devices import choose_device
 from orchestrator.finetuning.evaluation import predict_examples
@@ -53,7 +53,11 @@ class Predictor:
     """Predictor of a fine-tuned model: what a line said beside the prediction, as JSON lines or as rows of a table."""
 
     def __init__(
-        self, model: FineTunedModel, batch_size: int = 64, form: AnswerForm | None = None, precision: Precision = "fp32"
+        self,
+        model: FineTunedModel,
+        batch_size: int = 64,
+        form: AnswerForm | None = None,
+        precision: AskedPrecision = "auto",
     ) -> None:
         self.model, self.task, self.batch_size = model, model.task(), batch_size
         self.form, self.precision = form or AnswerForm(), precision
@@ -70,7 +74,7 @@ class Predictor:
         batch_size: int = 64,
         device: str = "cpu",
         form: AnswerForm | None = None,
-        precision: Precision = "fp32",
+        precision: AskedPrecision = "auto",
     ) -> Self:
         """Load a model's folder. Raises: CheckpointError, TokenizerError."""
         model = load_fine_tuned(local_copy(folder))

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from bert_core.constants import Precision
+from bert_core.constants import AskedPrecision
 from bert_core.text_embedding import TextEmbedder
 from orchestrator.base.errors import InputError
 from orchestrator.base.results import Split
@@ -64,7 +64,7 @@ class Reranker:
     """
 
     def __init__(
-        self, asked: Reranking, batch_size: int = 64, device: str = "cpu", precision: Precision = "fp32"
+        self, asked: Reranking, batch_size: int = 64, device: str = "cpu", precision: AskedPrecision = "auto"
     ) -> None:
         """Load the model that `asked` names, on a device.
 
@@ -130,7 +130,7 @@ def open_searcher(
     kind: str = "exact",
     cache: str | None = None,
     device: str = "cpu",
-    precision: Precision = "fp32",
+    precision: AskedPrecision = "auto",
     dimensions: int | None = None,
 ) -> Iterator[Searcher]:
     """Open a searcher over an index folder, or over a file of documents whose index is cached or built.
@@ -165,7 +165,7 @@ def rank_queries(
     on_progress: OnProgress,
     cache: str | None = None,
     device: str = "cpu",
-    precision: Precision = "fp32",
+    precision: AskedPrecision = "auto",
 ) -> tuple[list[RankingPrediction], dict[str, int]]:
     """The ranking of the documents for each query of a split, and what was counted of the documents.
 

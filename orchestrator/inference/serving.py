@@ -26,7 +26,7 @@ from starlette.responses import HTMLResponse, JSONResponse
 from starlette.routing import Route
 
 from bert_core.config import BertConfig
-from bert_core.constants import Precision
+from bert_core.constants import AskedPrecision
 from orchestrator.base.console import UNDER_WAY
 from orchestrator.base.errors import InputError
 from orchestrator.base.web import MAX_BODY_BYTES, App, Guard, listening, names_of, serve_app, url_of
@@ -196,7 +196,7 @@ async def _refuse(request: Request, error: RefusedError | HTTPException) -> JSON
     return JSONResponse({"error": {"field": error.field, "message": error.message}}, error.status)
 
 
-def load_answering(folder: str, device: str = "cpu", precision: Precision = "fp32") -> Answering:
+def load_answering(folder: str, device: str = "cpu", precision: AskedPrecision = "auto") -> Answering:
     """Load whatever model a folder has. Raises: CheckpointError, TokenizerError."""
     local = local_copy(folder)
     head = find_head(local, BertConfig.from_pretrained(local))
@@ -215,7 +215,7 @@ def serve_model(
     port: int = 8000,
     device: str = "cpu",
     token: str | None = None,
-    precision: Precision = "fp32",
+    precision: AskedPrecision = "auto",
 ) -> None:
     """Serve a model's folder until this process is interrupted, which is a `KeyboardInterrupt`.
 

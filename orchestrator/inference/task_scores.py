@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bert_core.constants import Precision
+from bert_core.constants import AskedPrecision
 from orchestrator.base.errors import InputError
 from orchestrator.base.results import EvaluationResult, Split
 from orchestrator.cluster.torch_devices import choose_device
@@ -35,7 +35,7 @@ class Scoring:
     """Examples of a forward pass."""
     predictions: str | None = None
     """JSONL file for a prediction of each example."""
-    precision: Precision = "fp32"
+    precision: AskedPrecision = "auto"
     """Arithmetic of the forward pass, of a reranker's too."""
     reranking: Reranking | None = None
     """Model that scores the first hits of a retrieval task again, and how."""

@@ -13,25 +13,26 @@ import torch
 from numpy.typing import NDArray
 
 from bert_core.config import BertConfig
-from bert_core.constants import Precision
+from bert_core.constants import AskedPrecision
 from bert_core.errors import DataError
 from bert_core.text_embedding import TextEmbedder
 from orchestrator.base.errors import InputError
-from orchestrator.cluster.torch_devices import choose_device
+from orchestrator.cluster.torch_devices import choose_device, computes_in_bf16
 from orchestrator.storage import local_copy
 from orchestrator.storage.model_folder import weights_digest
 
 
 def load_embedder(
-    folder: str, device: str = "cpu", precision: Precision = "fp32", dimensions: int | None = None
+    folder: str, device: str = "cpu", precision: AskedPrecision = "fp32", dimensions: int | None = None
 ) -> TextEmbedder:
     """The encoder of a model folder, with the pooling that the folder names, else the mean of a text's tokens.
 
     Raises: CheckpointError, TokenizerError; InputError where a vector has fewer numbers than the `dimensions` to keep.
     """
     embedding_size(folder, dimensions)
-    dtype = torch.bfloat16 if precision == "bf16" else None
-    embedder = TextEmbedder.load(local_copy(folder), choose_device(device, precision=precision), autocast_dtype=dtype)
+    chosen = choose_device(device, precision=precision)
+    dtype = torch.bfloat16 if computes_in_bf16(chosen, precision) else None
+    embedder = TextEmbedder.load(local_copy(folder), chosen, autocast_dtype=dtype)
     embedder.model.embedding = replace(embedder.model.embedding, truncate_dim=dimensions)
     return embedder
 

@@ -19,12 +19,14 @@ from dataclasses import dataclass, replace
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
 from bert_core.config import BertConfig
+from bert_core.constants import Precision
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.base.console import Progress, duration
 from orchestrator.base.errors import superseded
 from orchestrator.base.results import DriftEvent, Event, MessageEvent, MetricEvent
 from orchestrator.base.settings import Settings
-from orchestrator.cluster.capacity import Processes, has_gpus
+from orchestrator.cluster.capacity import Processes, cluster_resources, has_gpus
+from orchestrator.cluster.gpus import find_refusal, have_bf16
 from orchestrator.cluster.own_errors import OWN_ERRORS
 from orchestrator.corpus.document_batches import check_text
 from orchestrator.corpus.input_files import find_files
@@ -34,6 +36,8 @@ from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
 from orchestrator.specs import PretrainSpec, Spec
 from orchestrator.specs.corpus import text_sources_of
+from orchestrator.specs.loading import parse_spec, spec_values
+from orchestrator.specs.precision import asks_auto, with_precision
 from orchestrator.specs.references import Product
 from orchestrator.specs.task import task_of
 
@@ -236,6 +240,22 @@ class Kind(ABC, Generic[S, R]):
     def resources(self, spec: S) -> Resources:
         """Resources that a run takes of the cluster."""
         return Resources.of_one_process()
+
+    def settle_precision(self, spec: S) -> S:
+        """Put what `precision: auto` comes to on the connected Ray in its place, for the run and its record.
+
+        Raises: SpecError where another field does not go with it.
+        """
+        if not asks_auto(spec):
+            return spec
+        asked, labels = self.resources(spec), getattr(getattr(spec, "execution", None), "node_labels", {})
+        taken = asked.on(cluster_resources())
+        on_gpus = bool(taken.total.get("GPU")) and (taken is asked or find_refusal(labels) is None)
+        precision: Precision = "bf16" if have_bf16(on_gpus=on_gpus, labels=labels) else "fp32"
+        units = "have units" if precision == "bf16" else "do not all have units"
+        logger.info(f"precision {precision}: the {'GPUs' if on_gpus else 'CPUs'} {units} for bf16")
+        settled: S = parse_spec(spec_values(with_precision(spec, precision)))  # type: ignore[assignment]
+        return settled
 
     def check_resume(self, spec: S, run_folder: str) -> None:
         """Check, before anything starts, that an attempt without drift can go on from what a run's folder has.

@@ -93,6 +93,10 @@ class PipelineKind(Kind[PipelineSpec, None]):
         """Nothing: each stage is a run that takes its own."""
         return Resources({}, [])
 
+    def settle_precision(self, spec: PipelineSpec) -> PipelineSpec:
+        """Nothing is put in: each stage is a run, with devices of its own."""
+        return spec
+
     def input_identity(self, spec: PipelineSpec, inputs: Resolved) -> list[Any]:
         return [self._kind(stage).input_identity(stage, inputs) for stage in spec.stages.values()]
 
@@ -101,6 +105,7 @@ class PipelineKind(Kind[PipelineSpec, None]):
         outputs: dict[str, str] = {}
         for number, (name, asked) in enumerate(spec.stages.items(), start=1):
             ready = resolve_references(asked, outputs).named(f"{spec.name}/{name}")
+            ready = self._kind(ready).settle_precision(ready)
             with context.progress.in_stage(StageView(number, len(spec.stages), name)):
                 key = retry_while_unavailable(partial(self._stage_key, ready, inputs))
                 record = _run_stage(ready, f"{INPUTS}{key}", context)

@@ -18,6 +18,7 @@ from orchestrator.registry import Registry, RunRecord
 from orchestrator.registry.costs import UNKNOWN_GPU, Usage, load_prices, usage_of, with_price
 from orchestrator.specs import PipelineSpec, Spec
 from orchestrator.specs.corpus import text_sources_of
+from orchestrator.specs.precision import possible_fingerprints
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ def _recorded(kind: AnyKind, spec: Spec, inputs: Resolved) -> tuple[RunRecord | 
     """The newest completed run of the same spec, and the time by runs like it; none where no registry answers."""
     try:
         with Registry(inputs.settings.registry, read_only=True) as registry:
-            earlier = registry.newest_completed(inputs.pin(spec).fingerprint())
+            earlier = registry.newest_completed(possible_fingerprints(inputs.pin(spec)))
             return earlier, None if earlier else kind.recorded_time(spec, registry)
     except RegistryError:
         return None, None

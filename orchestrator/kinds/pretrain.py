@@ -16,7 +16,12 @@ from orchestrator.corpus.input_files import find_files
 from orchestrator.kinds.base import DiskUse, Fact, Kind, MeasuredTime, Resources, RunContext
 from orchestrator.kinds.checks import check_positions, check_tokenizer
 from orchestrator.kinds.corpus import log_dataset, report_tokenizing
-from orchestrator.kinds.estimates import BYTES_PER_SAVED_PARAMETER, count_pretraining_parameters, memory_text, slow_bf16
+from orchestrator.kinds.estimates import (
+    BYTES_PER_SAVED_PARAMETER,
+    count_pretraining_parameters,
+    memory_text,
+    precision_facts,
+)
 from orchestrator.kinds.pretraining_estimates import (
     measure_steps,
     passes_facts,
@@ -59,7 +64,7 @@ class PretrainKind(Kind[PretrainSpec, PretrainResult]):
         yield from passes_facts(spec, inputs)
         if spec.execution.is_elastic:
             yield "workers", f"{workers_text(spec.execution)}; the resources below are those of the fewest"
-        yield from slow_bf16([spec.precision], spec.execution.device)
+        yield from precision_facts([spec.precision], spec.execution.device)
         config = pretraining_config(spec, inputs)
         if config is not None:
             num_parameters = count_pretraining_parameters(config)

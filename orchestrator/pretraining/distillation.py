@@ -13,7 +13,7 @@ import ray
 import torch
 from torch import Tensor
 
-from bert_core.constants import Precision
+from bert_core.constants import AskedPrecision, Precision
 from bert_core.distillation import hidden_cosine_loss, soft_target_loss
 from bert_core.errors import CheckpointError
 from bert_core.examples.packing import PackedBatch
@@ -22,7 +22,7 @@ from bert_core.heads.pretraining import LossSums
 from bert_core.losses import cross_entropy_sums
 from orchestrator.base.results import PretrainResult
 from orchestrator.cluster.gpus import waiting_for
-from orchestrator.cluster.torch_devices import choose_device
+from orchestrator.cluster.torch_devices import autocast, choose_device
 from orchestrator.corpus.stream import ExampleStream, SplitShards
 from orchestrator.corpus.token_store import TokenStore
 from orchestrator.pretraining.device_batch import DeviceBatch, MicroBatch
@@ -56,7 +56,7 @@ class MaskedTokenLoss:
         teacher = load_teacher(self.teacher_folder, device, spec.residual_precision)
         positions = labels.masked_positions
         names = list(counts.num_predictions)
-        with torch.autocast(device.type, torch.bfloat16, enabled=spec.precision == "bf16"):
+        with autocast(device, spec.precision):
             # Soft targets need the student's logits: the labels' loss is then made of the same.
             in_head = [name for name in names if name != _MASKED_TOKENS or not objective.soft_targets_weight]
             hidden = model.bert.encode(seqs)  # (T, H)
@@ -194,7 +194,6 @@ def _on_device(part: PackedBatch, device: torch.device) -> MicroBatch:
     return micro
 
 
-def _answer(model: BertForPreTraining, micro: MicroBatch, precision: Precision) -> Tensor:
-    device_type = micro.sequences.input_ids.device.type
-    with torch.autocast(device_type, torch.bfloat16, enabled=precision == "bf16"):
+def _answer(model: BertForPreTraining, micro: MicroBatch, precision: AskedPrecision) -> Tensor:
+    with autocast(micro.sequences.input_ids.device, precision):
         return model.predict(model.bert.encode(micro.sequences, micro.labels.masked_positions))

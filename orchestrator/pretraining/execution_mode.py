@@ -24,6 +24,7 @@ from bert_core.examples.packing import PackedBatch, SizeBucket
 from bert_core.micro_batches import first_line, is_out_of_memory
 from orchestrator.base.errors import RunFailedError
 from orchestrator.base.settings import cache_folder
+from orchestrator.cluster.torch_devices import computes_in_bf16
 from orchestrator.pretraining.device_batch import DeviceBatch, filled_micro_batch
 from orchestrator.pretraining.step import GlobalCounts, StepContext, add_sums, empty_totals, label_loss
 
@@ -161,7 +162,9 @@ def _compile(context: StepContext, tell: Tell, warn: Tell) -> bool:
     spec, device = context.spec, context.worker.device
     cache = os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache_folder() / "compiled"))
     try:
-        seconds = compile_layers(context.model.bert, torch.bfloat16 if spec.precision == "bf16" else None)
+        seconds = compile_layers(
+            context.model.bert, torch.bfloat16 if computes_in_bf16(device, spec.precision) else None
+        )
     except Exception as error:  # of whatever kind: torch, the C++ compiler, Triton and the driver have their own
         reason = f"{type(error).__name__}: {first_line(str(error))}"
         if spec.execution.compile_layers == "always":

@@ -29,6 +29,7 @@ from bert_core.micro_batches import compute_in_parts, first_line
 from bert_core.objectives import OBJECTIVES, active_objectives
 from bert_core.optimization import build_optimizer, set_learning_rate
 from orchestrator.base.errors import RunFailedError
+from orchestrator.cluster.torch_devices import autocast
 from orchestrator.pretraining.collectives import GradientBuckets, StopFlag, Worker, all_reduce_sum
 from orchestrator.pretraining.device_batch import DeviceBatch, MicroBatch
 from orchestrator.training.micro_batches import MicroBatchSize, check_can_shrink
@@ -202,8 +203,7 @@ def pretraining_sums(
     model: BertForPreTraining, micro: MicroBatch, spec: "PretrainSpec", objectives: Sequence[str]
 ) -> Sums:
     """Forward over a micro-batch in the run's precision: sums of the objectives of these names."""
-    device_type = micro.sequences.input_ids.device.type
-    with torch.autocast(device_type, torch.bfloat16, enabled=spec.precision == "bf16"):
+    with autocast(micro.sequences.input_ids.device, spec.precision):
         return model.packed_loss_sums(micro.sequences, micro.labels, objectives)
 
 

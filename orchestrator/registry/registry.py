@@ -250,9 +250,9 @@ class Registry:
         with self._database.connection(writing=False) as connection:
             return load_runs(connection, self._state(), RUNS.c.id.in_(select_items(connection, run_ids)))
 
-    def newest_completed(self, fingerprint: str) -> RunRecord | None:
-        """Newest completed run of a spec, by its fingerprint; None where there is none."""
-        is_done = RUNS.c.fingerprint == fingerprint, RUNS.c.state == RunState.COMPLETED, RUNS.c.parent_id.is_(None)
+    def newest_completed(self, fingerprints: Collection[str]) -> RunRecord | None:
+        """Newest completed run of a spec, by the fingerprints that it may have; None where there is none."""
+        is_done = RUNS.c.fingerprint.in_(fingerprints), RUNS.c.state == RunState.COMPLETED, RUNS.c.parent_id.is_(None)
         with self._database.connection(writing=False) as connection:
             return next(iter(load_runs(connection, self._state(), *is_done, limit=1)), None)
 

@@ -4,8 +4,9 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from bert_core.constants import Precision
+from bert_core.constants import AskedPrecision
 from orchestrator.base.results import Split
+from orchestrator.specs import network
 from orchestrator.specs.fields import Spec, execution, identity
 from orchestrator.specs.task import WholeTask
 
@@ -21,10 +22,7 @@ class EvaluateSpec(Spec):
     rerank: str | None = identity(None, "A model fine-tuned on pairs, which scores the first hits again (retrieval).")
     relevant_label: str | None = identity(None, "Label that counts, where a classifier reranks.")
     num_candidates: int = identity(50, "First hits that are reranked.", unit="documents", ge=1)
-    precision: Precision = identity(
-        "fp32",
-        "Arithmetic of the forward pass; fp32 whatever a model was trained in, so that scores of all models compare.",
-    )
+    precision: AskedPrecision = network.precision()
     batch_size: int = execution(64, "Examples of a forward pass; fewer where memory runs out.", unit="examples", ge=1)
     gpus: Annotated[float, Field(ge=0.0)] | Literal["auto"] = execution(
         "auto",

@@ -86,6 +86,12 @@ weight_decay = partial(identity, 0.01, "AdamW's decay; none on biases and LayerN
 adam_betas = partial(identity, (0.9, 0.999), "AdamW's moment decays.")
 adam_epsilon = partial(identity, 1e-6, "AdamW's epsilon.", gt=0.0)
 max_grad_norm = partial(identity, 1.0, "Gradients are clipped to this norm.", gt=0.0)
+precision = partial(
+    identity,
+    "auto",
+    "Arithmetic of forward and backward. `auto`: bf16 where all devices of the run have units for it (GPUs from Ampere "
+    "on, CPUs with AMX or AVX-512 BF16), else fp32; the run records what it came to.",
+)
 allow_tf32 = partial(
     identity,
     True,

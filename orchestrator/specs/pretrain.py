@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
-from bert_core.constants import Precision
+from bert_core.constants import AskedPrecision, Precision
 from bert_core.masking import MaskUnit
 from bert_core.objectives import NO_SENTENCE_OBJECTIVE, SENTENCE_OBJECTIVES, TOKEN_OBJECTIVES
 from orchestrator.specs import network
@@ -219,7 +219,7 @@ class PretrainSpec(TokenStoreSpec):
         "What follows a step that diverged: the run fails, or goes back to its last checkpoint and passes the step's "
         "batch over.",
     )
-    precision: Precision = identity("fp32", "Arithmetic of forward and backward.")
+    precision: AskedPrecision = network.precision()
     allow_tf32: bool = network.allow_tf32()
     residual_precision: Precision = identity(
         "fp32",
@@ -269,10 +269,10 @@ class PretrainSpec(TokenStoreSpec):
                 f"model.family {family} has no head for pairs of segments, and sentence_objective is {objective}; "
                 "set that to none"
             )
-        if self.residual_precision == "bf16" and self.precision != "bf16":
+        if self.residual_precision == "bf16" and self.precision == "fp32":
             raise ValueError(
-                f"residual_precision is bf16, and precision is {self.precision}, in which nothing is rounded to bf16; "
-                "set precision to bf16, or residual_precision back to fp32"
+                "residual_precision is bf16, and precision is fp32, in which nothing is rounded to bf16; set precision "
+                "to bf16, or residual_precision back to fp32"
             )
         self._refuse_fields_of_other_objectives()
         if TOKEN_OBJECTIVES[self.token_objective].is_causal and objective != NO_SENTENCE_OBJECTIVE:

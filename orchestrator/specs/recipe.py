@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from bert_core.checkpoints.sentence_transformers import Pooling
 from bert_core.config_fields import PooledLayers, TokenDecoder
-from bert_core.constants import Precision
+from bert_core.constants import AskedPrecision
 from orchestrator.specs import network
 from orchestrator.specs.fields import Section, identity
 from orchestrator.specs.network import AdamBetas, FamilyName, ScheduleName, Size
@@ -181,7 +181,7 @@ class RecipeSpec(Section):
     )
     evaluations_per_epoch: int = identity(1, "Validation scores taken in each epoch.", ge=1)
     patience: int | None = identity(None, "Stop after so many evaluations without a better score.", ge=1)
-    precision: Precision = identity("fp32", "Arithmetic of forward and backward.")
+    precision: AskedPrecision = network.precision()
     allow_tf32: bool = network.allow_tf32()
     seed: int = identity(0, "Decides head, order and dropout.", ge=0, lt=2**32)
 

@@ -113,6 +113,8 @@ def no_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs are carried out in this process, without a Ray."""
     monkeypatch.setattr("orchestrator.execution.runner.connect", lambda *arguments, **options: nullcontext())
     monkeypatch.setattr("orchestrator.execution.runner.check_capacity", lambda *arguments: None)
+    monkeypatch.setattr("orchestrator.kinds.base.cluster_resources", lambda: {"CPU": 8.0})
+    monkeypatch.setattr("orchestrator.kinds.base.have_bf16", lambda **arguments: False)
 
 
 @pytest.fixture

@@ -16,7 +16,15 @@ import torch
 from orchestrator.base.settings import Settings
 from orchestrator.cluster import gpus as module
 from orchestrator.cluster import torch_devices as cards
-from orchestrator.cluster.gpus import common_refusal, device_line, look_at_card, take_gpus
+from orchestrator.cluster.gpus import (
+    Look,
+    common_refusal,
+    device_line,
+    find_refusal,
+    have_bf16,
+    look_at_card,
+    take_gpus,
+)
 from orchestrator.execution import doctor
 from orchestrator.execution.doctor import Finding, examine
 from tests.orchestrator.training.cards_in_place import GIB, put_in_place
@@ -70,14 +78,11 @@ def test_auto_takes_a_gpu_that_torch_can_use_and_a_person_is_told_why_not(
     ("refusals", "told"),
     [
         ([], None),
-        ([None], None),
         (["old driver"], "old driver"),
-        (["old driver", None], None),
-        ([None, "old driver"], None),
         (["old driver", "no kernels", "old driver"], "old driver (and so on all 3 nodes with GPUs)"),
     ],
 )
-def test_gpus_are_refused_where_no_node_can_use_its_own(refusals: list[str | None], told: str | None) -> None:
+def test_gpus_are_refused_where_no_node_can_use_its_own(refusals: list[str], told: str | None) -> None:
     assert common_refusal(refusals) == told
 
 
@@ -87,12 +92,32 @@ def test_a_card_that_computes_is_not_refused_and_another_is_with_torchs_reason(m
 
     put_in_place(monkeypatch, capability=(7, 0), name="Tesla V100")
     monkeypatch.setattr(torch.cuda, "get_arch_list", lambda: ["sm_80"])
-    assert look_at_card() is None
+    assert look_at_card() == Look(has_bf16=False)
+    put_in_place(monkeypatch)
+    assert look_at_card() == Look(has_bf16=True)
+    put_in_place(monkeypatch, capability=(7, 0), name="Tesla V100")
     monkeypatch.setattr(cards, "launch_kernel", fail)
-    refusal = look_at_card()
+    refusal = look_at_card().refusal
     assert refusal is not None
     assert refusal.startswith("the GPU cannot be used: Tesla V100 has compute capability 7.0")
     assert refusal.endswith("install a torch that is built for sm_70 there"), "work goes on: there is nothing to set"
+
+
+@pytest.mark.parametrize(
+    ("looks", "refusal", "has_bf16"),
+    [
+        ([], None, True),
+        ([Look("old driver"), Look()], None, True),
+        ([Look(), Look(has_bf16=False)], None, False),
+        ([Look("old driver")], "old driver", True),
+    ],
+)
+def test_one_usable_gpu_is_enough_and_units_for_bf16_are_asked_of_all(
+    looks: list[Look], refusal: str | None, has_bf16: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_look_at_gpus", lambda labels: (look for look in looks))
+    assert find_refusal() == refusal
+    assert have_bf16(on_gpus=True) is has_bf16
 
 
 @pytest.mark.ray

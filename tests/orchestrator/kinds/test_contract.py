@@ -16,6 +16,7 @@ from orchestrator.kinds.preflight import input_problems, refuse
 from orchestrator.registry.recorder import Recorder
 from orchestrator.specs.loading import parse_spec
 from orchestrator.specs.pipeline import AnySpec
+from orchestrator.specs.precision import asks_auto, possible_fingerprints, with_precision
 from orchestrator.specs.references import names_of, replace_names
 from tests.orchestrator.kinds.samples import SAMPLES, complete
 from tests.orchestrator.registry.samples import everything
@@ -48,6 +49,20 @@ class TestKind:
             assert resources.total["CPU"] > 0
         for name, total in resources.total.items():
             assert sum(group.count * group.resources.get(name, 0.0) for group in resources.processes) <= total
+
+    @pytest.mark.parametrize("has_bf16", [True, False])
+    def test_the_devices_decide_on_a_precision_that_the_spec_leaves_to_them(
+        self, kind: AnyKind, has_bf16: bool, no_cluster: None, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("orchestrator.kinds.base.have_bf16", lambda **arguments: has_bf16)
+        spec = parse_spec(SAMPLES[kind.name].spec)
+        settled = kind.settle_precision(spec)
+        if kind.name == "pipeline":  # whose stages are runs, each on devices of its own
+            assert settled == spec
+        else:
+            assert not asks_auto(settled)
+            assert settled.fingerprint() in possible_fingerprints(spec)
+            assert settled == with_precision(spec, "bf16" if has_bf16 else "fp32")
 
     def test_a_file_that_is_not_there_is_refused(self, kind: AnyKind, settings: Settings) -> None:
         for path in ("corpus.txt", "task.csv"):

@@ -50,7 +50,8 @@ def test_a_pretraining_registers_its_model_under_the_specs_name(recorder: Record
 
 def test_a_plan_of_a_pretraining(settings: Settings) -> None:
     phases = [{"max_seq_length": 32, "share": 0.9}, {"max_seq_length": 64, "share": 0.1}]
-    rows = plan_lines(settings, {**PRETRAIN, "phases": phases, "global_batch_size": 8})
+    asked = {**PRETRAIN, "phases": phases, "global_batch_size": 8, "precision": "fp32"}
+    rows = plan_lines(settings, asked)
     assert rows == [
         ("kind", "pretrain"),
         ("text", "1 file, 21 bytes as stored"),
@@ -68,7 +69,9 @@ def test_a_plan_of_a_pretraining(settings: Settings) -> None:
 def test_a_plan_on_gpus_has_the_copy_that_checkpoints_are_written_from(settings: Settings) -> None:
     rows = plan(settings, {**PRETRAIN, "execution": {"device": "gpu"}})
     assert rows["copy of a checkpoint"] == "6.0 MB on the first worker's host"
-    assert "copy of a checkpoint" not in plan(settings, PRETRAIN)
+    rows = plan(settings, {**PRETRAIN, "execution": {"device": "cpu"}})
+    assert rows["precision"] in ("bf16 on this machine (auto)", "fp32 on this machine (auto)")
+    assert "copy of a checkpoint" not in rows
 
 
 def test_snapshots_count_in_the_plan_and_tell_one_stage_from_another(settings: Settings) -> None:

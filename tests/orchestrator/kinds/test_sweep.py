@@ -104,7 +104,7 @@ def test_a_sweep_carries_its_best_trials_scores(recorder: Recorder) -> None:
 def test_a_plan_of_a_sweep(settings: Settings) -> None:
     space = {"batch_size": [1, 2], "learning_rate": [1e-4, 2e-4, 3e-4]}
     execution = {"cpus_per_trial": 0.5, "gpus_per_trial": 0.25, "max_concurrent_trials": 2}
-    recipe = {"tokenizer": "words", "epochs": 1}
+    recipe = {"tokenizer": "words", "epochs": 1, "precision": "fp32"}
     rows = plan(settings, {**SWEEP, "space": space, "seeds": [0, 1], "recipe": recipe, "execution": execution})
     parameters = rows.pop("parameters")
     assert parameters.endswith(", and a small head")

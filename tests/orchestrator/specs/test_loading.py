@@ -149,7 +149,7 @@ VARIANTS = "    corpus: {files: [a.txt]}\n    variants: {small: {vocab_size: 99}
         (PRETRAIN + "seed: true\n", "spec.yaml:6: seed is true"),
         (PRETRAIN + "name: 5\n", "put it in quotes: '5'"),
         (PRETRAIN + "phases: [{share: 0.5}]\n", "phases"),
-        (PRETRAIN + "residual_precision: bf16\n", "residual_precision"),
+        (PRETRAIN + "precision: fp32\nresidual_precision: bf16\n", "residual_precision"),
         (PRETRAIN + "adam_betas: [0.9, 2]\n", "spec.yaml:6: adam_betas"),
         (PRETRAIN + "cross_documents: true\n", "spec.yaml:6: cross_documents"),
         (PRETRAIN + "micro_batch_size: 8\nmicro_batch_tokens: 512\n", "micro_batch_tokens 512"),
