@@ -121,7 +121,7 @@ def _preview_tokens(batch: PackedBatch, tokenizer: Tokenizer, config: StreamConf
         label = hidden.get(position)
         change: Change | None = None
         if label is not None:
-            change = "masked" if read == config.masking.mask_token_id else "kept" if read == label else "replaced"
+            change = "masked" if read == tokenizer.mask_id else "kept" if read == label else "replaced"
         yield TokenPreview(
             token=tokenizer.token(read),
             segment=int(segments[position]),

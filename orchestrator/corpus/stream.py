@@ -155,7 +155,8 @@ class StreamConfig:
     """(max_seq_length, steps) of each part of the run."""
     global_batch_size: int
     window_shards: int
-    masking: MaskingConfig
+    masking: tuple[MaskingConfig, ...]
+    """Rules of each phase by which tokens are masked."""
     layout: SegmentLayout
     segments: SegmentConfig = field(default_factory=SegmentConfig)
     token_objective: str = "masked_lm"
@@ -285,7 +286,7 @@ class ExampleStream:
         return build_packed_batch(
             window.documents,
             build_segments(request, config.segments),
-            config.masking,
+            config.masking[phase],
             layout=config.layout,
             seed=seed,
             epoch=epoch,

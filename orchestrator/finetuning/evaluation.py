@@ -35,7 +35,7 @@ def score_model(
     features: Features[Any],
     split: Split,
     options: TaskOptions,
-    precision: AskedPrecision = "auto",
+    precision: AskedPrecision = "fp32",
     batch_size: int | None = None,
     calibrates: bool = True,
     budget: TokenBudget | None = None,
@@ -83,7 +83,7 @@ def evaluate_model(
     batch_size: int,
     cache: str,
     device: torch.device | str = "cpu",
-    precision: AskedPrecision = "auto",
+    precision: AskedPrecision = "fp32",
 ) -> EvaluatedSplit:
     """Scores and predictions of a model folder on a split; a stored threshold for "no answer" is used.
 
@@ -104,7 +104,7 @@ def predict_examples(
     fine_tuned: FineTunedModel,
     examples: Sequence[Any],
     batch_size: int = 64,
-    precision: AskedPrecision = "auto",
+    precision: AskedPrecision = "fp32",
     budget: TokenBudget | None = None,
 ) -> list[Any]:
     """Predictions for examples of the model's task type that belong to no split, labeled or not."""

@@ -105,7 +105,7 @@ class _WindowSizes:
 def compute_logits(
     model: HeadModel,
     features: Features[Any],
-    precision: AskedPrecision = "auto",
+    precision: AskedPrecision = "fp32",
     batch_size: int | None = None,
     allocate: Callable[[tuple[int, int], type[np.float32]], NDArray[np.float32]] = np.empty,
     budget: TokenBudget | None = None,
@@ -184,7 +184,7 @@ def freeze(
 
 @torch.inference_mode()
 def compute_states(
-    features: Features[A], model: HeadModel, precision: AskedPrecision = "auto", budget: TokenBudget | None = None
+    features: Features[A], model: HeadModel, precision: AskedPrecision = "fp32", budget: TokenBudget | None = None
 ) -> Features[A]:
     """Features of the tokens that the head reads, with the encoder's outputs for them."""
     model.eval()

@@ -42,13 +42,13 @@ class NextSentenceAnswer:
 class MaskFiller:
     """A pretrained model that guesses the tokens behind [MASK]."""
 
-    def __init__(self, model: BertForPreTraining, tokenizer: Tokenizer, precision: AskedPrecision = "auto") -> None:
+    def __init__(self, model: BertForPreTraining, tokenizer: Tokenizer, precision: AskedPrecision = "fp32") -> None:
         self.model, self.tokenizer, self.precision = model, tokenizer, precision
         self.mask = tokenizer.token(tokenizer.mask_id)
         self.abilities = Abilities("fill_mask", ("text",), (), True, {"text": f"It was a {self.mask} day."})
 
     @classmethod
-    def load(cls, folder: str, device: str = "cpu", precision: AskedPrecision = "auto") -> Self:
+    def load(cls, folder: str, device: str = "cpu", precision: AskedPrecision = "fp32") -> Self:
         """Load a model's folder. Raises: CheckpointError when it has no head for masked tokens."""
         model, tokenizer = _load_pretraining(folder, "prediction.bias", "masked tokens")
         return cls(model.to(choose_device(device, precision=precision)), tokenizer, precision)

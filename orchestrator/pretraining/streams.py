@@ -8,6 +8,7 @@ from bert_core.text.tokenization import Tokenizer
 from orchestrator.base.errors import CorpusError
 from orchestrator.corpus.stream import ExampleStream, ShardReader, StreamConfig
 from orchestrator.specs import PretrainSpec
+from orchestrator.specs.pretrain import Phase
 
 HELD_OUT_TOKENS = 1 << 26
 """Tokens of the window of shards that an evaluation loads, about: 128 MB. One hundredth of six billion tokens."""
@@ -50,21 +51,29 @@ def _check_documents(stream: ExampleStream, objective: SentenceObjective) -> Non
         )
 
 
-def build_masking(spec: PretrainSpec, tokenizer: Tokenizer) -> MaskingConfig:
-    """The masks of a run. Raises: TokenizerError when words are masked and the vocabulary does not mark them."""
+def build_masking(spec: PretrainSpec, tokenizer: Tokenizer) -> tuple[MaskingConfig, ...]:
+    """The masks of each phase. Raises: TokenizerError when words are masked and the vocabulary does not mark them."""
     word_boundaries = None if spec.mask_unit == "token" else tokenizer.word_boundaries
-    return MaskingConfig(
-        tokenizer.vocab_size, tokenizer.mask_id, spec.mlm_probability, spec.mask_mix, spec.mask_unit, word_boundaries
+    return tuple(
+        MaskingConfig(
+            tokenizer.vocab_size,
+            tokenizer.mask_id,
+            phase.mlm_probability or spec.mlm_probability,
+            phase.mask_mix or spec.mask_mix,
+            spec.mask_unit,
+            word_boundaries,
+        )
+        for phase in spec.phases
     )
 
 
 def build_validation(spec: PretrainSpec, shards: ShardReader, tokenizer: Tokenizer) -> ExampleStream | None:
-    """One batch of validation examples, the same at every evaluation and for any number of workers.
+    """One batch of validation examples, the same at every evaluation and for any number of workers; masked as the run's
+    own fields say, whatever its phases have.
 
     None with fewer than two documents, or none that is long enough.
     """
-    longest = max(phase.max_seq_length for phase in spec.phases)
-    one_phase = (spec.phases[0].model_copy(update={"max_seq_length": longest, "share": 1.0}),)
+    one_phase = (Phase(max_seq_length=max(phase.max_seq_length for phase in spec.phases)),)
     lengths = [shards.document_lengths(shard) for shard in range(shards.num_shards)]
     if sum(map(len, lengths)) < 2:
         return None

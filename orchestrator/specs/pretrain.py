@@ -5,7 +5,7 @@ from itertools import accumulate, pairwise
 from operator import attrgetter
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Discriminator, Field, Tag, field_validator, model_validator
+from pydantic import AfterValidator, Discriminator, Field, Tag, field_validator, model_validator
 
 from bert_core.constants import AskedPrecision, Precision
 from bert_core.masking import MaskUnit
@@ -146,11 +146,31 @@ class ExecutionSpec(ExecutionSection):
         return labels
 
 
+def _adds_up_to_one(mix: tuple[float, float, float]) -> tuple[float, float, float]:
+    if abs(sum(mix) - 1.0) > 1e-6 or min(mix) < 0:
+        raise ValueError(f"{mix} must be three shares that add up to 1")
+    return mix
+
+
+MaskMix = Annotated[tuple[float, float, float], AfterValidator(_adds_up_to_one)]
+
+
 class Phase(Section):
-    """A part of the run at one sequence length."""
+    """A part of the run at one sequence length and masking rate."""
 
     max_seq_length: int = identity(128, "Tokens of a sequence, special tokens included.", unit="tokens", ge=8)
     share: float = identity(1.0, "This phase's share of all steps.", unit="share", gt=0.0, le=1.0)
+    mlm_probability: float | None = identity(
+        None,
+        "Share of tokens to predict in this phase; the run's when left out.",
+        unit="share",
+        is_new=True,
+        gt=0,
+        lt=1,
+    )
+    mask_mix: MaskMix | None = identity(
+        None, "Shares of [MASK], random tokens and kept ones in this phase; the run's when left out.", is_new=True
+    )
 
 
 class PretrainSpec(TokenStoreSpec):
@@ -168,7 +188,7 @@ class PretrainSpec(TokenStoreSpec):
     seed: int = identity(0, "Decides weights, order, pairs, masks and dropout.", ge=0, lt=2**32)
     steps: int = identity(doc="Optimizer steps.", unit="steps", ge=1)
     phases: tuple[Phase, ...] = identity(
-        (Phase(),), "Parts of the run at one sequence length; their shares add up to 1."
+        (Phase(),), "Parts of the run at one sequence length and masking rate; their shares add up to 1."
     )
     global_batch_size: int = identity(256, "Examples of a step, over all workers.", unit="examples", ge=1)
     micro_batch_size: int | None = identity(
@@ -197,7 +217,7 @@ class PretrainSpec(TokenStoreSpec):
     mask_unit: MaskUnit = identity(
         "token", "Unit that is masked as one piece: tokens, whole words, or spans of 1 to 10 words (SpanBERT)."
     )
-    mask_mix: tuple[float, float, float] = identity(
+    mask_mix: MaskMix = identity(
         (0.8, 0.1, 0.1), "Shares of the predicted tokens turned to [MASK], to a random token, and kept."
     )
 
@@ -256,8 +276,6 @@ class PretrainSpec(TokenStoreSpec):
         total = sum(phase.share for phase in self.phases)
         if abs(total - 1.0) > 1e-6:
             raise ValueError(f"the shares of phases add up to {total:g}; they must add up to 1")
-        if abs(sum(self.mask_mix) - 1.0) > 1e-6 or min(self.mask_mix) < 0:
-            raise ValueError(f"mask_mix {self.mask_mix} must be three shares that add up to 1")
         if self.cross_documents and self.sentence_objective != NO_SENTENCE_OBJECTIVE:
             raise ValueError(
                 f"cross_documents is for sequences without a question about sentences, and sentence_objective is "
@@ -298,6 +316,12 @@ class PretrainSpec(TokenStoreSpec):
     def _refuse_fields_of_other_objectives(self) -> None:
         """Check that no field has a value which the token objective never reads. Raises: ValueError."""
         chosen, defaults = TOKEN_OBJECTIVES[self.token_objective], type(self).model_construct()
+        masked = [name for phase in self.phases for name in ("mlm_probability", "mask_mix") if getattr(phase, name)]
+        if masked and masked[0] not in chosen.spec_fields:
+            raise ValueError(
+                f"phases.{masked[0]} is for token_objective masked_lm, and token_objective is {chosen.name}; leave "
+                "it out"
+            )
         for other in TOKEN_OBJECTIVES.values():
             for name in sorted(other.spec_fields - chosen.spec_fields):
                 value, default = attrgetter(name)(self), attrgetter(name)(defaults)

@@ -107,7 +107,9 @@ def test_tags_of_a_run_and_aliases_of_models_are_offered(recorded_sweep: Recorde
 def test_overrides_are_offered_for_the_spec_that_was_named(spec: Path) -> None:
     assert offered(f"run {spec} recipe.weight_d") == ["recipe.weight_decay=", "recipe.weight_decay=0.01"]
     assert {"recipe.dropout=", "recipe.epochs="} <= set(offered(f"run {spec} recipe."))
-    assert offered(f"run {spec} recipe.precision=") == ["recipe.precision=fp32", "recipe.precision=bf16"]
+    assert offered(f"run {spec} recipe.precision=") == [
+        f"recipe.precision={value}" for value in ("auto", "fp32", "bf16")
+    ]
     assert offered(f"run {spec} recipe.freeze_encoder=t") == ["recipe.freeze_encoder=true"]
     assert offered(f"run {spec} recipe.learning_rate=") == []
     assert "kind=" not in offered(f"run {spec} ")

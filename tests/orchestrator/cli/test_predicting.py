@@ -310,4 +310,4 @@ def test_a_request_to_paste_is_shown_and_ctrl_c_is_no_error(
 
 def test_the_help_shows_the_default_of_each_option(command: Command) -> None:
     shown = " ".join(command("serve", "--help").out.split())
-    assert all(f"[default: {value}" in shown for value in ("127.0.0.1", "8000", "cpu", "fp32"))
+    assert all(f"[default: {value}" in shown for value in ("127.0.0.1", "8000", "cpu", "auto"))

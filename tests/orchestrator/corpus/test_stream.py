@@ -38,7 +38,7 @@ CONFIG = StreamConfig(
     phases=((64, 20), (32, 10)),
     global_batch_size=24,
     window_shards=2,
-    masking=MaskingConfig(vocab_size=30_000, mask_token_id=4),
+    masking=(MaskingConfig(vocab_size=30_000, mask_token_id=4),) * 2,
     layout=BERT,
 )
 

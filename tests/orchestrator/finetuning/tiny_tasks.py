@@ -25,7 +25,7 @@ FILLERS = [
 ]  # fmt: skip
 NAMES = ["anna", "bruno", "clara", "dario", "elsa", "franz"]
 
-RECIPE = RecipeSpec(learning_rate=2e-3, batch_size=16, epochs=4.0, max_seq_length=32, dropout=0.0)
+RECIPE = RecipeSpec(learning_rate=2e-3, batch_size=16, epochs=4.0, max_seq_length=32, dropout=0.0, precision="fp32")
 """Lets a tiny model learn these tasks from random weights."""
 
 

@@ -19,7 +19,7 @@ from tests.orchestrator.tiny_models import CONFIG, save_encoder, save_pair_model
 
 
 def test_a_pretrained_model_fills_masks(pretrained: str) -> None:
-    answering = load_answering(pretrained)
+    answering = load_answering(pretrained, precision="fp32")
     assert answering.abilities.head == "fill_mask"
     (answer,) = answering.answer(["cats [MASK] on the mat"])
     assert answer == {
@@ -60,7 +60,7 @@ def test_whatever_a_model_answers_it_answers_in_bf16_too(pretrained: str, tmp_pa
         exact, rounded = (load_answering(folder, precision=some).answer([text])[0] for some in ("fp32", "bf16"))
         assert exact.keys() == rounded.keys()
         assert exact != rounded
-        assert exact == load_answering(folder).answer([text])[0]
+        assert load_answering(folder).answer([text])[0] in (exact, rounded)
 
 
 def test_an_encoder_gives_vectors(tmp_path: Path) -> None:

@@ -83,6 +83,7 @@ def make_job(folder: Path | str, attempt: int = 1, init_folder: str | None = Non
         "phases": [{"max_seq_length": 48, "share": 0.75}, {"max_seq_length": 32, "share": 0.25}],
         "global_batch_size": 8,
         "learning_rate": 1e-2,
+        "precision": "fp32",
         "warmup_ratio": 0.1,
         "shuffle_window_shards": 2,
         "execution": {"checkpoint_every_steps": 5, "log_every_steps": 2, "evaluate_every_steps": 8},

@@ -64,12 +64,28 @@ def test_documents_of_one_token_have_no_order(monkeypatch: pytest.MonkeyPatch) -
 
 def test_the_table_of_words_is_made_where_a_unit_needs_it() -> None:
     tokenizer = make_tokenizer()
-    assert build_masking(spec(), tokenizer).word_boundaries is None
-    word_boundaries = build_masking(spec(mask_unit="span"), tokenizer).word_boundaries
+    (masking,) = build_masking(spec(), tokenizer)
+    assert masking.word_boundaries is None
+    word_boundaries = build_masking(spec(mask_unit="span"), tokenizer)[0].word_boundaries
     assert word_boundaries is not None
     pieces = [tokenizer.token(number) for number in np.flatnonzero(word_boundaries.joined)]
     assert len(pieces) > 5
     assert all(piece.startswith("##") for piece in pieces)
+
+
+def test_a_phase_may_mask_at_a_rate_of_its_own(tmp_path: Path) -> None:
+    alike, other = {"share": 0.5}, {"share": 0.5, "mlm_probability": 0.4, "mask_mix": (1.0, 0.0, 0.0)}
+    plain, changed = (make_job(tmp_path, steps=4, phases=[first, alike]) for first in (alike, other))
+    assert changed.validation is not None
+    assert changed.validation.config.masking[0].mlm_probability == 0.15
+    batches = [[batch for _, batch in job.stream.batches(range(4))] for job in (plain, changed)]
+    shares = [[len(batch.masked_positions) / len(batch.input_ids) for batch in each] for each in batches]
+    assert all(high > 2 * low for high, low in zip(shares[1][:2], shares[0][:2], strict=True))
+    first = batches[1][0]
+    assert set(first.input_ids[first.masked_positions].tolist()) == {changed.tokenizer.mask_id}
+    for one, two in zip(batches[0][2:], batches[1][2:], strict=True):
+        assert np.array_equal(one.masked_positions, two.masked_positions)
+        assert np.array_equal(one.input_ids, two.input_ids)
 
 
 @pytest.mark.parametrize("num_workers", [2, 3, 7, 40])

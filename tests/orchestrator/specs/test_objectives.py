@@ -43,7 +43,13 @@ def test_a_causal_objective_takes_no_pairs_of_segments(sentence: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "changes", [{"mlm_probability": 0.3}, {"mask_unit": "word"}, {"model": {"span_boundary_objective": True}}]
+    "changes",
+    [
+        {"mlm_probability": 0.3},
+        {"mask_unit": "word"},
+        {"model": {"span_boundary_objective": True}},
+        {"phases": [{"mlm_probability": 0.3}]},
+    ],
 )
 def test_settings_of_masks_say_nothing_from_left_to_right(changes: dict[str, object]) -> None:
     with pytest.raises(SpecError, match="masked_lm"):
