@@ -16,5 +16,6 @@ def asks_auto(spec: Spec) -> bool:
 
 
 def possible_fingerprints(spec: Spec) -> set[str]:
-    """Fingerprints that a run of the spec may have, one for each precision that its devices may decide on."""
-    return {with_precision(spec, "fp32").fingerprint(), with_precision(spec, "bf16").fingerprint()}
+    """Fingerprints that a run of the spec may have: as its devices decide on a precision; a pipeline's own."""
+    settled = with_precision(spec, "fp32"), with_precision(spec, "bf16")
+    return {each.fingerprint() for each in (spec, *settled)}
