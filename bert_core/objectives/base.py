@@ -118,6 +118,8 @@ class SentenceObjective(Objective):
     """Meanings of the labels 0 and 1 for A and B, as clauses."""
     min_document_tokens: ClassVar[int] = 1
     """Tokens that a document needs to give an example."""
+    min_document_sentences: ClassVar[int] = 1
+    """Sentences that some document needs, for the answers to differ."""
     min_window_documents: ClassVar[int] = 1
     """Documents that have to be at hand when an example is made."""
 

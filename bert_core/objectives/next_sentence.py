@@ -27,6 +27,7 @@ class NextSentence(SentenceObjective):
     summary = "does B follow A (BERT)"
     metric_prefix = "nsp"
     answers = ("B follows A", "B is from another document")
+    min_document_sentences = 2
     min_window_documents = 2
 
     def cut_pairs(self, request: ExampleRequest, short_seq_prob: float) -> Segments:

@@ -73,6 +73,8 @@ def inspect(**source: Any) -> None:
     counts = ["num_bytes", "num_documents", "num_sentences", "num_words", "num_characters", "num_bad_records"]
     if len(rows) > 1 and is_table:
         rows.append({"path": "all", **{name: sum(row[name] for row in rows) for name in counts}})
+    if rows and all(row["num_sentences"] == row["num_documents"] for row in rows):
+        notify("each document is one sentence: sentence_objective next_sentence would have one answer for all")
     columns = ["path", "format", *counts, "median_sentence_words", "long_sentence_words"]
     columns += [] if is_table else ["first_problem", "sample"]
     spare = ["num_characters", "num_bytes", "format", "long_sentence_words", "median_sentence_words"]

@@ -14,7 +14,7 @@ from bert_core.config import BertConfig
 from bert_core.examples.chunks import count_chunks
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.base.errors import CorpusError
-from orchestrator.corpus.document_batches import read_corpus
+from orchestrator.corpus.document_batches import read_corpus, split_sentences
 from orchestrator.corpus.input_files import find_files
 from orchestrator.corpus.preview import SampleStore, open_sample_store
 from orchestrator.corpus.stream import ExampleStream, SplitShards
@@ -23,7 +23,7 @@ from orchestrator.kinds.corpus import token_store_disk
 from orchestrator.kinds.estimates import BYTES_PER_SAVED_PARAMETER, BYTES_PER_WEIGHT, trains_on_gpu
 from orchestrator.kinds.resolved import Resolved
 from orchestrator.pretraining.meter import measure_training
-from orchestrator.pretraining.streams import build_stream
+from orchestrator.pretraining.streams import build_stream, check_sentences
 from orchestrator.registry.parameters import flatten
 from orchestrator.registry.registry import Registry
 from orchestrator.specs import PretrainSpec
@@ -92,7 +92,10 @@ def _with_tokenizer(spec: PretrainSpec, inputs: Resolved) -> tuple[float, int, s
 def _without_tokenizer(spec: PretrainSpec) -> tuple[float, int, str]:
     """Estimate the same from the number of bytes of the first documents."""
     total = sum(file.estimated_text_bytes for file in find_files(spec.corpus))
-    first: list[float] = [len(document.text.encode()) for document in read_corpus(spec.corpus, SAMPLE_BYTES)]
+    documents = list(read_corpus(spec.corpus, SAMPLE_BYTES))
+    num_sentences = sum(len(split_sentences(document.text)) for document in documents)
+    check_sentences(spec, {"num_documents": len(documents), "num_sentences": num_sentences})
+    first: list[float] = [len(document.text.encode()) for document in documents]
     sizes = np.array(first or [total], np.float64)  # a document longer than what is looked at stands for all
     share = min(1.0, float(sizes.sum()) / max(1.0, total))
     lengths = np.maximum(1, sizes / _BYTES_PER_TOKEN).astype(np.int64)
@@ -116,6 +119,7 @@ def open_first_text(
     how = spec.validation_fraction, spec.shard_bytes, storage
     with open_sample_store(spec.corpus, tokenizer, *how, sample_bytes=SAMPLE_BYTES) as sample:
         try:
+            check_sentences(spec, sample.store.manifest.counts("train"))
             stream = build_stream(spec, SplitShards(sample.store, "train"), tokenizer)
         except CorpusError as error:
             raise error if sample.share == 1 else TextTooShortError(str(error)) from error

@@ -47,7 +47,7 @@ from orchestrator.pretraining.job import (
     text_sizes,
     worker_processes,
 )
-from orchestrator.pretraining.streams import build_stream, build_validation
+from orchestrator.pretraining.streams import build_stream, build_validation, check_sentences
 from orchestrator.pretraining.worker import WorkerOrder, run_worker
 from orchestrator.storage import delete, join
 from orchestrator.storage.attempts import how_to_go_on, marked_storage
@@ -134,6 +134,7 @@ def run_pretraining(request: PretrainRequest, listener: PretrainListener) -> Pre
     )
     listener.on_dataset(dataset)
     store = TokenStore.open(dataset.path)
+    check_sentences(spec, store.manifest.counts("train"))
     job = PretrainJob(
         **vars(request),
         stream=build_stream(spec, SplitShards(store, "train"), request.tokenizer),

@@ -1,5 +1,7 @@
 """Streams of examples as a pretraining spec asks for them: those to train on, and those of an evaluation. No torch."""
 
+from collections.abc import Mapping
+
 from bert_core.masking import MaskingConfig
 from bert_core.objectives import NO_SENTENCE_OBJECTIVE, SENTENCE_OBJECTIVES
 from bert_core.objectives.base import SentenceObjective
@@ -32,6 +34,21 @@ def build_stream(spec: PretrainSpec, shards: ShardReader, tokenizer: Tokenizer) 
     if spec.sentence_objective != NO_SENTENCE_OBJECTIVE:
         _check_documents(stream, SENTENCE_OBJECTIVES[spec.sentence_objective])
     return stream
+
+
+def check_sentences(spec: PretrainSpec, counts: Mapping[str, int]) -> None:
+    """Check that the answers of a run's sentence objective differ. Raises: CorpusError.
+
+    Args:
+        counts: `num_documents` and `num_sentences` of the text.
+    """
+    is_pair = spec.sentence_objective != NO_SENTENCE_OBJECTIVE
+    fewest = SENTENCE_OBJECTIVES[spec.sentence_objective].min_document_sentences if is_pair else 1
+    if fewest > 1 and 0 < counts["num_sentences"] == counts["num_documents"]:
+        raise CorpusError(
+            f"each document is one sentence, so that all answers of sentence_objective {spec.sentence_objective} would "
+            f"be the same; set it to {NO_SENTENCE_OBJECTIVE}, or name texts whose documents have several sentences"
+        )
 
 
 def _check_documents(stream: ExampleStream, objective: SentenceObjective) -> None:

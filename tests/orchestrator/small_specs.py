@@ -36,7 +36,7 @@ def write_inputs(folder: Path) -> Settings:
 
     Returns: settings whose home, not made yet, is beside them.
     """
-    (folder / "corpus.txt").write_text("a cat sat\n\na cat sat\n")
+    (folder / "corpus.txt").write_text("a cat\nsat\n\na cat sat\n")
     (folder / "task.csv").write_text("text,label\na cat,a\na dog,b\n")
     tokenizer = train_wordpiece(["a cat sat"], vocab_size=100, min_frequency=1)
     tokenizer.save(folder / "words")

@@ -229,7 +229,7 @@ def test_a_damaged_checkpoint_is_left_to_those_who_read_it_whole(tmp_path: Path)
     PretrainKind().check_resume(spec, str(tmp_path / "run"))
 
 
-SENTENCES = "".join(f"a cat sat {'a cat ' * (number % 7)}\n\n" for number in range(200))
+SENTENCES = "".join(f"a cat\nsat {'a cat ' * (number % 7)}\n\n" for number in range(200))
 LONG = {"phases": [{"max_seq_length": 16}], "global_batch_size": 4, "steps": 500}
 
 
@@ -277,6 +277,16 @@ def test_without_a_tokenizer_the_bytes_are_counted(settings: Settings) -> None:
 def test_very_many_passes_are_noted(settings: Settings) -> None:
     assert "note" not in plan(settings, {**PRETRAIN, **LONG})
     assert "lower steps or add text" in plan(settings, {**PRETRAIN, **LONG, "steps": 50_000})["note"]
+
+
+@pytest.mark.parametrize("tokenizer", ["words", "@words"])
+def test_next_sentences_of_documents_of_one_sentence_are_refused(settings: Settings, tokenizer: str) -> None:
+    Path("corpus.txt").write_text("a cat sat\n\na cat sat\n")
+    asked = {**PRETRAIN, **LONG, "tokenizer": tokenizer}
+    with pytest.raises(CorpusError, match="sentence_objective next_sentence"):
+        plan(settings, pipeline(words=TOKENIZER, model=asked))
+    for objective in ("none", "sentence_order"):
+        plan(settings, pipeline(words=TOKENIZER, model={**asked, "sentence_objective": objective}))
 
 
 def test_a_text_with_too_few_documents_is_refused(settings: Settings) -> None:
