@@ -7,3 +7,6 @@ IGNORE_INDEX = -100
 
 Precision = Literal["fp32", "bf16"]
 """Arithmetic of the forward and backward passes; weights are fp32 always."""
+
+OptimizerName = Literal["adamw", "stable_adamw", "lamb", "muon"]
+"""Names of the optimizers in `bert_core.optimizers`, for those who must not load torch."""
