@@ -79,18 +79,50 @@ warmup_ratio = partial(identity, doc="Share of the steps that warm up linearly."
 learning_rate_schedule = partial(
     identity,
     "linear",
-    "Learning rate after the warm-up: a line or half a cosine down to 0, or the peak to the end.",
+    "Learning rate after the warm-up: a line, half a cosine or 1 − √ down to 0, the peak to the end, or one_cycle "
+    "(PyTorch's OneCycleLR, whose warm-up is a cosine too).",
     is_new=True,
 )
-weight_decay = partial(identity, 0.01, "AdamW's decay; none on biases and LayerNorm.", ge=0.0)
-adam_betas = partial(identity, (0.9, 0.999), "AdamW's moment decays.")
-adam_epsilon = partial(identity, 1e-6, "AdamW's epsilon.", gt=0.0)
+decay_ratio = partial(
+    identity,
+    None,
+    "Share of the steps, the last ones, in which the learning rate falls; before them it stays at its peak "
+    "(warmup-stable-decay, WSD). All after the warm-up when left out.",
+    unit="share",
+    is_new=True,
+    gt=0.0,
+    le=1.0,
+)
+optimizer = partial(
+    identity,
+    "adamw",
+    "Rule of the update: AdamW; StableAdamW, which clips updates; LAMB, for large batches; Muon for the matrices of "
+    "layers, with AdamW for all else at the same learning rate.",
+    is_new=True,
+)
+weight_decay = partial(identity, 0.01, "Decoupled weight decay; none on biases and LayerNorm.", ge=0.0)
+adam_betas = partial(identity, (0.9, 0.999), "Decays of Adam's moments.")
+adam_epsilon = partial(identity, 1e-6, "Adam's epsilon.", gt=0.0)
+adam_bias_correction = partial(
+    identity, True, "Divide Adam's moments by 1 − β^t, which BERT's own optimizer does not do.", is_new=True
+)
 max_grad_norm = partial(identity, 1.0, "Gradients are clipped to this norm.", gt=0.0)
 allow_tf32 = partial(
     identity,
     True,
     "With fp32 on a GPU: multiply matrices as TF32, with 10 bits behind the point, several times faster.",
 )
+
+
+def check_decay(schedule: str, warmup_ratio: float, decay_ratio: float | None) -> None:
+    """Check that a schedule has a decay, and that it fits behind the warm-up. Raises: ValueError."""
+    if decay_ratio is not None and not SCHEDULES[schedule].has_peak:
+        raise ValueError(f"decay_ratio says nothing with learning_rate_schedule {schedule}; leave out one of the two")
+    if decay_ratio is not None and decay_ratio > 1.0 - warmup_ratio + 1e-9:
+        raise ValueError(
+            f"decay_ratio {decay_ratio:g} is longer than what warmup_ratio {warmup_ratio:g} leaves of the steps; "
+            f"lower it to {1.0 - warmup_ratio:g} at most"
+        )
 
 
 def build_config(model: ModelSpec, vocab_size: int, pad_token_id: int = 0) -> BertConfig:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
-from bert_core.constants import Precision
+from bert_core.constants import OptimizerName, Precision
 from bert_core.masking import MaskUnit
 from bert_core.objectives import NO_SENTENCE_OBJECTIVE, SENTENCE_OBJECTIVES, TOKEN_OBJECTIVES
 from orchestrator.specs import network
@@ -204,9 +204,12 @@ class PretrainSpec(TokenStoreSpec):
     learning_rate: float = identity(1e-4, "Peak learning rate.", gt=0.0)
     warmup_ratio: float = network.warmup_ratio(0.01)
     learning_rate_schedule: ScheduleName = network.learning_rate_schedule()
+    decay_ratio: float | None = network.decay_ratio()
+    optimizer: OptimizerName = network.optimizer()
     weight_decay: float = network.weight_decay()
     adam_betas: AdamBetas = network.adam_betas()
     adam_epsilon: float = network.adam_epsilon()
+    adam_bias_correction: bool = network.adam_bias_correction()
     max_grad_norm: float = network.max_grad_norm()
     max_loss: float | None = identity(
         None,
@@ -275,6 +278,7 @@ class PretrainSpec(TokenStoreSpec):
                 "set precision to bf16, or residual_precision back to fp32"
             )
         self._refuse_fields_of_other_objectives()
+        network.check_decay(self.learning_rate_schedule, self.warmup_ratio, self.decay_ratio)
         if TOKEN_OBJECTIVES[self.token_objective].is_causal and objective != NO_SENTENCE_OBJECTIVE:
             raise ValueError(
                 f"token_objective {self.token_objective} predicts each token from those before it, and would learn to "

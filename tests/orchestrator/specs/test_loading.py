@@ -151,6 +151,8 @@ VARIANTS = "    corpus: {files: [a.txt]}\n    variants: {small: {vocab_size: 99}
         (PRETRAIN + "phases: [{share: 0.5}]\n", "phases"),
         (PRETRAIN + "residual_precision: bf16\n", "residual_precision"),
         (PRETRAIN + "adam_betas: [0.9, 2]\n", "spec.yaml:6: adam_betas"),
+        (PRETRAIN + "warmup_ratio: 0.5\ndecay_ratio: 0.6\n", "decay_ratio 0.6"),
+        (PRETRAIN + "learning_rate_schedule: constant\ndecay_ratio: 0.6\n", "decay_ratio says nothing"),
         (PRETRAIN + "cross_documents: true\n", "spec.yaml:6: cross_documents"),
         (PRETRAIN + "micro_batch_size: 8\nmicro_batch_tokens: 512\n", "micro_batch_tokens 512"),
         (PRETRAIN + "micro_batch_tokens: 100\n", "micro_batch_tokens 100"),
