@@ -43,7 +43,12 @@ SCHEDULES: Mapping[str, Schedule] = MappingProxyType(
 
 
 def learning_rate_factor(
-    step: int, total_steps: int, warmup_steps: int, schedule: str = "linear", decay_steps: int | None = None
+    step: int,
+    total_steps: int,
+    warmup_steps: int,
+    schedule: str = "linear",
+    decay_steps: int | None = None,
+    first_step: int = 0,
 ) -> float:
     """Factor on the peak learning rate in a step, counted from 0 (Devlin et al. 2018, appendix A.2).
 
@@ -51,14 +56,15 @@ def learning_rate_factor(
     last. With a linear warm-up, a long peak and a short decay this is warmup-stable-decay (Hu et al. 2024).
 
     Args:
-        decay_steps: length of the decay; all steps after the warm-up, and never more, when None.
+        decay_steps: length of the decay; all steps after the warm-up that are not done, and never more, when None.
+        first_step: steps that another run has done, at whose end the learning rate was at its peak.
 
     >>> [learning_rate_factor(step, total_steps=6, warmup_steps=2) for step in range(7)]
     [0.0, 0.5, 1.0, 0.75, 0.5, 0.25, 0.0]
     >>> [learning_rate_factor(step, 6, 2, decay_steps=2) for step in range(7)]
     [0.0, 0.5, 1.0, 1.0, 1.0, 0.5, 0.0]
     """
-    chosen, longest = SCHEDULES[schedule], total_steps - warmup_steps
+    chosen, longest = SCHEDULES[schedule], total_steps - max(warmup_steps, first_step)
     if step < warmup_steps:
         return chosen.warmup(step / warmup_steps)
     length = longest if decay_steps is None else min(decay_steps, longest)

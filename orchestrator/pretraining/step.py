@@ -109,7 +109,7 @@ class StepContext:
 
     def learning_rate(self, step: int) -> float:
         """Learning rate of the update that a step, counted from 0, makes."""
-        return learning_rate_at(self.spec, step, self.spec.steps)
+        return learning_rate_at(self.spec, step, self.spec.steps, self.spec.init_step or 0)
 
 
 @dataclass(frozen=True)

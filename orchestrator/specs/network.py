@@ -114,14 +114,19 @@ allow_tf32 = partial(
 )
 
 
-def check_decay(schedule: str, warmup_ratio: float, decay_ratio: float | None) -> None:
-    """Check that a schedule has a decay, and that it fits behind the warm-up. Raises: ValueError."""
+def check_decay(schedule: str, warmup_ratio: float, decay_ratio: float | None, done: float = 0.0) -> None:
+    """Check that a schedule has a decay, and that it fits into what is left. Raises: ValueError.
+
+    Args:
+        done: share of the steps that another run has done.
+    """
+    left, begun_by = 1.0 - max(warmup_ratio, done), "warmup_ratio" if warmup_ratio >= done else "init_step"
     if decay_ratio is not None and not SCHEDULES[schedule].has_peak:
         raise ValueError(f"decay_ratio says nothing with learning_rate_schedule {schedule}; leave out one of the two")
-    if decay_ratio is not None and decay_ratio > 1.0 - warmup_ratio + 1e-9:
+    if decay_ratio is not None and decay_ratio > left + 1e-9:
         raise ValueError(
-            f"decay_ratio {decay_ratio:g} is longer than what warmup_ratio {warmup_ratio:g} leaves of the steps; "
-            f"lower it to {1.0 - warmup_ratio:g} at most"
+            f"decay_ratio {decay_ratio:g} is longer than the share of the steps, {left:g}, that {begun_by} leaves; "
+            f"lower it, or leave it out to take all of that"
         )
 
 

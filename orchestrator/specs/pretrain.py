@@ -106,6 +106,9 @@ class ExecutionSpec(ExecutionSection):
         "curve of them.",
         unit="steps",
     )
+    snapshot_optimizer: bool = execution(
+        False, "Whether a snapshot keeps the optimizer too, four times the bytes: another run can go on from there."
+    )
     log_every_steps: int = execution(10, "Metrics are recorded every so many steps.", unit="steps", ge=1)
     evaluate_every_steps: int | None = execution(
         None, "Held-out evaluation every so many steps; ten times in the run when left out.", unit="steps", ge=1
@@ -164,6 +167,14 @@ class PretrainSpec(TokenStoreSpec):
 
     model: ModelSpec = identity(ModelSpec(), "The network; with `init_from` only its dropout counts.")
     init_from: str = identity("random", "`random`, or a model to continue from.")
+    init_step: int | None = identity(
+        None,
+        "Go on from the pretraining run that `init_from` names as it was after this step, optimizer included: `steps` "
+        "counts from that run's first one, and the learning rate falls in those that are left.",
+        unit="steps",
+        is_new=True,
+        ge=1,
+    )
 
     seed: int = identity(0, "Decides weights, order, pairs, masks and dropout.", ge=0, lt=2**32)
     steps: int = identity(doc="Optimizer steps.", unit="steps", ge=1)
@@ -245,11 +256,16 @@ class PretrainSpec(TokenStoreSpec):
                 f"global_batch_size {self.global_batch_size} cannot be shared by {self.execution.max_workers} workers; "
                 "raise it, or lower execution.num_workers"
             )
-        snapshots = self.execution.snapshot_steps
-        if len(set(snapshots)) < len(snapshots) or not all(0 <= step <= self.steps for step in snapshots):
+        if self.init_step is not None and (self.init_from == "random" or self.init_step >= self.steps):
             raise ValueError(
-                f"execution.snapshot_steps {list(snapshots)} must be different steps from 0 to the {self.steps} of the "
-                "run; change them or raise steps"
+                f"init_step {self.init_step} needs a pretraining run in init_from, which is {self.init_from}, and more "
+                f"steps than it, which are {self.steps}; leave it out, or change these"
+            )
+        snapshots, first = self.execution.snapshot_steps, 0 if self.init_step is None else self.init_step + 1
+        if len(set(snapshots)) < len(snapshots) or not all(first <= step <= self.steps for step in snapshots):
+            raise ValueError(
+                f"execution.snapshot_steps {list(snapshots)} must be different steps from {first} to the {self.steps} "
+                "of the run; change them or raise steps"
             )
         if self.micro_batch_size is not None and self.micro_batch_tokens is not None:
             raise ValueError(
@@ -278,7 +294,8 @@ class PretrainSpec(TokenStoreSpec):
                 "set precision to bf16, or residual_precision back to fp32"
             )
         self._refuse_fields_of_other_objectives()
-        network.check_decay(self.learning_rate_schedule, self.warmup_ratio, self.decay_ratio)
+        done = (self.init_step or 0) / self.steps
+        network.check_decay(self.learning_rate_schedule, self.warmup_ratio, self.decay_ratio, done)
         if TOKEN_OBJECTIVES[self.token_objective].is_causal and objective != NO_SENTENCE_OBJECTIVE:
             raise ValueError(
                 f"token_objective {self.token_objective} predicts each token from those before it, and would learn to "

@@ -29,8 +29,9 @@ def optimizer_of(
     )
 
 
-def learning_rate_at(spec: "PretrainSpec | RecipeSpec", step: int, num_steps: int) -> float:
-    """Learning rate of the update that a step of a run makes, counted from 0."""
+def learning_rate_at(spec: "PretrainSpec | RecipeSpec", step: int, num_steps: int, first_step: int = 0) -> float:
+    """Learning rate of the update that a step makes, counted from 0, in a run that begins at `first_step`."""
     decay_steps = None if spec.decay_ratio is None else round(spec.decay_ratio * num_steps)
     schedule, num_warmup = spec.learning_rate_schedule, round(spec.warmup_ratio * num_steps)
-    return spec.learning_rate * learning_rate_factor(step, num_steps, num_warmup, schedule, decay_steps)
+    factor = learning_rate_factor(step, num_steps, num_warmup, schedule, decay_steps, first_step)
+    return spec.learning_rate * factor

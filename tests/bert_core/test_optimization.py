@@ -81,6 +81,12 @@ def test_one_cycle_agrees_with_torch() -> None:
         schedule.step()
 
 
+@pytest.mark.parametrize("name", ["linear", "cosine", "1-sqrt", "one_cycle"])
+def test_a_run_that_goes_on_falls_from_the_peak_in_the_steps_that_are_left(name: str) -> None:
+    left = [learning_rate_factor(step, 20, 2, name, first_step=12) for step in range(12, 21)]
+    assert left == [learning_rate_factor(step, 8, 0, name) for step in range(9)]
+
+
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_no_schedule_goes_over_its_peak_or_below_nothing(name: str) -> None:
     for total, warmup, decay in ((7, 3, None), (7, 3, 2), (7, 3, 9), (3, 2, 2), (1, 0, 1), (1, 1, None)):
