@@ -74,7 +74,7 @@ class Muon(Optimizer):
 
 
 def orthogonalized(matrices: Tensor) -> Tensor:
-    """About U Vᵀ of each matrix U S Vᵀ: (…, A, B) → (…, A, B), by products alone, on GPUs in bf16."""
+    """Compute about U Vᵀ of each matrix U S Vᵀ: (…, A, B) → (…, A, B), by products alone, on GPUs in bf16."""
     is_tall = matrices.size(-2) > matrices.size(-1)
     x: Tensor = matrices.bfloat16() if matrices.is_cuda else matrices
     x = x.mT if is_tall else x
