@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bert_core.optimizers.moments import MomentOptimizer
+from bert_core.optimizers.moments import MomentOptimizer, updates_of
 
 
 class Lamb(MomentOptimizer):
@@ -24,9 +24,7 @@ class Lamb(MomentOptimizer):
         means: list[Tensor],
         squares: list[Tensor],
     ) -> None:
-        roots = torch._foreach_sqrt(squares)
-        torch._foreach_add_(roots, group["eps"])
-        updates = torch._foreach_div(means, roots)
+        updates = updates_of(means, torch._foreach_sqrt(squares), group["eps"])
         torch._foreach_add_(updates, parameters, alpha=group["weight_decay"])
         matrices = [place for place, parameter in enumerate(parameters) if parameter.dim() > 1]
         if matrices:

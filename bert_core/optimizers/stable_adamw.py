@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bert_core.optimizers.moments import MomentOptimizer
+from bert_core.optimizers.moments import MomentOptimizer, updates_of
 
 
 class StableAdamW(MomentOptimizer):
@@ -26,13 +26,13 @@ class StableAdamW(MomentOptimizer):
         squares: list[Tensor],
     ) -> None:
         roots = torch._foreach_sqrt(squares)
-        ratios = torch._foreach_reciprocal(torch._foreach_clamp_min(roots, group["eps"]))
+        ratios = torch._foreach_clamp_min(roots, group["eps"])
+        torch._foreach_reciprocal_(ratios)
         torch._foreach_mul_(ratios, gradients)
         rms = torch._foreach_norm(ratios)
         torch._foreach_div_(rms, [math.sqrt(parameter.numel()) for parameter in parameters])
         torch._foreach_clamp_min_(rms, 1.0)
-        torch._foreach_add_(roots, group["eps"])
-        updates = torch._foreach_div(means, roots)
+        updates = updates_of(means, roots, group["eps"])
         torch._foreach_add_(updates, parameters, alpha=group["weight_decay"])
         torch._foreach_div_(updates, rms)
         torch._foreach_add_(parameters, updates, alpha=-group["lr"])
