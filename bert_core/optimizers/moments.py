@@ -76,7 +76,7 @@ class MomentOptimizer(Optimizer):
         return means, squares
 
 
-def updates_of(means: list[Tensor], roots: list[Tensor], eps: float) -> list[Tensor]:
+def updates_of(means: list[Tensor], roots: tuple[Tensor, ...], eps: float) -> tuple[Tensor, ...]:
     """Adam's updates m / (√v + ε), in place of the roots √v: on CPUs new memory takes longer than arithmetic."""
     torch._foreach_add_(roots, eps)
     torch._foreach_reciprocal_(roots)
