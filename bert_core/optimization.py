@@ -1,4 +1,4 @@
-"""The optimizer, and learning rates by layer: smaller ones further down, or layers that stay frozen until later.
+"""A model's optimizer, and learning rates by layer: smaller further down, or layers that stay frozen until later.
 
 Howard and Ruder 2018 (ULMFiT), sections 3.2 (discriminative fine-tuning) and 3.3 (gradual unfreezing). The depth of a
 parameter is 0 in the embeddings, 1 to L in the layers, L + 1 in the head.
@@ -6,9 +6,16 @@ parameter is 0 in the embeddings, 1 to L in the layers, L + 1 in the head.
 
 import re
 from collections import defaultdict
+from typing import Any
 
 from torch import nn
-from torch.optim import AdamW, Optimizer
+from torch.optim import Optimizer
+
+from bert_core.constants import OptimizerName
+from bert_core.encoder_layer import EncoderLayer
+from bert_core.errors import ConfigError
+from bert_core.optimizers import OPTIMIZERS
+from bert_core.optimizers.muon import NUM_MATRICES
 
 _LAYER = re.compile(r"(?:^|\.)layers\.(\d+)\.")
 _EMBEDDINGS = re.compile(r"(?:^|\.)embeddings\.")
@@ -48,6 +55,22 @@ SCALE = "scale"
 """Key of a parameter group for its factor on the run's learning rate."""
 
 
+def hidden_matrices(model: nn.Module) -> dict[str, int]:
+    """Weight matrices of the encoder's layers by name, and how many lie above one another in each of them.
+
+    >>> from bert_core import BertConfig, BertModel
+    >>> set(hidden_matrices(BertModel.from_config(BertConfig.from_size("tiny"))).values())
+    {1, 3}
+    """
+    return {
+        f"{place}.{name}": {"qkv.weight": 3, "intermediate.weight": 1 + layer.is_gated}.get(name, 1)
+        for place, layer in model.named_modules()
+        if isinstance(layer, EncoderLayer)
+        for name, parameter in layer.named_parameters()
+        if parameter.dim() == 2
+    }
+
+
 def build_optimizer(
     model: nn.Module,
     learning_rate: float,
@@ -56,24 +79,34 @@ def build_optimizer(
     eps: float = 1e-6,
     layer_decay: float = 1.0,
     head_learning_rate: float | None = None,
-) -> AdamW:
-    """Build AdamW (Loshchilov and Hutter 2019) with decay on matrices alone: none on biases and LayerNorm, as in BERT.
+    optimizer: OptimizerName = "adamw",
+    bias_correction: bool = True,
+) -> Optimizer:
+    """Build an optimizer with decay on matrices alone: none on biases and LayerNorm, as in BERT.
 
     Parameters with fewer than two dimensions are exactly these. Each layer's learning rate is `layer_decay` times that
-    of the layer above it, and the head's is `learning_rate` unless it has one of its own. The fused
-    kernel does a step in one pass over memory.
+    of the layer above it, and the head's is `learning_rate` unless it has one of its own.
+
+    Raises: ConfigError for Muon where no matrix of a hidden layer learns.
     """
     head_scale = 1.0 if head_learning_rate is None else head_learning_rate / learning_rate
     scales = learning_rate_scales(model, layer_decay, head_scale)
-    groups: dict[tuple[float, float], list[nn.Parameter]] = defaultdict(list)
+    hidden = hidden_matrices(model) if optimizer == "muon" else {}
+    groups: dict[tuple[float, float, int], list[nn.Parameter]] = defaultdict(list)
     for name, parameter in model.named_parameters():
         if parameter.requires_grad:
-            groups[weight_decay if parameter.dim() > 1 else 0.0, scales[name]].append(parameter)
+            decay = weight_decay if parameter.dim() > 1 else 0.0
+            groups[decay, scales[name], hidden.get(name, 0)].append(parameter)
+    if optimizer == "muon" and not any(num_matrices for _, _, num_matrices in groups):
+        raise ConfigError("optimizer muon is for matrices of hidden layers, and none learns; take adamw")
     settings = [
         {"params": parameters, "weight_decay": decay, SCALE: scale, "lr": learning_rate * scale}
-        for (decay, scale), parameters in groups.items()
+        | ({NUM_MATRICES: num_matrices} if num_matrices else {})
+        for (decay, scale, num_matrices), parameters in groups.items()
     ]
-    return AdamW(settings, lr=learning_rate, betas=betas, eps=eps, fused=True)
+    chosen: Any = OPTIMIZERS[optimizer]
+    built: Optimizer = chosen(settings, lr=learning_rate, betas=betas, eps=eps, bias_correction=bias_correction)
+    return built
 
 
 def set_learning_rate(optimizer: Optimizer, learning_rate: float) -> None:

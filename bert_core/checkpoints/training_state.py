@@ -89,10 +89,16 @@ class TrainingState(StateContents):
 
     folder: Path
 
-    def load_into(self, model: nn.Module, optimizer: Optimizer) -> None:
-        """Put the state into a model and an optimizer of the same shape. Raises: CheckpointError for another shape."""
-        names = [group["names"] for group in _named_groups(model, optimizer)]
-        if [group["names"] for group in self.param_groups] != names:
+    def load_into(self, model: nn.Module, optimizer: Optimizer, *, keeps_settings: bool = False) -> None:
+        """Put the state into a model and an optimizer of the same shape.
+
+        Args:
+            keeps_settings: whether the optimizer keeps its own learning rates, weight decay and the like.
+
+        Raises: CheckpointError for another shape.
+        """
+        own_groups = _named_groups(model, optimizer)
+        if [group["names"] for group in self.param_groups] != [group["names"] for group in own_groups]:
             raise CheckpointError(
                 f"{self.folder / STATE_FILE} belongs to another model or optimizer; use the run's own settings"
             )
@@ -104,7 +110,7 @@ class TrainingState(StateContents):
                     f"use the run's own settings"
                 )
         model.load_state_dict(self.weights)
-        _load_optimizer(optimizer, self.param_groups, self.optimizer_tensors)
+        _load_optimizer(optimizer, own_groups if keeps_settings else self.param_groups, self.optimizer_tensors)
 
 
 def read_training_state(folder: Path) -> TrainingState:

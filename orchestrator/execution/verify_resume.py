@@ -328,7 +328,7 @@ def _compare_pretraining(
         "snapshot_steps": [],
     }
     short = _with_values(spec, {f"{path}execution.{name}": value for name, value in execution.items()})
-    short = _with_values(short, {f"{path}steps": total})
+    short = _with_values(short, {f"{path}steps": total, f"{path}init_step": None})
     logger.info(f"{total} steps without interruption, {counted(num_workers, 'worker')}")
     straight = pretraining_outcome(runs.run("straight", short), runs.settings, total)
 

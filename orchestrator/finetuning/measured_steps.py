@@ -6,7 +6,7 @@ from time import perf_counter
 from typing import Any
 
 from bert_core.config import BertConfig
-from bert_core.optimization import build_optimizer, unfreeze_top_layers
+from bert_core.optimization import unfreeze_top_layers
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.finetuning.building import build_untrained
 from orchestrator.finetuning.heads import HEADS
@@ -15,6 +15,7 @@ from orchestrator.finetuning.training import Evaluation, fine_tune
 from orchestrator.specs import RecipeSpec
 from orchestrator.tasks import Task, build_features
 from orchestrator.training.batch_order import num_evaluations
+from orchestrator.training.optimizers import optimizer_of
 from orchestrator.training.step_time import (
     FORWARD_SHARE,
     NUM_MEASURED_STEPS,
@@ -86,7 +87,7 @@ def measure_examples(
             frozen_s = (perf_counter() - begun_at) / len(measured)
             unfreeze_top_layers(model, 0)
         fine_tune(model, features, few, lambda: (0.0, None), note)
-        update_s = measure_update(model, build_optimizer(model, recipe.learning_rate, recipe.weight_decay))
+        update_s = measure_update(model, optimizer_of(recipe, model))
     example_s = example_seconds(seconds, update_s, len(measured), len(some))
     return ExampleTime(example_s * num_tokens / len(some) * len(measured) / num_measured_tokens, frozen_s)
 

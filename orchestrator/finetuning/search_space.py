@@ -24,6 +24,9 @@ from orchestrator.specs.validation import rule_of
 from orchestrator.tasks import TASK_TYPES, TaskDefinition
 from orchestrator.training.batch_order import num_evaluations
 
+_TOGETHER = {"optimizer", "freeze_encoder", "learning_rate_schedule", "warmup_ratio", "decay_ratio"}
+"""Fields of which one may refuse values of another."""
+
 
 @dataclass(frozen=True)
 class TrialPlan:
@@ -87,6 +90,8 @@ def plan_trials(spec: SweepSpec, point: Point, point_number: int) -> list[TrialP
             recipe = RecipeSpec.model_validate(values)
         except ValidationError as error:
             first = error.errors()[0]
+            if not first["loc"]:
+                raise SpecError(f"space: {rule_of(first)}") from None
             field = ".".join(str(part) for part in first["loc"])
             raise SpecError(
                 f"space.{field} has {first['input']!r}, which recipe.{field} refuses; {rule_of(first)}"
@@ -104,7 +109,9 @@ def check_space(spec: SweepSpec, task: TaskDefinition) -> None:
             if listed_values(spec, name) != (RecipeSpec.model_fields[name].default,):
                 place = f"{'space' if name in spec.axes else 'recipe'}.{name}"
                 raise SpecError(f"{place} says nothing with {other} {json.dumps(value)}; sweep over them in two specs")
-    plan_trials(spec, {name: axis.value_at(0.382) for name, axis in spec.axes.items()}, 0)
+    point, together = {name: axis.value_at(0.382) for name, axis in spec.axes.items()}, _TOGETHER & spec.axes.keys()
+    for values in product(*(spec.axes[name].written for name in together)):
+        plan_trials(spec, {**point, **dict(zip(together, values, strict=True))}, 0)
     check_recipe(spec.recipe, task, spec.space)
 
 

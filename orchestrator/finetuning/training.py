@@ -18,9 +18,8 @@ from torch import Tensor
 
 from bert_core.counter_random import derive_key
 from bert_core.kernels.dropout import seed_dropout
-from bert_core.learning_rates import learning_rate_factor
 from bert_core.micro_batches import compute_in_parts
-from bert_core.optimization import build_optimizer, set_learning_rate, unfreeze_top_layers
+from bert_core.optimization import set_learning_rate, unfreeze_top_layers
 from orchestrator.base.errors import RunFailedError
 from orchestrator.cluster.torch_devices import autocast
 from orchestrator.finetuning.batches import make_parts
@@ -31,6 +30,7 @@ from orchestrator.specs import RecipeSpec
 from orchestrator.tasks import Features
 from orchestrator.training.batch_order import Schedule, epoch_batches
 from orchestrator.training.micro_batches import MicroBatchSize
+from orchestrator.training.optimizers import learning_rate_at, optimizer_of
 
 _CHECK_EVERY_STEPS = 20
 """The loss is looked at this often: seldom enough not to hold up a GPU."""
@@ -138,15 +138,8 @@ class _Training(Generic[Scored]):
         num_groups = len(features.group_lengths)
         self.schedule = Schedule(num_groups, recipe.batch_size, recipe.epochs, recipe.evaluations_per_epoch)
         self.evaluation_numbers = {step: number for number, step in enumerate(self.schedule.evaluation_steps, start=1)}
-        self.optimizer = build_optimizer(
-            model,
-            recipe.learning_rate,
-            recipe.weight_decay,
-            recipe.adam_betas,
-            recipe.adam_epsilon,
-            recipe.layer_learning_rate_decay,
-            recipe.head_learning_rate,
-        )
+        rates = recipe.layer_learning_rate_decay, recipe.head_learning_rate
+        self.optimizer = optimizer_of(recipe, model, *rates)
         self.micro_batches = MicroBatches(recipe.micro_batch_size, warn)
         self.meter = _Meter()
         self.best: Evaluation[Scored] | None = None
@@ -180,10 +173,7 @@ class _Training(Generic[Scored]):
         checkpoint.save(self.model, self.optimizer, snapshot)
 
     def learning_rate(self, step: int) -> float:
-        recipe, num_steps = self.recipe, self.schedule.num_steps
-        num_warmup = round(recipe.warmup_ratio * num_steps)
-        schedule = recipe.learning_rate_schedule
-        return recipe.learning_rate * learning_rate_factor(step - 1, num_steps, num_warmup, schedule)
+        return learning_rate_at(self.recipe, step - 1, self.schedule.num_steps)
 
     def step(self, step: int, groups: Windows) -> None:
         """Make one update from groups of windows. Nobody waits for its loss yet.

@@ -300,11 +300,13 @@ class Kind(ABC, Generic[S, R]):
         asked = task_of(spec)
         tasks = [] if asked is None else [inputs.task(asked)]
         snapshot_steps = sorted(self.snapshot_steps(spec))
+        _, made = self.pretraining(spec) or ("", None)
+        kept = [True] if made is not None and made.execution.snapshot_optimizer else []
         return [
             *([file.path, file.num_bytes, file.version] for file in files),
             *([split, task.fingerprint(split)] for task in tasks for split in task.splits),
             *(inputs.content_digest(field, name) for field, name in inputs.names_of(spec)),
-            *([["snapshots", snapshot_steps]] if snapshot_steps else []),
+            *([["snapshots", snapshot_steps, *kept]] if snapshot_steps else []),
         ]
 
     def model_configs(self, spec: S, inputs: Resolved) -> Iterator[BertConfig | None]:

@@ -5,10 +5,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from statistics import median
 
+from bert_core.checkpoints.training_state import STATE_FILE
 from bert_core.config import BertConfig
 from bert_core.objectives import OBJECTIVES, TOKEN_OBJECTIVES
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.base.console import UNDER_WAY, duration, size_text
+from orchestrator.base.errors import SpecError
 from orchestrator.base.results import DatasetResult, Event, MetricEvent, PretrainResult, Split, WorkersEvent
 from orchestrator.cluster.capacity import cluster_resources
 from orchestrator.cluster.gpus import refuses_gpus, tell_device
@@ -30,14 +32,21 @@ from orchestrator.kinds.pretraining_estimates import (
     step_facts,
 )
 from orchestrator.kinds.resolved import Resolved
-from orchestrator.pretraining.job import PretrainListener, PretrainRequest, text_sizes, worker_processes
+from orchestrator.pretraining.job import (
+    PretrainListener,
+    PretrainRequest,
+    check_init_state,
+    text_sizes,
+    worker_processes,
+)
 from orchestrator.pretraining.progress_line import TrainingStatus
 from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
 from orchestrator.specs import ExecutionSpec, PretrainSpec
 from orchestrator.specs.network import build_config
-from orchestrator.specs.references import RANDOM, Product
+from orchestrator.specs.references import RANDOM, STAGE_MARK, Product
+from orchestrator.storage import join, read_json
 from orchestrator.training.checkpoints import Checkpoints, refuse_other_sizes
 
 _ANY_VOCAB_SIZE = 30522
@@ -58,6 +67,7 @@ class PretrainKind(Kind[PretrainSpec, PretrainResult]):
         check_positions("phases.max_seq_length", longest, [spec.init_from], inputs)
         if spec.init_from != RANDOM:
             check_tokenizer(spec.init_from, spec.tokenizer, inputs)
+        find_init_state(spec, inputs)
 
     def facts(self, spec: PretrainSpec, inputs: Resolved) -> Iterator[Fact]:
         yield from step_facts(spec)
@@ -185,6 +195,27 @@ def pretraining_config(spec: PretrainSpec, inputs: Resolved) -> BertConfig | Non
     return None if config is None else replace(config, causal_attention=is_causal)
 
 
+def find_init_state(spec: PretrainSpec, inputs: Resolved) -> str | None:
+    """Folder of the training state that a spec goes on from; `@stage` where a stage will leave it; None without one.
+
+    Raises: SpecError where the run has kept none of that step, or the state is of another optimizer.
+    """
+    if spec.init_step is None:
+        return None
+    found = inputs.training_states(spec.init_from)
+    if spec.init_step not in found:
+        kept = f"it has kept those of {', '.join(map(str, found))}" if found else "it has kept none"
+        raise SpecError(
+            f"init_step: {spec.init_from} has no training state of step {spec.init_step}; {kept}. A run keeps that of "
+            "its last step until `gc`, and for good those of execution.snapshot_steps with "
+            "execution.snapshot_optimizer: true"
+        )
+    folder = found[spec.init_step]
+    if not folder.startswith(STAGE_MARK):
+        check_init_state(spec, read_json(join(folder, STATE_FILE))["extra"])
+    return folder
+
+
 def build_request(spec: PretrainSpec, inputs: Resolved, context: RunContext) -> PretrainRequest:
     """Build the request for one attempt on the connected Ray, and record the device that it trains on."""
     use_gpu = decide_device(spec)
@@ -196,6 +227,7 @@ def build_request(spec: PretrainSpec, inputs: Resolved, context: RunContext) -> 
         attempt=context.attempt,
         tokenizer=inputs.tokenizer(spec.tokenizer),
         init_folder=None if spec.init_from == RANDOM else inputs.folder("init_from", spec.init_from),
+        init_state=find_init_state(spec, inputs),
         use_gpu=use_gpu,
         allow_drift=context.allow_drift,
     )

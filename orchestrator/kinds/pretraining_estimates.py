@@ -56,6 +56,8 @@ class TextTooShortError(CorpusError):
 
 def step_facts(spec: PretrainSpec) -> Iterator[Fact]:
     """Yield the steps of each phase, and the tokens that they read."""
+    if spec.init_step is not None:
+        yield "goes on from", f"step {spec.init_step:,} of {spec.init_from}, with its optimizer"
     for length, steps in spec.phase_steps():
         yield "steps", f"{steps:,} of {spec.global_batch_size:,} examples up to {length} tokens"
     tokens = sum(length * steps * spec.global_batch_size for length, steps in spec.phase_steps())
@@ -149,7 +151,8 @@ def measure_steps(
         return None
     if own is None or theirs is None:
         return None
-    return MeasuredTime(own + FORWARD_SHARE * theirs, f"{spec.steps:,} steps")
+    num_left = spec.steps - (spec.init_step or 0)
+    return MeasuredTime((own + FORWARD_SHARE * theirs) * num_left / spec.steps, f"{num_left:,} steps")
 
 
 def recorded_steps(spec: PretrainSpec, registry: Registry) -> MeasuredTime | None:
@@ -157,11 +160,13 @@ def recorded_steps(spec: PretrainSpec, registry: Registry) -> MeasuredTime | Non
     own = _step_values(flatten(spec_values(spec)))
     rows = registry.run_table(f"kind = '{spec.kind}'", trials=False, limit=NUM_RECORDED_RUNS).records
     for run in registry.run_records([str(row["id"]) for row in rows]):
-        step = registry.metrics.last_step(run.id) or 0
-        if run.seconds and step >= _FEWEST_STEPS and _step_values(registry.parameters(run.id)) == own:
-            step_s, host = run.seconds / step, f" on {run.host}" if run.host else ""
+        parameters = registry.parameters(run.id)
+        num_done = (registry.metrics.last_step(run.id) or 0) - int(parameters.get("init_step") or 0)
+        if run.seconds and num_done >= _FEWEST_STEPS and _step_values(parameters) == own:
+            step_s, host = run.seconds / num_done, f" on {run.host}" if run.host else ""
             by = f"{step_s:.2g} s a step of run {run.id}{host}"
-            return MeasuredTime(step_s * spec.steps, f"{spec.steps:,} steps", by)
+            num_left = spec.steps - (spec.init_step or 0)
+            return MeasuredTime(step_s * num_left, f"{num_left:,} steps", by)
     return None
 
 
@@ -183,6 +188,8 @@ def pretraining_disk(spec: PretrainSpec, num_parameters: int | None, inputs: Res
     if num_parameters is not None:
         kept = spec.execution.keep_checkpoints + 1  # a new one is whole before the oldest one goes
         yield DiskUse("checkpoints", kept * num_parameters * BYTES_PER_SAVED_PARAMETER)
-        num_models = 1 + len(spec.execution.snapshot_steps)
-        yield DiskUse("model and snapshots", num_models * num_parameters * BYTES_PER_WEIGHT)
+        num_snapshots = len(spec.execution.snapshot_steps)
+        num_bytes = (1 + num_snapshots) * num_parameters * BYTES_PER_WEIGHT
+        num_bytes += num_snapshots * num_parameters * BYTES_PER_SAVED_PARAMETER * spec.execution.snapshot_optimizer
+        yield DiskUse("model and snapshots", num_bytes)
     yield from token_store_disk(spec, inputs)

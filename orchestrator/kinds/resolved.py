@@ -19,6 +19,7 @@ from orchestrator.storage import local_copy
 from orchestrator.storage.hub import check_size, is_hub
 from orchestrator.storage.uris import is_local
 from orchestrator.tasks import Task, load_task
+from orchestrator.training.checkpoints import saved_states
 from orchestrator.training.snapshots import snapshot_folders
 
 if TYPE_CHECKING:
@@ -144,6 +145,20 @@ class Resolved:
             return dict.fromkeys(sorted(self._kind_of(stage).snapshot_steps(stage)), name)
         run_folder, _, _ = self.folder("run", name).rstrip("/").rpartition("/")
         return snapshot_folders(run_folder)
+
+    def training_states(self, name: str) -> dict[int, str]:
+        """Return the training states that a pretraining run keeps, by step; of a stage, its `@stage` for each of them.
+
+        Raises: NotFoundError; CheckpointError where the run's list of them is damaged.
+        """
+        if name.startswith(STAGE_MARK):
+            _, made = self._kind_of(self.stage(name)).pretraining(self.stage(name)) or ("", None)
+            if made is None:
+                return {}
+            kept = made.execution.snapshot_steps if made.execution.snapshot_optimizer else ()
+            return dict.fromkeys(sorted({*kept, made.steps}), name)
+        folder = self.folder("init_from", name)
+        return {} if is_hub(folder) else saved_states(folder.rstrip("/").rpartition("/")[0])
 
     def task(self, spec: TaskSpec) -> Task:
         """Return a task with its labels. Raises: SpecError, TaskDataError."""

@@ -41,6 +41,8 @@ class PretrainRequest:
     tokenizer: Tokenizer
     init_folder: str | None
     """Folder of a model to continue from; None starts from random weights."""
+    init_state: str | None = None
+    """Folder of the training state after the spec's `init_step`; None starts at step 0 with a new optimizer."""
     loss: StepLoss | None = None
     """Loss that a step makes smaller; the loss of the labels when None."""
     num_hidden_layers: int | None = None
@@ -115,6 +117,21 @@ def check_start(init_folder: str, tokenizer: Tokenizer) -> None:
     tokenizer.check_fits(BertConfig.from_pretrained(folder).vocab_size)
     if any((folder / name).exists() for name in TOKENIZER_FILES):
         tokenizer.check_agrees(Tokenizer.load(folder))
+
+
+def check_init_state(spec: PretrainSpec, saved: Mapping[str, Any]) -> None:
+    """Check that a spec's optimizer can go on from the state of another run. Raises: SpecError.
+
+    Args:
+        saved: the state's JSON, as `TrainingLoop` saves it.
+    """
+    for name in ("optimizer", "adam_bias_correction"):
+        own, theirs = getattr(spec, name), saved["details"]["spec"].get(name, PretrainSpec.model_fields[name].default)
+        if own != theirs:
+            raise SpecError(
+                f"{name} is {own}, and the optimizer of {spec.init_from} has the state of {theirs}; set it to that, or "
+                "leave init_step out to start with a new optimizer"
+            )
 
 
 def build_model(job: PretrainJob) -> BertForPreTraining:

@@ -25,24 +25,26 @@ from typing import Any
 
 import torch
 
+from bert_core.checkpoints.training_state import contents_of, read_training_state
 from orchestrator.base.results import Event, MessageEvent, MetricEvent, Split, WorkersEvent
 from orchestrator.pretraining.batch_trace import Batches
 from orchestrator.pretraining.collectives import StopFlag, Worker, read_for_all
 from orchestrator.pretraining.device_batch import DeviceBatch, device_batches
 from orchestrator.pretraining.divergence import Divergences, max_loss
 from orchestrator.pretraining.execution_mode import ExecutionMode
-from orchestrator.pretraining.job import Emit, PretrainJob, build_model
+from orchestrator.pretraining.job import Emit, PretrainJob, build_model, check_init_state
 from orchestrator.pretraining.meter import DivergedStepError, Meter, Utilization
 from orchestrator.pretraining.step import EvaluationBatches, StepContext, evaluate, training_step
 from orchestrator.provenance.capture import read_machine
 from orchestrator.specs import PretrainSpec
+from orchestrator.storage import local_copy
 from orchestrator.training.checkpoints import (
     Checkpoints,
     CheckpointSaver,
     accept_drift,
     check_drift,
 )
-from orchestrator.training.snapshots import Snapshots
+from orchestrator.training.snapshots import STATE_FOLDER, Snapshots
 
 _READ_AT_ONCE = frozenset({"cpu"})
 """Types of devices whose stop flags are read in their own step; with others a step later, as the host would wait."""
@@ -201,7 +203,7 @@ class TrainingLoop:
         if self.worker.rank == 0 and self.spec.execution.snapshot_steps:
             self._snapshots.claim(first_step)
             if first_step == 0 and self._due.is_snapshot(0):
-                self._snapshots.save(0, self.write_model)
+                self._snapshots.save(0, self.write_snapshot)
         return first_step
 
     def _train_steps(self, batches: Iterator[tuple[int, DeviceBatch]], first_step: int) -> bool:
@@ -234,7 +236,7 @@ class TrainingLoop:
                 if evaluates:
                     self._measure(done, "validation", self.evaluate(done))
                 if keeps_snapshot and self.worker.rank == 0:
-                    self._snapshots.save(done, self.write_model)
+                    self._snapshots.save(done, self.write_snapshot)
                 if saves or stops:
                     self.save_checkpoint(done, meter.state() if stops else None)
                 if stops:
@@ -246,7 +248,7 @@ class TrainingLoop:
         return True
 
     def restore(self) -> int:
-        """Load the last whole checkpoint. Returns the step to go on from: 0 where there is no checkpoint."""
+        """Load the last whole checkpoint, else another run's state. Returns the step to go on from."""
         self.meter = self._new_meter()
         found = read_for_all(self.checkpoints, self.worker, self.events.warn)
         if found is None:
@@ -255,7 +257,7 @@ class TrainingLoop:
                 self.model.load_state_dict(build_model(self.job).state_dict())
                 self.optimizer.state.clear()
                 self.micro_batches.restore({})
-            return 0
+            return self._take_over()
         event, state = found
         extra = state.extra
         # Before the tensors: where the tokenizer has changed, they may have other shapes too.
@@ -274,6 +276,19 @@ class TrainingLoop:
         self.events.emit(event)
         self.events.tell(f"goes on at step {event.step:,} of {self.spec.steps:,}")
         return event.step
+
+    def _take_over(self) -> int:
+        """Load the state that the spec goes on from, by its own settings. Returns its step: 0 where there is none."""
+        step = self.spec.init_step
+        if step is None or self.job.init_state is None:
+            return 0
+        state = read_training_state(local_copy(self.job.init_state))
+        check_init_state(self.spec, state.extra)
+        state.load_into(self.model, self.optimizer, keeps_settings=True)
+        self.events.tell(
+            f"goes on at step {step:,} of {self.spec.steps:,}, with the optimizer of {self.spec.init_from}"
+        )
+        return step
 
     def save_checkpoint(self, step: int, meter: dict[str, Any] | None = None) -> None:
         """Save everything that decides the next steps, and the measurements that may not be recorded yet.
@@ -303,6 +318,14 @@ class TrainingLoop:
         """Write the model as it is, with its tokenizer, in Hugging Face's layout."""
         self.job.tokenizer.save(folder)
         self.model.save_pretrained(folder)
+
+    def write_snapshot(self, folder: Path) -> None:
+        """Write the model and, where the spec says so, all that another run needs to go on from this step."""
+        self.write_model(folder)
+        if self.spec.execution.snapshot_optimizer:
+            (folder / STATE_FOLDER).mkdir()
+            extra = {"identity": self.job.identity(), "details": self.job.identity_details()}
+            contents_of(self.model, self.optimizer, extra).write(folder / STATE_FOLDER)
 
     def evaluate(self, step: int) -> dict[str, float]:
         """Measure the model on the validation examples, the same ones at each call."""

@@ -24,15 +24,15 @@ from bert_core.counter_random import derive_key
 from bert_core.examples.packing import PackedBatch
 from bert_core.heads.pretraining import BertForPreTraining, LossSums
 from bert_core.kernels.dropout import seed_dropout
-from bert_core.learning_rates import learning_rate_factor
 from bert_core.micro_batches import compute_in_parts, first_line
 from bert_core.objectives import OBJECTIVES, active_objectives
-from bert_core.optimization import build_optimizer, set_learning_rate
+from bert_core.optimization import set_learning_rate
 from orchestrator.base.errors import RunFailedError
 from orchestrator.cluster.torch_devices import autocast
 from orchestrator.pretraining.collectives import GradientBuckets, StopFlag, Worker, all_reduce_sum
 from orchestrator.pretraining.device_batch import DeviceBatch, MicroBatch
 from orchestrator.training.micro_batches import MicroBatchSize, check_can_shrink
+from orchestrator.training.optimizers import learning_rate_at, optimizer_of
 
 if TYPE_CHECKING:  # the GPU benchmark runs on machines without pydantic
     from orchestrator.corpus.stream import ExampleStream
@@ -96,13 +96,7 @@ class StepContext:
         model.to(worker.device)
         model.bert.residual_dtype = torch.bfloat16 if spec.residual_precision == "bf16" else None
         model.bert.recomputes_layers = spec.execution.activation_checkpointing == "layers"
-        optimizer = build_optimizer(
-            model,
-            learning_rate=spec.learning_rate,
-            weight_decay=spec.weight_decay,
-            betas=spec.adam_betas,
-            eps=spec.adam_epsilon,
-        )
+        optimizer = optimizer_of(spec, model)
         objectives = active_objectives(spec.chosen_objectives, model.config)
         gradients = GradientBuckets(model.parameters(), worker, spec.gradient_precision)
         micro_batches = MicroBatches(worker, spec, warn)
@@ -116,9 +110,7 @@ class StepContext:
 
     def learning_rate(self, step: int) -> float:
         """Learning rate of the update that a step, counted from 0, makes."""
-        spec = self.spec
-        num_warmup = round(spec.warmup_ratio * spec.steps)
-        return spec.learning_rate * learning_rate_factor(step, spec.steps, num_warmup, spec.learning_rate_schedule)
+        return learning_rate_at(self.spec, step, self.spec.steps, self.spec.init_step or 0)
 
 
 @dataclass(frozen=True)

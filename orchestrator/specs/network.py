@@ -79,12 +79,33 @@ warmup_ratio = partial(identity, doc="Share of the steps that warm up linearly."
 learning_rate_schedule = partial(
     identity,
     "linear",
-    "Learning rate after the warm-up: a line or half a cosine down to 0, or the peak to the end.",
+    "Learning rate after the warm-up: a line, half a cosine or 1 − √ down to 0, the peak to the end, or one_cycle "
+    "(PyTorch's OneCycleLR, whose warm-up is a cosine too).",
     is_new=True,
 )
-weight_decay = partial(identity, 0.01, "AdamW's decay; none on biases and LayerNorm.", ge=0.0)
-adam_betas = partial(identity, (0.9, 0.999), "AdamW's moment decays.")
-adam_epsilon = partial(identity, 1e-6, "AdamW's epsilon.", gt=0.0)
+decay_ratio = partial(
+    identity,
+    None,
+    "Share of the steps, the last ones, in which the learning rate falls; before them it stays at its peak "
+    "(warmup-stable-decay, WSD). All after the warm-up when left out.",
+    unit="share",
+    is_new=True,
+    gt=0.0,
+    le=1.0,
+)
+optimizer = partial(
+    identity,
+    "adamw",
+    "Rule of the update: AdamW; StableAdamW, which clips updates; LAMB, for large batches; Muon for the matrices of "
+    "layers, with AdamW for all else at the same learning rate.",
+    is_new=True,
+)
+weight_decay = partial(identity, 0.01, "Decoupled weight decay; none on biases and LayerNorm.", ge=0.0)
+adam_betas = partial(identity, (0.9, 0.999), "Decays of Adam's moments.")
+adam_epsilon = partial(identity, 1e-6, "Adam's epsilon.", gt=0.0)
+adam_bias_correction = partial(
+    identity, True, "Divide Adam's moments by 1 − β^t, which BERT's own optimizer does not do.", is_new=True
+)
 max_grad_norm = partial(identity, 1.0, "Gradients are clipped to this norm.", gt=0.0)
 precision = partial(
     identity,
@@ -97,6 +118,22 @@ allow_tf32 = partial(
     True,
     "With fp32 on a GPU: multiply matrices as TF32, with 10 bits behind the point, several times faster.",
 )
+
+
+def check_decay(schedule: str, warmup_ratio: float, decay_ratio: float | None, done: float = 0.0) -> None:
+    """Check that a schedule has a decay, and that it fits into what is left. Raises: ValueError.
+
+    Args:
+        done: share of the steps that another run has done.
+    """
+    left, begun_by = 1.0 - max(warmup_ratio, done), "warmup_ratio" if warmup_ratio >= done else "init_step"
+    if decay_ratio is not None and not SCHEDULES[schedule].has_peak:
+        raise ValueError(f"decay_ratio says nothing with learning_rate_schedule {schedule}; leave out one of the two")
+    if decay_ratio is not None and decay_ratio > left + 1e-9:
+        raise ValueError(
+            f"decay_ratio {decay_ratio:g} is longer than the share of the steps, {left:g}, that {begun_by} leaves; "
+            f"lower it, or leave it out to take all of that"
+        )
 
 
 def build_config(model: ModelSpec, vocab_size: int, pad_token_id: int = 0) -> BertConfig:

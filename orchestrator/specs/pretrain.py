@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, Discriminator, Field, Tag, field_validator, model_validator
 
-from bert_core.constants import AskedPrecision, Precision
+from bert_core.constants import AskedPrecision, OptimizerName, Precision
 from bert_core.masking import MaskUnit
 from bert_core.objectives import NO_SENTENCE_OBJECTIVE, SENTENCE_OBJECTIVES, TOKEN_OBJECTIVES
 from orchestrator.specs import network
@@ -106,6 +106,9 @@ class ExecutionSpec(ExecutionSection):
         "curve of them.",
         unit="steps",
     )
+    snapshot_optimizer: bool = execution(
+        False, "Whether a snapshot keeps the optimizer too, four times the bytes: another run can go on from there."
+    )
     log_every_steps: int = execution(10, "Metrics are recorded every so many steps.", unit="steps", ge=1)
     evaluate_every_steps: int | None = execution(
         None, "Held-out evaluation every so many steps; ten times in the run when left out.", unit="steps", ge=1
@@ -184,6 +187,14 @@ class PretrainSpec(TokenStoreSpec):
 
     model: ModelSpec = identity(ModelSpec(), "The network; with `init_from` only its dropout counts.")
     init_from: str = identity("random", "`random`, or a model to continue from.")
+    init_step: int | None = identity(
+        None,
+        "Go on from the pretraining run that `init_from` names as it was after this step, optimizer included: `steps` "
+        "counts from that run's first one, and the learning rate falls in those that are left.",
+        unit="steps",
+        is_new=True,
+        ge=1,
+    )
 
     seed: int = identity(0, "Decides weights, order, pairs, masks and dropout.", ge=0, lt=2**32)
     steps: int = identity(doc="Optimizer steps.", unit="steps", ge=1)
@@ -224,9 +235,12 @@ class PretrainSpec(TokenStoreSpec):
     learning_rate: float = identity(1e-4, "Peak learning rate.", gt=0.0)
     warmup_ratio: float = network.warmup_ratio(0.01)
     learning_rate_schedule: ScheduleName = network.learning_rate_schedule()
+    decay_ratio: float | None = network.decay_ratio()
+    optimizer: OptimizerName = network.optimizer()
     weight_decay: float = network.weight_decay()
     adam_betas: AdamBetas = network.adam_betas()
     adam_epsilon: float = network.adam_epsilon()
+    adam_bias_correction: bool = network.adam_bias_correction()
     max_grad_norm: float = network.max_grad_norm()
     max_loss: float | None = identity(
         None,
@@ -262,11 +276,16 @@ class PretrainSpec(TokenStoreSpec):
                 f"global_batch_size {self.global_batch_size} cannot be shared by {self.execution.max_workers} workers; "
                 "raise it, or lower execution.num_workers"
             )
-        snapshots = self.execution.snapshot_steps
-        if len(set(snapshots)) < len(snapshots) or not all(0 <= step <= self.steps for step in snapshots):
+        if self.init_step is not None and (self.init_from == "random" or self.init_step >= self.steps):
             raise ValueError(
-                f"execution.snapshot_steps {list(snapshots)} must be different steps from 0 to the {self.steps} of the "
-                "run; change them or raise steps"
+                f"init_step {self.init_step} needs a pretraining run in init_from, which is {self.init_from}, and more "
+                f"steps than it, which are {self.steps}; leave it out, or change these"
+            )
+        snapshots, first = self.execution.snapshot_steps, 0 if self.init_step is None else self.init_step + 1
+        if len(set(snapshots)) < len(snapshots) or not all(first <= step <= self.steps for step in snapshots):
+            raise ValueError(
+                f"execution.snapshot_steps {list(snapshots)} must be different steps from {first} to the {self.steps} "
+                "of the run; change them or raise steps"
             )
         if self.micro_batch_size is not None and self.micro_batch_tokens is not None:
             raise ValueError(
@@ -293,6 +312,8 @@ class PretrainSpec(TokenStoreSpec):
                 "to bf16, or residual_precision back to fp32"
             )
         self._refuse_fields_of_other_objectives()
+        done = (self.init_step or 0) / self.steps
+        network.check_decay(self.learning_rate_schedule, self.warmup_ratio, self.decay_ratio, done)
         if TOKEN_OBJECTIVES[self.token_objective].is_causal and objective != NO_SENTENCE_OBJECTIVE:
             raise ValueError(
                 f"token_objective {self.token_objective} predicts each token from those before it, and would learn to "

@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from bert_core.checkpoints.sentence_transformers import Pooling
 from bert_core.config_fields import PooledLayers, TokenDecoder
-from bert_core.constants import AskedPrecision
+from bert_core.constants import AskedPrecision, OptimizerName
 from orchestrator.specs import network
 from orchestrator.specs.fields import Section, identity
 from orchestrator.specs.network import AdamBetas, FamilyName, ScheduleName, Size
@@ -60,6 +60,7 @@ class RecipeSpec(Section):
     epochs: float = identity(3.0, "Passes over the training split.", unit="epochs", gt=0.0)
     warmup_ratio: float = network.warmup_ratio(0.1)
     learning_rate_schedule: ScheduleName = network.learning_rate_schedule()
+    decay_ratio: float | None = network.decay_ratio()
     freeze_encoder: bool = identity(
         False, "Only the head learns, on the encoder's outputs, which are computed once for all trials."
     )
@@ -72,9 +73,11 @@ class RecipeSpec(Section):
     unfreeze_every_epochs: float | None = identity(
         None, "Only the head learns at first, then one more layer from the top each so often.", unit="epochs", gt=0.0
     )
+    optimizer: OptimizerName = network.optimizer()
     weight_decay: float = network.weight_decay()
     adam_betas: AdamBetas = network.adam_betas(is_new=True)
     adam_epsilon: float = network.adam_epsilon(is_new=True)
+    adam_bias_correction: bool = network.adam_bias_correction()
     max_grad_norm: float = network.max_grad_norm()
     dropout: float | None = identity(None, "Dropout everywhere; the model's own when left out.", ge=0.0, lt=1.0)
     attention_dropout: float | None = identity(
@@ -191,6 +194,12 @@ class RecipeSpec(Section):
             for name in silent if getattr(self, field) == value else ():
                 if getattr(self, name) != type(self).model_fields[name].default:
                     raise ValueError(f"{name} says nothing with {field} {json.dumps(value)}; leave out one of the two")
+        network.check_decay(self.learning_rate_schedule, self.warmup_ratio, self.decay_ratio)
+        if self.optimizer == "muon" and self.freeze_encoder:
+            raise ValueError(
+                "optimizer muon is for the matrices of layers, and freeze_encoder true keeps them as they are; "
+                "take adamw, or set freeze_encoder to false"
+            )
         if self.lstm_hidden_size is not None and self.lstm_hidden_size % 2:
             raise ValueError(f"lstm_hidden_size {self.lstm_hidden_size} is for two directions; make it an even number")
         return self

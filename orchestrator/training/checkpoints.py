@@ -33,8 +33,9 @@ from bert_core.device_copies import HostCopies
 from bert_core.errors import CheckpointError, NewerFormatError
 from orchestrator.base.results import CheckpointEvent, DriftEvent
 from orchestrator.specs.fields import differences
-from orchestrator.storage import delete, digest_file, join, local_copy, names_in, read_json, write_folder
+from orchestrator.storage import delete, digest_file, exists, join, local_copy, names_in, read_json, write_folder
 from orchestrator.storage.attempts import Entries, FencedList
+from orchestrator.training.snapshots import STATE_FOLDER, snapshot_folders
 
 POINTER = "checkpoints.json"
 FOLDER = "checkpoints"
@@ -50,6 +51,18 @@ def delete_checkpoints(run_folder: str) -> None:
     """Delete all checkpoints of a run that has ended, the pointer file first; warns of what cannot be deleted."""
     for name in (POINTER, FOLDER):
         _delete_or_warn(join(run_folder, name), logger.warning)
+
+
+def saved_states(run_folder: str) -> dict[int, str]:
+    """Folders of the training states that a run has left, by step: its checkpoints, and states beside snapshots.
+
+    Raises: CheckpointError where a list of them is damaged.
+    """
+    names = {event.step: event.path.rstrip("/").rpartition("/")[2] for event in Checkpoints(run_folder).newest_first()}
+    states = {step: join(run_folder, FOLDER, name) for step, name in names.items()}  # wherever the storage was then
+    beside = {step: join(folder, STATE_FOLDER) for step, folder in snapshot_folders(run_folder).items()}
+    states |= {step: folder for step, folder in beside.items() if exists(join(folder, MANIFEST_FILE))}
+    return dict(sorted(states.items()))
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,8 @@ from orchestrator.storage.attempts import FencedList
 
 MANIFEST = "snapshots.json"
 FOLDER = "snapshots"
+STATE_FOLDER = "training_state"
+"""Name of the folder in a snapshot for the training state after its step, where the run keeps it."""
 
 
 def snapshot_folders(run_folder: str) -> dict[int, str]:

@@ -48,7 +48,7 @@ def test_step_follows_the_formula() -> None:
     torch.testing.assert_close(weight.weight.detach(), expected, atol=1e-5, rtol=0)
 
 
-@pytest.mark.parametrize("name", SCHEDULES)
+@pytest.mark.parametrize("name", ["linear", "cosine", "constant"])
 @pytest.mark.parametrize(("total", "warmup"), [(10, 0), (10, 3), (7, 7), (1, 0)])
 def test_learning_rate_agrees_with_transformers(name: str, total: int, warmup: int) -> None:
     optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)
@@ -58,6 +58,40 @@ def test_learning_rate_agrees_with_transformers(name: str, total: int, warmup: i
         assert learning_rate_factor(step, total, warmup, name) == pytest.approx(schedule.get_last_lr()[0])
         optimizer.step()
         schedule.step()
+
+
+@pytest.mark.parametrize("name", ["linear", "cosine", "1-sqrt"])
+@pytest.mark.parametrize(("warmup", "decay"), [(0, 4), (3, 7), (3, 17)])
+def test_a_short_decay_agrees_with_the_wsd_schedule_of_transformers(name: str, warmup: int, decay: int) -> None:
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)
+    schedule = transformers.get_wsd_schedule(optimizer, warmup, decay, 20, decay_type=name)
+    for step in range(20):
+        assert learning_rate_factor(step, 20, warmup, name, decay) == pytest.approx(schedule.get_last_lr()[0])
+        optimizer.step()
+        schedule.step()
+
+
+def test_one_cycle_agrees_with_torch() -> None:
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)
+    # Which comes to its end in the last step, and counts steps from 1.
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 1.0, total_steps=21, pct_start=7 / 21)
+    for step in range(20):
+        assert learning_rate_factor(step, 20, 6, "one_cycle") == pytest.approx(schedule.get_last_lr()[0])
+        optimizer.step()
+        schedule.step()
+
+
+@pytest.mark.parametrize("name", ["linear", "cosine", "1-sqrt", "one_cycle"])
+def test_a_run_that_goes_on_falls_from_the_peak_in_the_steps_that_are_left(name: str) -> None:
+    left = [learning_rate_factor(step, 20, 2, name, first_step=12) for step in range(12, 21)]
+    assert left == [learning_rate_factor(step, 8, 0, name) for step in range(9)]
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_no_schedule_goes_over_its_peak_or_below_nothing(name: str) -> None:
+    for total, warmup, decay in ((7, 3, None), (7, 3, 2), (7, 3, 9), (3, 2, 2), (1, 0, 1), (1, 1, None)):
+        factors = [learning_rate_factor(step, total, warmup, name, decay) for step in range(total + 2)]
+        assert all(0 <= factor <= 1 for factor in factors)
 
 
 MODEL = BertForSequenceClassification.from_config(small_config(num_hidden_layers=3))

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch.optim import AdamW
+from torch.optim import Optimizer
 
 from bert_core.checkpoints.manifest import write_manifest
 from bert_core.checkpoints.training_state import load_training_state, save_training_state
@@ -23,19 +23,20 @@ from bert_core.errors import CheckpointError, NewerFormatError
 from bert_core.heads import BertForPreTraining
 from bert_core.learning_rates import learning_rate_factor
 from bert_core.optimization import build_optimizer
+from bert_core.optimizers import OPTIMIZERS
 from tests.bert_core.reference import ragged_batch, small_config
 
 CONFIG = small_config().with_dropout(0.1)
 FILES = ("model.safetensors", "optimizer.safetensors", "state.json")
 
 
-def fresh(seed: int = 0, vocab_size: int = 53) -> tuple[BertForPreTraining, AdamW]:
+def fresh(seed: int = 0, vocab_size: int = 53, **settings: Any) -> tuple[BertForPreTraining, Optimizer]:
     config = small_config(vocab_size=vocab_size).with_dropout(0.1)
     model = BertForPreTraining.from_config(config, seed).train()
-    return model, build_optimizer(model, learning_rate=1e-2)
+    return model, build_optimizer(model, learning_rate=1e-2, **settings)
 
 
-def train(model: BertForPreTraining, optimizer: AdamW, first: int, last: int) -> None:
+def train(model: BertForPreTraining, optimizer: Optimizer, first: int, last: int) -> None:
     for step in range(first, last):
         torch.manual_seed(step)
         for group in optimizer.param_groups:
@@ -48,7 +49,7 @@ def train(model: BertForPreTraining, optimizer: AdamW, first: int, last: int) ->
         optimizer.step()
 
 
-def digest(model: BertForPreTraining, optimizer: AdamW) -> str:
+def digest(model: BertForPreTraining, optimizer: Optimizer) -> str:
     """What a state with these weights and moments is called."""
     with tempfile.TemporaryDirectory() as folder:
         return save_training_state(Path(folder) / "state", model, optimizer, {})
@@ -92,6 +93,18 @@ def test_ten_steps_and_ten_in_a_new_process_equal_twenty(tmp_path: Path) -> None
     process.join()
     assert process.exitcode == 0
     assert answers.get() == (digest(*straight), 10)
+
+
+@pytest.mark.parametrize("bias_correction", [True, False])
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_every_optimizer_goes_on_to_the_same_bits(tmp_path: Path, name: str, bias_correction: bool) -> None:
+    straight, halved, resumed = (fresh(seed, optimizer=name, bias_correction=bias_correction) for seed in (0, 0, 7))
+    train(*straight, 0, 6)
+    train(*halved, 0, 3)
+    save_training_state(tmp_path / "state", *halved, {})
+    load_training_state(tmp_path / "state", *resumed)
+    train(*resumed, 3, 6)
+    assert digest(*resumed) == digest(*straight)
 
 
 def test_state_comes_back_whole(folder: Path) -> None:

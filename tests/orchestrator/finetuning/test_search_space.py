@@ -90,6 +90,22 @@ def test_a_field_that_says_nothing_to_some_trials_is_refused(
         check_space(sweep(recipe, space=space), task)
 
 
+@pytest.mark.parametrize(
+    ("recipe", "space", "named"),
+    [
+        ({"decay_ratio": 0.5}, {"warmup_ratio": [0.1, 0.7]}, "decay_ratio"),
+        ({"decay_ratio": 0.5}, {"learning_rate_schedule": ["1-sqrt", "one_cycle"]}, "decay_ratio"),
+        ({"freeze_encoder": True}, {"optimizer": ["adamw", "muon"]}, "optimizer"),
+    ],
+)
+def test_values_that_contradict_one_another_in_some_trials_are_refused(
+    recipe: dict[str, object], space: dict[str, list[object]], named: str
+) -> None:
+    check_space(sweep(recipe, space={name: values[:1] for name, values in space.items()}), TASK)
+    with pytest.raises(SpecError, match=named):
+        check_space(sweep(recipe, space=space), TASK)
+
+
 @pytest.mark.parametrize("weights", [{"good": 2.0}, "balanced"])
 def test_weights_are_of_the_tasks_own_labels(weights: object) -> None:
     check_space(sweep({"class_weights": weights}), TASK)
@@ -118,6 +134,8 @@ def test_fields_that_are_new_leave_the_keys_of_trials_alone_at_their_defaults() 
         {"focal_gamma": 1.0},
         {"label_smoothing": 0.1, "loss": "focal"},
         {"unfreeze_every_epochs": 1.0, "freeze_encoder": True},
+        {"optimizer": "muon", "freeze_encoder": True},
+        {"decay_ratio": 0.5, "learning_rate_schedule": "one_cycle"},
     ],
 )
 def test_a_field_that_cannot_be_or_says_nothing_is_refused(fields: dict[str, object]) -> None:

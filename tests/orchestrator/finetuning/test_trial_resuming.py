@@ -28,6 +28,8 @@ RECIPE = {
     "class_weights": "balanced",
     "head_learning_rate": 1e-3,
     "learning_rate_schedule": "cosine",
+    "decay_ratio": 0.5,
+    "optimizer": "muon",
     "adam_betas": (0.9, 0.98),
 }
 

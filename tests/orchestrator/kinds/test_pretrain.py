@@ -13,7 +13,7 @@ import torch
 from bert_core.errors import CheckpointError, TokenizerError
 from bert_core.text.tokenizer_training import train_wordpiece
 from orchestrator.base.console.run_views import TrainingView
-from orchestrator.base.errors import CorpusError, RunStoppedError
+from orchestrator.base.errors import CorpusError, RunStoppedError, SpecError
 from orchestrator.base.results import MessageEvent, MetricEvent
 from orchestrator.base.settings import Settings
 from orchestrator.cluster import gpus
@@ -78,6 +78,28 @@ def test_snapshots_count_in_the_plan_and_tell_one_stage_from_another(settings: S
     kept = {**PRETRAIN, "execution": {"snapshot_steps": [10, 0]}}
     assert "6.0 MB of model and snapshots" in plan(settings, kept)["disk"]
     assert input_identity(settings, kept) == [*input_identity(settings, PRETRAIN), ["snapshots", [0, 10]]]
+
+
+def test_a_run_goes_on_from_steps_whose_state_another_keeps(settings: Settings) -> None:
+    def going_on(step: int, **execution: object) -> dict[str, Any]:
+        stable = {**PRETRAIN, "execution": {"snapshot_steps": [4], **execution}}
+        return {"stable": stable, "longer": {**PRETRAIN, "init_from": "@stable", "init_step": step, "steps": 20}}
+
+    check(settings, **going_on(10))
+    check(settings, **going_on(4, snapshot_optimizer=True))
+    with pytest.raises(SpecError, match="init_step"):
+        check(settings, **going_on(4))
+    phases = [{"max_seq_length": 40}]
+    with pytest.raises(SpecError, match="init_step"):
+        check(
+            settings, model={**PRETRAIN, "init_from": "short", "tokenizer": "short", "init_step": 4, "phases": phases}
+        )
+
+
+def test_states_beside_snapshots_count_in_the_plan_and_tell_stages_apart(settings: Settings) -> None:
+    kept = {**PRETRAIN, "execution": {"snapshot_steps": [10, 0], "snapshot_optimizer": True}}
+    assert "17.9 MB of model and snapshots" in plan(settings, kept)["disk"]
+    assert input_identity(settings, kept)[-1] == ["snapshots", [0, 10], True]
 
 
 def test_a_plan_leaves_out_what_only_the_run_decides(settings: Settings) -> None:
