@@ -100,10 +100,10 @@ def _warm_up(bert: BertModel, autocast_dtype: torch.dtype | None, num_rows: int)
                 x, positions = bert.embed(seqs)
                 _run_backward(x, bert.embeddings)
                 all_rows = torch.arange(seqs.num_tokens, device=device)
-                for layer in bert.layers_in_order()[:2]:
+                for layer, place in list(zip(bert.layers_in_order(), positions, strict=True))[:2]:
                     given = x.detach().requires_grad_(trains)
                     for rows in (all_rows, None):  # chosen rows are other memory, and another graph
-                        x = layer(given, seqs, positions, rows)
+                        x = layer(given, seqs, place, rows)
                         _run_backward(x, bert)
     bert.train(was_training)
 

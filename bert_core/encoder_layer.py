@@ -91,7 +91,7 @@ class EncoderLayer(nn.Module):
     What lies before and behind the attention are methods of tensors alone, as `compiled_layers` compiles them.
     """
 
-    def __init__(self, config: BertConfig) -> None:
+    def __init__(self, config: BertConfig, is_first: bool = False) -> None:
         super().__init__()
         width, eps, bias = config.hidden_size, config.layer_norm_eps, config.use_bias
         self.is_gated = config.feed_forward == "gated"
@@ -101,7 +101,8 @@ class EncoderLayer(nn.Module):
         self.causal_attention = config.causal_attention
         self.qkv = Linear(width, 3 * width, bias=bias)  # queries, keys and values of all heads: H → 3H
         self.attention_output = Linear(width, width, bias=bias)  # H → H
-        self.attention_norm = LayerNorm(width, eps=eps, bias=bias)
+        has_norm = config.first_norm or not is_first
+        self.attention_norm = LayerNorm(width, eps=eps, bias=bias) if has_norm else nn.Identity()
         inner = (1 + self.is_gated) * config.intermediate_size
         self.intermediate = Linear(width, inner, bias=bias)  # H → I, or 2I if gated
         self.activation = ACTIVATIONS[config.hidden_act]
@@ -113,7 +114,8 @@ class EncoderLayer(nn.Module):
         """Output of the layer: (T, H) → (T, H), or for the tokens `rows` (R,) alone → (R, H)."""
         q, k, v = self.before_attention(x, positions.rotation).chunk(3, dim=1)  # (T, N, D) each
         dropout_p = self.attention_dropout_p if self.training else 0.0
-        context = attention(q, k, v, seqs, dropout_p, positions.slopes, self.causal_attention)  # (T, N, D)
+        options = (dropout_p, positions.slopes, self.causal_attention, positions.window)
+        context = attention(q, k, v, seqs, *options)  # (T, N, D)
         if rows is not None:
             x, context = x.index_select(0, rows), context.index_select(0, rows)  # (R, H), (R, N, D)
         return self.after_attention(x, context.flatten(1))

@@ -1,4 +1,4 @@
-"""Contract of an attention backend: what it can carry out, and what it computes.
+"""Contract of an attention backend: what it can carry out, and what it computes. All of them take a window.
 
 Shapes: T tokens, N heads, D head size.
 """
@@ -19,6 +19,7 @@ class AttentionOptions(NamedTuple):
     dropout_p: float = 0.0
     slopes: Tensor | None = None
     is_causal: bool = False
+    window: int | None = None
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from bert_core.attention.backend import AttentionBackend, AttentionCall, AttentionOptions
-from bert_core.attention.positions import alibi_bias
+from bert_core.attention.positions import alibi_bias, is_near
 from bert_core.kernels.dropout import bernoulli_keep_mask
 from bert_core.packed_sequences import PackedSequences
 
@@ -35,9 +35,9 @@ class GroupedAttention(AttentionBackend):
         return "cannot leave out padding that is among the tokens" if call.includes_padding else None
 
     def __call__(self, q: Tensor, k: Tensor, v: Tensor, seqs: PackedSequences, options: AttentionOptions) -> Tensor:
-        num_heads, (dropout_p, slopes, is_causal) = q.shape[1], options
-        layout = ("length groups", num_heads, is_causal)
-        groups = seqs.cached(layout, lambda: LengthGroups.build(seqs.cu_seqlens, num_heads, is_causal))
+        num_heads, (dropout_p, slopes, is_causal, window) = q.shape[1], options
+        layout = ("length groups", num_heads, is_causal, window)
+        groups = seqs.cached(layout, lambda: LengthGroups.build(seqs.cu_seqlens, num_heads, is_causal, window))
         biases = seqs.cached((*layout, slopes, q.dtype), lambda: groups.score_biases(slopes, q.dtype))
         context: Tensor = _GroupedAttention.apply(q, k, v, groups, biases, dropout_p)  # type: ignore[no-untyped-call]
         return context
@@ -60,7 +60,9 @@ class LengthGroups:
     """Place of each of the T·N rows among the R rows: (T·N,) int64."""
 
     @classmethod
-    def build(cls, cu_seqlens: Tensor, num_heads: int, is_causal: bool = False) -> Self:
+    def build(
+        cls, cu_seqlens: Tensor, num_heads: int, is_causal: bool = False, window: int | None = None
+    ) -> Self:
         """Group sequences, the longest first, as many at a time as a group may have; from cumulative lengths (B+1,)."""
         starts, lengths = cu_seqlens[:-1].long(), cu_seqlens.diff().long()
         num_tokens, heads = int(cu_seqlens[-1]), torch.arange(num_heads)[:, None]
@@ -74,7 +76,11 @@ class LengthGroups:
             rows = (starts[members, None, None] + places) * num_heads + heads  # (n, N, S)
             shapes.append((len(members), width))
             gathers.append(torch.where(is_token, rows, num_tokens * num_heads).flatten())
-            attention_mask = is_token & (places <= places[:, None]) if is_causal else is_token  # (n, 1 or S, S)
+            attention_mask = is_token  # (n, 1 or S, S)
+            if is_causal:
+                attention_mask = attention_mask & (places <= places[:, None])
+            if window is not None:  # padding attends to all tokens: a row without any would have no softmax
+                attention_mask = attention_mask & (is_near(places, window) | ~is_token.mT)
             mask = torch.zeros(attention_mask.shape).masked_fill_(~attention_mask, -math.inf)
             masks.append(mask.repeat_interleave(num_heads, dim=0))
         gather = torch.cat(gathers)

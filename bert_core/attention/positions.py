@@ -1,6 +1,6 @@
-"""Positions beyond learned embeddings: rotary positions, and linear biases in the attention (ALiBi).
+"""Positions beyond learned embeddings: rotary positions, linear biases in the attention (ALiBi), local attention.
 
-Shapes: T tokens, N heads, D head size.
+Shapes: T tokens, L layers, N heads, D head size.
 """
 
 from dataclasses import dataclass
@@ -14,28 +14,46 @@ from bert_core.packed_sequences import PackedSequences
 
 @dataclass(frozen=True)
 class Positions:
-    """Position information that attention uses; made once for all layers."""
+    """Position information that a layer's attention uses; made once for all layers that use the same."""
 
     rotation: tuple[Tensor, Tensor] | None = None
     """Cosine and sine of each token's rotary angles, (T, 1, D) each; None unless positions are rotary."""
     slopes: Tensor | None = None
     """Slopes of the linear biases, (N,); None unless positions are ALiBi."""
+    window: int | None = None
+    """Tokens on each side that a token attends to; None: all of its sequence."""
 
     @classmethod
-    def of_batch(cls, config: BertConfig, seqs: PackedSequences) -> "Positions":
-        """Make the positions of a batch, or take those that were made for it before."""
-        kind = (config.position_embedding_type, config.num_attention_heads, config.head_size, config.rotary_base)
-        return seqs.cached(("positions", *kind), lambda: cls.of(config, seqs.position_ids))
+    def of_layers(cls, config: BertConfig, seqs: PackedSequences) -> tuple["Positions", ...]:
+        """Make the positions of a batch for each of the L layers, or take those that were made for it before."""
+        everywhere = cls.of(config, seqs, config.rotary_base)
+        if config.local_window is None:
+            return (everywhere,) * config.num_hidden_layers
+        nearby = cls.of(config, seqs, config.local_rotary_base or config.rotary_base, config.local_window // 2)
+        layers = range(config.num_hidden_layers)
+        return tuple(nearby if layer % config.global_every else everywhere for layer in layers)
 
     @classmethod
-    def of(cls, config: BertConfig, position_ids: Tensor) -> "Positions":
-        """Make the positions of tokens at the places `position_ids` (T,) of their sequences."""
+    def of(
+        cls, config: BertConfig, seqs: PackedSequences, rotary_base: float, window: int | None = None
+    ) -> "Positions":
+        """Make the positions of a batch for the layers with this base and this window."""
         if config.position_embedding_type == "rotary":
-            return cls(rotation=rotation(position_ids, config.head_size, config.rotary_base))
+            key = ("rotation", config.head_size, rotary_base)
+            turned = seqs.cached(key, lambda: rotation(seqs.position_ids, config.head_size, rotary_base))
+            return cls(rotation=turned, window=window)
         if config.position_embedding_type == "alibi":
-            slopes = alibi_slopes(config.num_attention_heads)
-            return cls(slopes=slopes.to(position_ids.device, non_blocking=True))
-        return cls()
+            num_heads, device = config.num_attention_heads, seqs.position_ids.device
+            slopes = seqs.cached(
+                ("slopes", num_heads), lambda: alibi_slopes(num_heads).to(device, non_blocking=True)
+            )
+            return cls(slopes=slopes, window=window)
+        return cls(window=window)
+
+
+def is_near(places: Tensor, window: int) -> Tensor:
+    """Whether two places are at most a window apart: (S,) → (S, S) bool."""
+    return (places[:, None] - places).abs() <= window
 
 
 def apply_rotary(heads: Tensor, rotation: tuple[Tensor, Tensor]) -> Tensor:

@@ -159,7 +159,7 @@ class PretrainedModel(nn.Module):
             if absent:
                 missing += absent
                 in_encoder = self.is_encoder_alone or name.startswith(ENCODER)
-                essential += absent if in_encoder and "pooler." not in name else []
+                essential += absent if in_encoder and "pooler" not in name else []
                 continue
             parts = [weights[file_name] for file_name in names]
             if any(part.shape != parts[0].shape for part in parts):

@@ -3,6 +3,7 @@
 Alone: pytest tests/bert_core/attention/test_attention.py
 """
 
+import itertools
 import math
 from dataclasses import replace
 from typing import Any
@@ -43,10 +44,10 @@ def by_definition(
     k: torch.Tensor,
     v: torch.Tensor,
     lengths: list[int],
-    slopes: torch.Tensor | None,
-    is_causal: bool = False,
+    options: AttentionOptions,
 ) -> torch.Tensor:
     """One sequence and one head at a time."""
+    _, slopes, is_causal, window = options
     rows = []
     for q_s, k_s, v_s in zip(q.split(lengths), k.split(lengths), v.split(lengths), strict=True):
         places = torch.arange(len(q_s), dtype=q.dtype)
@@ -57,6 +58,8 @@ def by_definition(
                 scores = scores - slopes[n] * (places[:, None] - places).abs()
             if is_causal:
                 scores = torch.where(places <= places[:, None], scores, -math.inf)
+            if window is not None:
+                scores = torch.where((places - places[:, None]).abs() <= window, scores, -math.inf)
             heads.append(scores.softmax(-1) @ v_s[:, n])
         rows.append(torch.stack(heads, dim=1))
     return torch.cat(rows)
@@ -64,14 +67,14 @@ def by_definition(
 
 @pytest.mark.parametrize("backend", ON_CPU, ids=lambda backend: backend.name)
 @settings(deadline=None, max_examples=20)
-@given(SHORT | LONG, st.sampled_from([None, torch.tensor([0.5, 0.25])]), st.booleans())
+@given(SHORT | LONG, st.sampled_from([None, torch.tensor([0.5, 0.25])]), st.booleans(), st.sampled_from([None, 0, 3]))
 def test_backends_follow_the_definition_in_values_and_gradients(
-    backend: AttentionBackend, lengths: list[int], slopes: torch.Tensor | None, is_causal: bool
+    backend: AttentionBackend, lengths: list[int], slopes: torch.Tensor | None, is_causal: bool, window: int | None
 ) -> None:
-    results = []
+    results, options = [], AttentionOptions(0.0, slopes, is_causal, window)
     for function in (
-        lambda *qkv: backend(*qkv, packed(lengths), AttentionOptions(0.0, slopes, is_causal)),
-        lambda *qkv: by_definition(*qkv, lengths, slopes, is_causal),
+        lambda *qkv: backend(*qkv, packed(lengths), options),
+        lambda *qkv: by_definition(*qkv, lengths, options),
     ):
         qkv = projections(sum(lengths))
         context = function(*qkv)
@@ -107,7 +110,8 @@ def test_later_layers_take_the_biases_of_the_first(backend: AttentionBackend, dt
     """Whatever else has been built for the batch before, each call gives the bits that it gives to a new batch."""
     slopes, steeper = torch.tensor([0.5, 0.25]), torch.tensor([1.0, 0.125])
     q, k, v = (tensor.detach() for tensor in projections(9, dtype))
-    calls = [AttentionOptions(0.0, each, is_causal) for each in (None, slopes, steeper) for is_causal in (False, True)]
+    choices = itertools.product((None, slopes, steeper), (False, True), (None, 1))
+    calls = [AttentionOptions(0.0, *choice) for choice in choices]
     shared = packed([4, 5])
     for call in calls * 2:
         assert backend(q, k, v, shared, call).equal(backend(q, k, v, packed([4, 5]), call))
@@ -133,6 +137,23 @@ def test_kept_padding_looks_but_is_not_looked_at() -> None:
     with_padding = attention(q, k, v, seqs)
     torch.testing.assert_close(with_padding[:3], attention(q[:3], k[:3], v[:3], packed([3])))
     assert bool(with_padding[3].any())
+
+
+def test_kept_padding_that_is_near_to_no_token_attends_to_nothing() -> None:
+    seqs = PackedSequences.from_padded(torch.ones(1, 4), torch.tensor([[1, 1, 0, 0]]), keep_padding=True)
+    qkv = projections(4)
+    context = attention(*qkv, seqs, window=1)
+    torch.testing.assert_close(context[2], qkv[2][1])
+    assert not bool(context[3].any())
+    assert all(bool(gradient.isfinite().all()) for gradient in torch.autograd.grad(context.sum(), qkv))
+
+
+def test_a_window_over_all_of_a_sequence_is_none() -> None:
+    qkv, seqs = projections(9), packed([4, 5])
+    assert attention(*qkv, seqs, window=4).equal(attention(*qkv, seqs))
+    built = list(seqs.attention_cache)
+    attention(*qkv, seqs, window=7)
+    assert list(seqs.attention_cache) == built
 
 
 @pytest.mark.parametrize("length", [8, 32])

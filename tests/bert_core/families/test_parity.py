@@ -66,6 +66,9 @@ def random_config(family: str, seed: int) -> BertConfig:
         shape |= {"norm_placement": draw.choice(["pre", "post"]), "hidden_act": draw.choice(["gelu", "relu"])}
     elif FAMILIES[family].required.get("hidden_act") is None:
         shape["hidden_act"] = draw.choice(["gelu", "gelu_new", "relu", "silu"])
+    if family == "modernbert":
+        shape |= {"local_window": draw.choice([4, 5, 40]), "global_every": draw.choice([1, 2, 3])}
+        shape |= {"local_rotary_base": 100.0, "classifier_pooling": draw.choice(["cls", "mean"])}
     if family == "albert":
         shape["embedding_size"] = draw.choice([5, hidden_size])
         shape["num_hidden_groups"] = draw.choice([1, shape["num_hidden_layers"]])
