@@ -205,8 +205,8 @@ class ConfigFields:
             )
         if not self.first_norm and self.norm_placement != "pre":
             raise ConfigError(
-                f"first_norm is False and norm_placement {self.norm_placement!r}: the first layer's LayerNorm can be left "
-                'out where it only repeats that of the embeddings; use norm_placement "pre" or first_norm True'
+                f"first_norm is False and norm_placement {self.norm_placement!r}; only a LayerNorm in front of the "
+                'first layer can be left out: use norm_placement "pre", or first_norm True'
             )
         if not self.first_norm and self.num_hidden_groups not in (None, self.num_hidden_layers):
             raise ConfigError(
@@ -221,8 +221,7 @@ class ConfigFields:
         lstm_size = self.lstm_hidden_size or self.hidden_size
         if self.num_lstm_layers and lstm_size % 2:
             raise ConfigError(
-                f"an LSTM {lstm_size} wide cannot be split over two directions; "
-                "make lstm_hidden_size an even number"
+                f"an LSTM {lstm_size} wide cannot be split over two directions; make lstm_hidden_size an even number"
             )
         if self.layer_pooling.endswith("four") and self.num_hidden_layers < 4:
             raise ConfigError(
@@ -270,7 +269,7 @@ class ConfigFields:
 
     @property
     def pools_one_token(self) -> bool:
-        """Whether a classifier reads one token of each sequence, as `BertModel.pooled_tokens` says, and not the mean."""
+        """Whether a classifier reads one token of each sequence, that of `BertModel.pooled_tokens`, and no mean."""
         return self.classifier_pooling == "cls"
 
     @property

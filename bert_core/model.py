@@ -246,7 +246,7 @@ class BertModel(PretrainedModel):
         assert activation is not None, "a model without this activation has no pooler"
         name = self.config.hidden_act if activation == "hidden_act" else activation
         pooled = ACTIVATIONS[name](self.pooler(tokens))
-        return pooled if self.pooler_norm is None else self.pooler_norm(pooled)  # type: ignore[no-any-return]
+        return pooled if self.pooler_norm is None else self.pooler_norm(pooled)
 
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor | None = None, token_type_ids: Tensor | None = None

@@ -60,9 +60,7 @@ class LengthGroups:
     """Place of each of the T·N rows among the R rows: (T·N,) int64."""
 
     @classmethod
-    def build(
-        cls, cu_seqlens: Tensor, num_heads: int, is_causal: bool = False, window: int | None = None
-    ) -> Self:
+    def build(cls, cu_seqlens: Tensor, num_heads: int, is_causal: bool = False, window: int | None = None) -> Self:
         """Group sequences, the longest first, as many at a time as a group may have; from cumulative lengths (B+1,)."""
         starts, lengths = cu_seqlens[:-1].long(), cu_seqlens.diff().long()
         num_tokens, heads = int(cu_seqlens[-1]), torch.arange(num_heads)[:, None]

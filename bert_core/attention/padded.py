@@ -49,8 +49,11 @@ class ReferenceAttention(AttentionBackend):
         q, k, v = rows.permute(2, 0, 3, 1, 4).unbind(0)  # (B, N, S, D) each
         bias = _padded_bias(seqs, options, q.dtype)  # (B, 1 or N, 1 or S, S)
         scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1]) + bias  # (B, N, S, S)
-        # Padding that no token is near to attends to nothing, as in PyTorch's kernels; a softmax would not be a number.
-        weights = torch._safe_softmax(scores, -1)
+        if options.window is None:
+            weights = scores.softmax(dim=-1)
+        else:  # padding far from all tokens attends to nothing, as in PyTorch's kernels
+            is_alone = bias.isneginf().all(dim=-1, keepdim=True)
+            weights = scores.masked_fill(is_alone, 0.0).softmax(dim=-1).masked_fill(is_alone, 0.0)
         context = F.dropout(weights, options.dropout_p) @ v
         return seqs.pack(context.transpose(1, 2))  # (T, N, D)
 

@@ -44,9 +44,7 @@ class Positions:
             return cls(rotation=turned, window=window)
         if config.position_embedding_type == "alibi":
             num_heads, device = config.num_attention_heads, seqs.position_ids.device
-            slopes = seqs.cached(
-                ("slopes", num_heads), lambda: alibi_slopes(num_heads).to(device, non_blocking=True)
-            )
+            slopes = seqs.cached(("slopes", num_heads), lambda: alibi_slopes(num_heads).to(device, non_blocking=True))
             return cls(slopes=slopes, window=window)
         return cls(window=window)
 

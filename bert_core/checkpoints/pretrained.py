@@ -40,6 +40,12 @@ class WeightNames:
         """Name of a parameter in a file, with the family's prefix; three names for a fused one."""
         return self.family.file_names(ENCODER + name if self.is_encoder_alone else name, self.head)
 
+    @property
+    def kept_by_new_heads(self) -> tuple[str, ...]:
+        """Beginnings of the names in a file that a model with a new head starts from."""
+        head_layer = (f"{ENCODER}pooler.", f"{ENCODER}pooler_norm.") if self.family.has_head_layer else ()
+        return (self.family.prefix, *(beginning for name in head_layer for beginning in self.of(name)))
+
     def to_file(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Give a model's weights their names in a file; those of an encoder alone get no prefix."""
         prefix = self.family.prefix if self.is_encoder_alone else ""
@@ -139,7 +145,7 @@ class PretrainedModel(nn.Module):
         in_file, path = read_weights(folder)
         weights = names.normalized(in_file, dict(model.named_parameters()))
         if encoder_only:
-            weights = {name: weight for name, weight in weights.items() if name.startswith(names.family.prefix)}
+            weights = {name: weight for name, weight in weights.items() if name.startswith(names.kept_by_new_heads)}
         model.load_report = model._load(weights, path)
         return model.eval()
 

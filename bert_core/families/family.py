@@ -85,7 +85,7 @@ class Family:
     """Whether multiple choice turns the pooled output into `num_labels` numbers before the score."""
     has_head_layer: bool = False
     """Whether each head begins with the masked-token head's layer, without biases: in place of the pooler, and of each
-    token in front of a classifier of tokens."""
+    token in front of a classifier of tokens. A new head starts from that of the folder."""
     zero_padding: bool = False
     """Whether padding is zero behind each layer: it matters to question answering's padded logits alone."""
 

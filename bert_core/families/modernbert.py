@@ -23,6 +23,9 @@ _GLOBAL_EVERY = "global_attn_every_n_layers"
 class _ModernBert(Family):
     def read(self, values: Mapping[str, Any]) -> dict[str, Any]:
         values = {**self.defaults, **values}
+        for name in self.defaults.keys() - {"pad_token_id"}:
+            if values[name] is None:
+                raise ConfigError(f"{name} is None; transformers' ModernBERT has a value there")
         for name, other in _EQUAL.items():
             if name in values and values[name] != values[other]:
                 raise ConfigError(f"{name} is {values[name]!r}; only that of {other}, {values[other]!r}, can be built")

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor
 

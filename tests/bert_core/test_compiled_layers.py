@@ -219,7 +219,7 @@ def layer_and_inputs(lengths: list[int], **choices: Any) -> tuple[EncoderLayer, 
     x, positions = model.embed(seqs)
     layer = model.layers[0]
     assert isinstance(layer, EncoderLayer)
-    return layer, (x.detach(), seqs, positions)
+    return layer, (x.detach(), seqs, positions[0])
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from bert_core.attention import BACKENDS, attention, choose_backend, varlen
 from bert_core.attention.backend import AttentionBackend, AttentionCall, AttentionOptions
-from bert_core.attention.positions import alibi_slopes, apply_rotary, rotation
+from bert_core.attention.positions import Positions, alibi_slopes, apply_rotary, rotation
 from bert_core.model import BertModel
 from bert_core.packed_sequences import PackedSequences
 from tests.bert_core.reference import rotated_by_definition, small_config
@@ -238,6 +238,19 @@ def test_rotary_rotates_pairs_by_their_angle(base: float) -> None:
         for head in range(2):
             expected = rotated_by_definition(x[token, head].tolist(), position, base)
             assert rotated[token, head].tolist() == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.parametrize("base", [None, 500.0])
+def test_layers_but_every_third_are_local_with_a_base_of_their_own(base: float | None) -> None:
+    config = small_config(
+        position_embedding_type="rotary", num_hidden_layers=5, local_window=4, global_every=3, local_rotary_base=base
+    )
+    seqs = packed([4, 5])
+    positions = Positions.of_layers(config, seqs)
+    assert [place.window for place in positions] == [None, 2, 2, None, 2]
+    for place, expected in zip(positions[:2], (config.rotary_base, base or config.rotary_base), strict=True):
+        assert place.rotation is not None
+        assert place.rotation[0].equal(rotation(seqs.position_ids, config.head_size, expected)[0])
 
 
 def test_slopes_of_eight_and_of_twelve_heads_are_those_of_the_paper() -> None:
