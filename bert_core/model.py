@@ -195,7 +195,7 @@ class BertModel(PretrainedModel):
             )
         is_autocast = torch.is_autocast_enabled(seqs.input_ids.device.type)
         x = self.embeddings(seqs, self.residual_dtype if is_autocast else None)  # (T, H)
-        return x, Positions.of_layers(self.config, seqs)
+        return x, Positions.of_layers(self.config, seqs, self.embeddings.attention_bias(seqs))
 
     def layers_in_order(self) -> list[Callable[..., Tensor]]:
         """The L layers in the order in which tokens pass through them; one whose weights are shared occurs again."""

@@ -20,6 +20,7 @@ class AttentionOptions(NamedTuple):
     slopes: Tensor | None = None
     is_causal: bool = False
     window: int | None = None
+    bias: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,8 @@ class AttentionCall:
     """Dropout of the attention weights."""
     has_slopes: bool = False
     """Whether there are linear biases (ALiBi)."""
+    has_bias: bool = False
+    """Whether there are learned biases."""
     includes_padding: bool = False
     """Whether padding is among the tokens."""
     is_causal: bool = False
@@ -51,6 +54,7 @@ class AttentionCall:
             dtype=q.dtype,
             dropout_p=options.dropout_p,
             has_slopes=options.slopes is not None,
+            has_bias=options.bias is not None,
             includes_padding=seqs.includes_padding,
             is_causal=options.is_causal,
             head_size=q.shape[2],

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
@@ -35,11 +36,13 @@ class GroupedAttention(AttentionBackend):
         return "cannot leave out padding that is among the tokens" if call.includes_padding else None
 
     def __call__(self, q: Tensor, k: Tensor, v: Tensor, seqs: PackedSequences, options: AttentionOptions) -> Tensor:
-        num_heads, (dropout_p, slopes, is_causal, window) = q.shape[1], options
+        num_heads, (dropout_p, slopes, is_causal, window, learned) = q.shape[1], options
         layout = ("length groups", num_heads, is_causal, window)
         groups = seqs.cached(layout, lambda: LengthGroups.build(seqs.cu_seqlens, num_heads, is_causal, window))
         biases = seqs.cached((*layout, slopes, q.dtype), lambda: groups.score_biases(slopes, q.dtype))
-        context: Tensor = _GroupedAttention.apply(q, k, v, groups, biases, dropout_p)  # type: ignore[no-untyped-call]
+        if learned is not None:  # groups are as wide as the longest sequence, or some places wider
+            learned = F.pad(learned, (0, _ROUND_TO, 0, _ROUND_TO))
+        context: Tensor = _GroupedAttention.apply(q, k, v, learned, groups, biases, dropout_p)  # type: ignore[no-untyped-call]
         return context
 
 
@@ -116,7 +119,14 @@ class _GroupedAttention(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, q: Tensor, k: Tensor, v: Tensor, groups: LengthGroups, biases: list[Tensor], dropout_p: float
+        ctx: Any,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        learned: Tensor | None,
+        groups: LengthGroups,
+        biases: list[Tensor],
+        dropout_p: float,
     ) -> Tensor:
         num_heads, scale = q.shape[1], q.shape[2] ** -0.5
         qkv = [groups.rows(x) for x in (q, k, v)]
@@ -124,6 +134,8 @@ class _GroupedAttention(torch.autograd.Function):
         parts = (groups.split(rows, num_heads) for rows in (*qkv, context))
         attended: list[Tensor] = []
         for q_g, k_g, v_g, out, bias in zip(*parts, biases, strict=True):
+            if learned is not None:
+                bias = bias + _of_group(learned, q_g).to(bias.dtype).repeat(len(q_g) // num_heads, 1, 1)
             weights = torch.baddbmm(bias, q_g, k_g.mT, alpha=scale).softmax(dim=-1)  # (n·N, S, S)
             kept = weights
             if dropout_p:
@@ -133,7 +145,7 @@ class _GroupedAttention(torch.autograd.Function):
             torch.bmm(kept, v_g, out=out)
             attended += [weights, kept]
         ctx.save_for_backward(*qkv, *attended)
-        ctx.groups, ctx.dropout_p = groups, dropout_p
+        ctx.groups, ctx.dropout_p, ctx.learned_shape = groups, dropout_p, None if learned is None else learned.shape
         return groups.tokens(context, num_heads)
 
     @staticmethod
@@ -142,12 +154,23 @@ class _GroupedAttention(torch.autograd.Function):
         groups, num_heads, scale = ctx.groups, d_context.shape[1], d_context.shape[2] ** -0.5
         q, k, v, *attended = ctx.saved_tensors
         gradients = [torch.empty_like(q) for _ in range(3)]
+        d_learned = None if ctx.learned_shape is None else q.new_zeros(ctx.learned_shape, dtype=torch.float32)
         parts = (groups.split(rows, num_heads) for rows in (q, k, v, groups.rows(d_context), *gradients))
         for q_g, k_g, v_g, d_out, dq, dk, dv, weights, kept in zip(*parts, attended[::2], attended[1::2], strict=True):
             torch.bmm(kept.mT, d_out, out=dv)
             # The softmax's gradient is w·(dw − Σ w·dw), and what dropout kept is w·factor: both meet in kept·dk.
             d_weights = torch.bmm(d_out, v_g.mT).mul_(kept)
-            d_scores = d_weights.sub_(weights * d_weights.sum(dim=-1, keepdim=True)).mul_(scale)
+            d_scores = d_weights.sub_(weights * d_weights.sum(dim=-1, keepdim=True))
+            if d_learned is not None:
+                per_sequence = d_scores.unflatten(0, (-1, num_heads))  # (n, N, S, S)
+                _of_group(d_learned, q_g).add_(per_sequence.sum(dim=0, dtype=d_learned.dtype))
+            d_scores.mul_(scale)
             torch.bmm(d_scores, k_g, out=dq)
             torch.bmm(d_scores.mT, q_g, out=dk)
-        return *(groups.tokens(rows, num_heads) for rows in gradients), None, None, None
+        return *(groups.tokens(rows, num_heads) for rows in gradients), d_learned, None, None, None
+
+
+def _of_group(learned: Tensor, q_g: Tensor) -> Tensor:
+    """View the part of a learned bias that is a group's, whose queries are (n·N, S, D): → (N, S, S)."""
+    width = q_g.shape[1]
+    return learned[:, :width, :width]

@@ -66,9 +66,9 @@ def _kernels(device: str) -> AbstractContextManager[None]:
 def _padded_bias(seqs: PackedSequences, options: AttentionOptions, dtype: torch.dtype) -> Tensor:
     """Bias to add to the scores of padded rows, −∞ where there is nothing to attend to: (B, 1 or N, 1 or S, S).
 
-    It is built once for all layers.
+    All but a learned bias is built once for all layers.
     """
-    _, slopes, is_causal, window = options
+    _, slopes, is_causal, window, learned = options
 
     def build() -> Tensor:
         keys = seqs.attention_mask[:, None, None, :]  # (B, 1, 1, S)
@@ -80,4 +80,5 @@ def _padded_bias(seqs: PackedSequences, options: AttentionOptions, dtype: torch.
         bias = torch.zeros(1, device=keys.device) if slopes is None else alibi_bias(slopes, seqs.max_seqlen)
         return torch.where(keys, bias.to(dtype), -math.inf)
 
-    return seqs.cached(("padded bias", slopes, dtype, is_causal, window), build)
+    bias = seqs.cached(("padded bias", slopes, dtype, is_causal, window), build)
+    return bias if learned is None else bias + learned.to(dtype)  # (B, N, S, S)

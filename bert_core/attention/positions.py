@@ -1,9 +1,10 @@
-"""Positions beyond learned embeddings: rotary positions, linear biases in the attention (ALiBi), local attention.
+"""Positions beyond learned embeddings: rotary positions, biases in the attention, linear (ALiBi) or learned, windows.
 
-Shapes: T tokens, L layers, N heads, D head size.
+Shapes: T tokens, S length of a padded row, L layers, N heads, D head size.
 """
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -22,31 +23,34 @@ class Positions:
     """Slopes of the linear biases, (N,); None unless positions are ALiBi."""
     window: int | None = None
     """Tokens on each side that a token attends to; None: all of its sequence."""
+    bias: Tensor | None = None
+    """Learned bias of each head by the places of query and key, (N, S, S); None unless the model has one."""
 
     @classmethod
-    def of_layers(cls, config: BertConfig, seqs: PackedSequences) -> tuple["Positions", ...]:
+    def of_layers(
+        cls, config: BertConfig, seqs: PackedSequences, bias: Tensor | None = None
+    ) -> tuple["Positions", ...]:
         """Make the positions of a batch for each of the L layers, or take those that were made for it before."""
-        everywhere = cls.of(config, seqs, config.rotary_base)
+        everywhere = replace(cls.of(config, seqs, config.rotary_base), bias=bias)
         if config.local_window is None:
             return (everywhere,) * config.num_hidden_layers
-        nearby = cls.of(config, seqs, config.local_rotary_base or config.rotary_base, config.local_window // 2)
+        rotary_base, window = config.local_rotary_base or config.rotary_base, config.local_window // 2
+        nearby = replace(cls.of(config, seqs, rotary_base), bias=bias, window=window)
         layers = range(config.num_hidden_layers)
         return tuple(nearby if layer % config.global_every else everywhere for layer in layers)
 
     @classmethod
-    def of(
-        cls, config: BertConfig, seqs: PackedSequences, rotary_base: float, window: int | None = None
-    ) -> "Positions":
-        """Make the positions of a batch for the layers with this base and this window."""
+    def of(cls, config: BertConfig, seqs: PackedSequences, rotary_base: float) -> "Positions":
+        """Make the positions of a batch for layers that attend to all of a sequence."""
         if config.position_embedding_type == "rotary":
             key = ("rotation", config.head_size, rotary_base)
-            turned = seqs.cached(key, lambda: rotation(seqs.position_ids, config.head_size, rotary_base))
-            return cls(rotation=turned, window=window)
+            return cls(seqs.cached(key, lambda: rotation(seqs.position_ids, config.head_size, rotary_base)))
         if config.position_embedding_type == "alibi":
             num_heads, device = config.num_attention_heads, seqs.position_ids.device
-            slopes = seqs.cached(("slopes", num_heads), lambda: alibi_slopes(num_heads).to(device, non_blocking=True))
-            return cls(slopes=slopes, window=window)
-        return cls(window=window)
+            key = ("slopes", num_heads)
+            slopes = seqs.cached(key, lambda: alibi_slopes(num_heads).to(device, non_blocking=True))
+            return cls(slopes=slopes)
+        return cls()
 
 
 def is_near(places: Tensor, window: int) -> Tensor:
@@ -90,3 +94,21 @@ def alibi_bias(slopes: Tensor, length: int) -> Tensor:
     """
     places = torch.arange(length, device=slopes.device)
     return -slopes[:, None, None] * (places[:, None] - places).abs()
+
+
+_FARTHEST = 128
+"""Distance from which on all are in one bucket."""
+
+
+def relative_buckets(length: int, num_buckets: int, device: torch.device) -> Tensor:
+    """Bucket of each distance from a query's place to a key's: (S, S) int64, half of the buckets for each direction.
+
+    Raffel et al. 2020, section 2.1, as their code has it: a quarter of the buckets are single distances, the others
+    grow by a factor up to a distance of 128.
+    """
+    places = torch.arange(length, device=device)
+    ahead = places - places[:, None]  # (S, S)
+    distance, per_side, num_exact = ahead.abs(), num_buckets // 2, num_buckets // 4
+    growth = (distance.clamp(min=1) / num_exact).log() / math.log(_FARTHEST / num_exact)
+    wide = (num_exact + (growth * (per_side - num_exact)).long()).clamp(max=per_side - 1)
+    return distance.where(distance < num_exact, wide) + per_side * (ahead > 0)

@@ -44,6 +44,8 @@ class VarlenAttention(AttentionBackend):
             return f"needs heads whose width is a multiple of {_HEAD_STEP} and at most {largest}"
         if call.has_slopes:
             return "has no linear biases"
+        if call.has_bias:
+            return "has no learned biases"
         if call.includes_padding:
             return "cannot leave out padding that is among the tokens"
         if call.dropout_p and not _flash_attention_runs():

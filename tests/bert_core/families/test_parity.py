@@ -58,7 +58,7 @@ def random_config(family: str, seed: int) -> BertConfig:
         "num_hidden_layers": draw.choice([1, 2, 4]),
         "intermediate_size": 4 * hidden_size if family == "flaubert" else draw.randint(9, 40),
         "max_position_embeddings": draw.randint(20, 30),
-        "pad_token_id": draw.choice([0, 1, 2]),
+        "pad_token_id": FAMILIES[family].required.get("pad_token_id", draw.choice([0, 1, 2])),
     }
     if BertConfig.from_size("tiny", family).position_offset:
         shape["position_offset"] = shape["pad_token_id"] + 1
