@@ -83,7 +83,9 @@ class LengthGroups:
             if window is not None:  # padding attends to all tokens: a row without any would have no softmax
                 attention_mask = attention_mask & (is_near(places, window) | ~is_token.mT)
             mask = torch.zeros(attention_mask.shape).masked_fill_(~attention_mask, -math.inf)
-            masks.append(mask.repeat_interleave(num_heads, dim=0))
+            # A long sequence is a group of its own, and its mask one for all heads without a copy.
+            of_heads = mask.expand(num_heads, -1, -1) if len(mask) == 1 else mask.repeat_interleave(num_heads, dim=0)
+            masks.append(of_heads)
         gather = torch.cat(gathers)
         scatter = torch.empty(num_tokens * num_heads + 1, dtype=torch.int64)
         scatter[gather] = torch.arange(len(gather))
@@ -162,7 +164,7 @@ class _GroupedAttention(torch.autograd.Function):
             d_weights = torch.bmm(d_out, v_g.mT).mul_(kept)
             d_scores = d_weights.sub_(weights * d_weights.sum(dim=-1, keepdim=True))
             if d_learned is not None:
-                per_sequence = d_scores.unflatten(0, (-1, num_heads))  # (n, N, S, S)
+                per_sequence = d_scores.view(-1, num_heads, *d_scores.shape[1:])  # (n, N, S, S)
                 _of_group(d_learned, q_g).add_(per_sequence.sum(dim=0, dtype=d_learned.dtype))
             d_scores.mul_(scale)
             torch.bmm(d_scores, k_g, out=dq)

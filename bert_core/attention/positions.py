@@ -47,8 +47,7 @@ class Positions:
             return cls(seqs.cached(key, lambda: rotation(seqs.position_ids, config.head_size, rotary_base)))
         if config.position_embedding_type == "alibi":
             num_heads, device = config.num_attention_heads, seqs.position_ids.device
-            key = ("slopes", num_heads)
-            slopes = seqs.cached(key, lambda: alibi_slopes(num_heads).to(device, non_blocking=True))
+            slopes = seqs.cached(("slopes", num_heads), lambda: alibi_slopes(num_heads).to(device, non_blocking=True))
             return cls(slopes=slopes)
         return cls()
 
