@@ -111,7 +111,7 @@ class ConfigFields:
     local_window: Count | None = None
     """Width of local attention: a token attends to itself and to half as many tokens on each side; None: to all."""
     global_every: Count = 3
-    """With local attention: the first of so many layers attends to the whole sequence (Warner et al. 2024, 2.1.2)."""
+    """Layers of which the first attends to the whole sequence, and the others locally (Warner et al. 2024, 2.1.2)."""
 
     # The encoder: its arithmetic.
     hidden_act: HiddenActivation = "gelu"
