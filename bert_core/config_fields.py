@@ -150,6 +150,8 @@ class ConfigFields:
     """Dropout of the attention weights."""
     initializer_range: PositiveNumber = 0.02
     """Standard deviation of the normal distribution that weights start from."""
+    depth_scaled_init: bool = False
+    """Whether matrices that add to the residual stream start smaller by √(2L), L layers (Radford et al. 2019, 2.3)."""
 
     # Heads: what they read, and how they are trained.
     id2label: Mapping[int, str] = field(default_factory=lambda: {0: "LABEL_0", 1: "LABEL_1"})

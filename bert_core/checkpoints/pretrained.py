@@ -1,6 +1,7 @@
 """Base class of all models: weights drawn from a seed, and folders in Hugging Face's layout."""
 
 import logging
+import math
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from bert_core.families import ENCODER, Family
 
 _OLD_ENDINGS = {r"LayerNorm\.gamma$": "LayerNorm.weight", r"LayerNorm\.beta$": "LayerNorm.bias"}
 _CONSTANT = "position_ids"
+_ADDS_TO_RESIDUAL = re.compile(r"\blayers\.\d+\.(attention_)?output\.weight$")
 
 
 @dataclass(frozen=True)
@@ -112,9 +114,11 @@ class PretrainedModel(nn.Module):
     def initialize(self, seed: int) -> None:
         """Draw all weights anew: normal (Devlin et al. 2018, not truncated, as in Hugging Face), biases zero."""
         generator = torch.Generator().manual_seed(seed)
+        std = self.config.initializer_range
+        added = std / math.sqrt(2 * self.config.num_hidden_layers) if self.config.depth_scaled_init else std
         for name, parameter in self.named_parameters():
             if parameter.dim() > 1:
-                parameter.normal_(std=self.config.initializer_range, generator=generator)
+                parameter.normal_(std=added if _ADDS_TO_RESIDUAL.search(name) else std, generator=generator)
             else:
                 parameter.fill_(0.0 if name.endswith("bias") else 1.0)
         for module in self.modules():

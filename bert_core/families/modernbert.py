@@ -95,6 +95,7 @@ MODERNBERT = _ModernBert(
         "first_norm": False,
         "feed_forward": "gated",
         "use_bias": False,
+        "depth_scaled_init": True,
         "type_vocab_size": 0,
         "pooler_activation": "hidden_act",
         "sentence_head": False,

@@ -90,6 +90,12 @@ class ModelSpec(Section):
         False, "Predict a masked span's tokens from its borders as well (SpanBERT); goes with mask_unit: span."
     )
     initializer_range: float = identity(0.02, "Standard deviation of the initial weights.", gt=0.0)
+    depth_scaled_init: bool | None = identity(
+        None,
+        "Start matrices that add to the residual stream smaller, by √(2 · layers); the family's own when left out "
+        "(modernbert: true, others: false).",
+        is_new=True,
+    )
 
     @model_validator(mode="after")
     def _check_positions(self) -> Self:
@@ -142,6 +148,7 @@ def build_config(model: ModelSpec, vocab_size: int, pad_token_id: int = 0) -> Be
         "local_window": model.local_window,
         "global_every": model.global_every,
         "rotary_base": model.rotary_base,
+        "depth_scaled_init": model.depth_scaled_init,
         "hidden_dropout_prob": model.hidden_dropout_prob,
         "attention_probs_dropout_prob": model.attention_probs_dropout_prob,
         "initializer_range": model.initializer_range,
