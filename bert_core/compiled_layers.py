@@ -26,6 +26,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from bert_core.attention.positions import Positions
 from bert_core.encoder_layer import Embeddings, EncoderLayer
 from bert_core.model import BertModel
 from bert_core.packed_sequences import PackedSequences
@@ -97,13 +98,14 @@ def _warm_up(bert: BertModel, autocast_dtype: torch.dtype | None, num_rows: int)
             seqs = _sequences(bert, num_rows, device)
             autocast = torch.autocast(device.type, autocast_dtype, enabled=autocast_dtype is not None)
             with torch.set_grad_enabled(trains), autocast:
-                x, positions = bert.embed(seqs)
+                x, _ = bert.embed(seqs)
                 _run_backward(x, bert.embeddings)
+                positions = Positions.of_layers(bert.config, seqs)  # no learned bias: its gradient is run once alone
                 all_rows = torch.arange(seqs.num_tokens, device=device)
-                for layer in bert.layers_in_order()[:2]:
+                for layer, place in list(zip(bert.layers_in_order(), positions, strict=True))[:2]:
                     given = x.detach().requires_grad_(trains)
                     for rows in (all_rows, None):  # chosen rows are other memory, and another graph
-                        x = layer(given, seqs, positions, rows)
+                        x = layer(given, seqs, place, rows)
                         _run_backward(x, bert)
     bert.train(was_training)
 

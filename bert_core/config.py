@@ -2,6 +2,7 @@
 
 import difflib
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -78,20 +79,23 @@ class BertConfig(ConfigFields):
     @classmethod
     def from_shape(cls, num_hidden_layers: int, hidden_size: int, family: str = "bert", **changes: Any) -> Self:
         """Make a model of any depth and width, in the manner of a family or of "modern", with any field changed."""
+        if family not in (*FAMILIES, "modern"):
+            raise ConfigError(f"family {family!r} is not known; use one of {', '.join((*FAMILIES, 'modern'))}")
+        choices = MODERN if family == "modern" else FAMILIES[family].fixed_fields
+        is_gated = choices.get("feed_forward") == "gated"
         shape = {
             "num_hidden_layers": num_hidden_layers,
             "hidden_size": hidden_size,
             "num_attention_heads": max(1, hidden_size // 64),
-            "intermediate_size": 4 * hidden_size,
+            "intermediate_size": max(64, 64 * round(hidden_size / 24)) if is_gated else 4 * hidden_size,
         }
         if family == "modern":
-            gated = {"intermediate_size": max(64, 64 * round(hidden_size / 24))}
-            return cls(**{**shape, **gated, **MODERN, "model_type": NATIVE.model_type, **changes})
-        if family not in FAMILIES:
-            raise ConfigError(f"family {family!r} is not known; use one of {', '.join((*FAMILIES, 'modern'))}")
+            return cls(**{**shape, **MODERN, "model_type": NATIVE.model_type, **changes})
         names = FAMILIES[family].fields
         padding = {name: changes[name] for name in ("pad_token_id",) if name in changes}
         values = FAMILIES[family].read({names.get(name, name): value for name, value in (shape | padding).items()})
+        if values.get("pad_token_id", 0) >= changes.get("vocab_size", math.inf):
+            values["pad_token_id"] = 0  # the family's own stands in a larger vocabulary
         longest = 512 + values.get("position_offset", 0)
         return cls(**{**values, "max_position_embeddings": longest, **changes})
 
@@ -128,6 +132,16 @@ class BertConfig(ConfigFields):
     def heads(self) -> Family:
         """Family whose heads the model has."""
         return FAMILIES[self.head_family or self.model_type]
+
+    @property
+    def token_state_size(self) -> int:
+        """Width of what is read of each token by a head over tokens."""
+        return self.hidden_size if self.heads.has_head_layer else self.head_input_size
+
+    @property
+    def token_input_size(self) -> int:
+        """Width of what a token classifier's output layer reads: the LSTM's output where there is one."""
+        return (self.lstm_hidden_size or self.hidden_size) if self.num_lstm_layers else self.token_state_size
 
     @property
     def token_dropout_prob(self) -> float:

@@ -71,7 +71,8 @@ ProblemType = Literal["regression", "single_label_classification", "multi_label_
 PositionEmbedding = Literal["absolute", "rotary", "alibi"]
 FeedForward = Literal["mlp", "gated"]
 NormPlacement = Literal["post", "pre"]
-PoolerActivation = Literal["tanh", "relu"]
+PoolerActivation = Literal["tanh", "gelu", "gelu_new", "relu", "silu", "hidden_act"]
+ClassifierPooling = Literal["cls", "mean"]
 PooledLayers = Literal["last", "second_to_last", "sum_last_four", "concat_last_four", "scalar_mix", "embeddings"]
 TokenDecoder = Literal["softmax", "crf"]
 
@@ -107,6 +108,10 @@ class ConfigFields:
     """Width of the embeddings, which a matrix then widens to `hidden_size` (Lan et al. 2020, section 3.1)."""
     num_hidden_groups: Count | None = None
     """Layers with weights of their own, each used for a run of layers (Lan et al. 2020); None: every layer."""
+    local_window: Count | None = None
+    """Width of local attention: a token attends to itself and to half as many tokens on each side; None: to all."""
+    global_every: Count = 3
+    """Layers of which the first attends to the whole sequence, and the others locally (Warner et al. 2024, 2.1.2)."""
 
     # The encoder: its arithmetic.
     hidden_act: HiddenActivation = "gelu"
@@ -117,6 +122,8 @@ class ConfigFields:
     """LayerNorm behind each addition, "post", or in front of each sub-layer, "pre" (Xiong et al. 2020)."""
     final_norm: bool = True
     """Whether an encoder with the norms in front ("pre") ends in a LayerNorm."""
+    first_norm: bool = True
+    """Whether the first layer's attention has a LayerNorm in front, behind that of the embeddings, with "pre"."""
     use_bias: bool = True
     """Whether the layers' matrices and norms have biases."""
     layer_norm_eps: PositiveNumber = 1e-12
@@ -129,6 +136,10 @@ class ConfigFields:
     """Row of the first position in the table of learned positions."""
     rotary_base: PositiveNumber = 10000.0
     """Base of the wavelengths of rotary positions (10000 in Su et al. 2021, section 3.2.2)."""
+    local_rotary_base: PositiveNumber | None = None
+    """Base in layers with local attention; `rotary_base` when None."""
+    relative_attention_num_buckets: Annotated[int, Bounds(at_least=4)] | None = None
+    """Buckets of distances, whose learned biases all layers' attention adds (Raffel et al. 2020, section 2.1)."""
     pad_token_id: int | None = 0
     """Id of the padding token, whose embedding starts at zero and gets no gradient as an input."""
 
@@ -139,6 +150,8 @@ class ConfigFields:
     """Dropout of the attention weights."""
     initializer_range: PositiveNumber = 0.02
     """Standard deviation of the normal distribution that weights start from."""
+    depth_scaled_init: bool = False
+    """Whether matrices that add to the residual stream start smaller by √(2L), L layers (Radford et al. 2019, 2.3)."""
 
     # Heads: what they read, and how they are trained.
     id2label: Mapping[int, str] = field(default_factory=lambda: {0: "LABEL_0", 1: "LABEL_1"})
@@ -149,6 +162,8 @@ class ConfigFields:
     """Dropout in front of a classifier; `hidden_dropout_prob` when None."""
     qa_dropout: DropoutRate = 0.0
     """Dropout in front of the question-answering head."""
+    classifier_pooling: ClassifierPooling = "cls"
+    """Vector of a sequence that a classifier of sequences reads: its first token's, "cls", or the mean of all."""
     layer_pooling: PooledLayers = "last"
     """Vectors that a task's head reads: one layer's output, the last four's sum or concatenation, or a learned weighted
     sum of all, "scalar_mix" (Peters et al. 2018)."""
@@ -167,7 +182,8 @@ class ConfigFields:
 
     # Families.
     pooler_activation: PoolerActivation | None = "tanh"
-    """Activation of the pooler; None: no pooler, the first token's state is the pooled output."""
+    """Activation of the pooler, "hidden_act": that of the layers; None: no pooler, the first token's state is the
+    pooled output."""
     prediction_transform: bool = True
     """Whether the masked-token head has a layer of its own before the output matrix (not in FlauBERT)."""
     model_type: str = "bert"
@@ -191,15 +207,25 @@ class ConfigFields:
                 f"a head is {self.head_size} wide; rotary positions rotate pairs of numbers: make "
                 "hidden_size / num_attention_heads an even number"
             )
+        if not self.first_norm and self.norm_placement != "pre":
+            raise ConfigError(
+                f"first_norm is False and norm_placement {self.norm_placement!r}; only a LayerNorm in front of the "
+                'first layer can be left out: use norm_placement "pre", or first_norm True'
+            )
+        if not self.first_norm and self.num_hidden_groups not in (None, self.num_hidden_layers):
+            raise ConfigError(
+                "first_norm is False and the first layer shares its weights with others, which have that LayerNorm; "
+                "leave out num_hidden_groups or use first_norm True"
+            )
         if self.num_hidden_groups is not None and self.num_hidden_groups > self.num_hidden_layers:
             raise ConfigError(
                 f"num_hidden_groups {self.num_hidden_groups} is more than the {self.num_hidden_layers} layers; "
                 "make it at most num_hidden_layers"
             )
-        if self.num_lstm_layers and self.token_input_size % 2:
+        lstm_size = self.lstm_hidden_size or self.hidden_size
+        if self.num_lstm_layers and lstm_size % 2:
             raise ConfigError(
-                f"an LSTM {self.token_input_size} wide cannot be split over two directions; "
-                "make lstm_hidden_size an even number"
+                f"an LSTM {lstm_size} wide cannot be split over two directions; make lstm_hidden_size an even number"
             )
         if self.layer_pooling.endswith("four") and self.num_hidden_layers < 4:
             raise ConfigError(
@@ -246,9 +272,9 @@ class ConfigFields:
         return self.head_input_size if self.pooler_activation is None else self.hidden_size
 
     @property
-    def token_input_size(self) -> int:
-        """Width of what a token classifier's output layer reads: the LSTM's output where there is one."""
-        return (self.lstm_hidden_size or self.hidden_size) if self.num_lstm_layers else self.head_input_size
+    def pools_one_token(self) -> bool:
+        """Whether a classifier reads one token of each sequence, that of `BertModel.pooled_tokens`, and no mean."""
+        return self.classifier_pooling == "cls"
 
     @property
     def head_dropout_prob(self) -> float:

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from bert_core.attention import attention
-from bert_core.attention.positions import Positions, apply_rotary
+from bert_core.attention.positions import Positions, apply_rotary, relative_buckets
 from bert_core.config import BertConfig
 from bert_core.kernels.dropout import Dropout
 from bert_core.kernels.linear import Linear
@@ -50,6 +50,8 @@ class Embeddings(nn.Module):
             row_of_padding = config.position_offset - 1 if config.position_offset else None
             self.position = nn.Embedding(config.max_position_embeddings, width, padding_idx=row_of_padding)
         self.token_type = nn.Embedding(config.type_vocab_size, width) if config.type_vocab_size else None
+        num_buckets = config.relative_attention_num_buckets
+        self.relative_bias = None if num_buckets is None else nn.Embedding(num_buckets, config.num_attention_heads)
         self.norm = LayerNorm(width, eps=config.layer_norm_eps, bias=config.use_bias)
         self.dropout = Dropout(config.hidden_dropout_prob)
         self.projection = None if config.embedding_size is None else Linear(width, config.hidden_size)
@@ -64,6 +66,15 @@ class Embeddings(nn.Module):
         positions = None if self.position is None else self.position(seqs.position_ids + self.position_offset)
         token_types = None if self.token_type is None else self.token_type(seqs.token_type_ids)
         return self.combine(words, positions, token_types, residual_dtype or words.dtype)
+
+    def attention_bias(self, seqs: PackedSequences) -> Tensor | None:
+        """Learned bias of all layers' attention by the places of query and key, (N, S, S); None without one."""
+        if self.relative_bias is None:
+            return None
+        size, device = self.relative_bias.num_embeddings, seqs.input_ids.device
+        key = ("relative buckets", size)
+        buckets = seqs.cached(key, lambda: relative_buckets(seqs.max_seqlen, size, device))  # (S, S)
+        return self.relative_bias(buckets).permute(2, 0, 1)  # type: ignore[no-any-return]
 
     def combine(
         self, words: Tensor, positions: Tensor | None, token_types: Tensor | None, residual_dtype: torch.dtype
@@ -91,7 +102,7 @@ class EncoderLayer(nn.Module):
     What lies before and behind the attention are methods of tensors alone, as `compiled_layers` compiles them.
     """
 
-    def __init__(self, config: BertConfig) -> None:
+    def __init__(self, config: BertConfig, is_first: bool = False) -> None:
         super().__init__()
         width, eps, bias = config.hidden_size, config.layer_norm_eps, config.use_bias
         self.is_gated = config.feed_forward == "gated"
@@ -101,7 +112,8 @@ class EncoderLayer(nn.Module):
         self.causal_attention = config.causal_attention
         self.qkv = Linear(width, 3 * width, bias=bias)  # queries, keys and values of all heads: H → 3H
         self.attention_output = Linear(width, width, bias=bias)  # H → H
-        self.attention_norm = LayerNorm(width, eps=eps, bias=bias)
+        has_norm = config.first_norm or not is_first
+        self.attention_norm = LayerNorm(width, eps=eps, bias=bias) if has_norm else nn.Identity()
         inner = (1 + self.is_gated) * config.intermediate_size
         self.intermediate = Linear(width, inner, bias=bias)  # H → I, or 2I if gated
         self.activation = ACTIVATIONS[config.hidden_act]
@@ -113,7 +125,8 @@ class EncoderLayer(nn.Module):
         """Output of the layer: (T, H) → (T, H), or for the tokens `rows` (R,) alone → (R, H)."""
         q, k, v = self.before_attention(x, positions.rotation).chunk(3, dim=1)  # (T, N, D) each
         dropout_p = self.attention_dropout_p if self.training else 0.0
-        context = attention(q, k, v, seqs, dropout_p, positions.slopes, self.causal_attention)  # (T, N, D)
+        options = (dropout_p, positions.slopes, self.causal_attention, positions.window, positions.bias)
+        context = attention(q, k, v, seqs, *options)  # (T, N, D)
         if rows is not None:
             x, context = x.index_select(0, rows), context.index_select(0, rows)  # (R, H), (R, N, D)
         return self.after_attention(x, context.flatten(1))

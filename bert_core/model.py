@@ -106,11 +106,14 @@ class BertModel(PretrainedModel):
     def build(self, config: BertConfig) -> None:
         self.embeddings = Embeddings(config)
         num_groups = config.num_hidden_groups or config.num_hidden_layers  # layers with weights of their own
-        self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(num_groups))
+        self.layers = nn.ModuleList(EncoderLayer(config, is_first=place == 0) for place in range(num_groups))
         self.norm = None
         if config.norm_placement == "pre" and config.final_norm:
             self.norm = LayerNorm(config.hidden_size, eps=config.layer_norm_eps, bias=config.use_bias)
-        self.pooler = Linear(config.head_input_size, config.hidden_size) if self.with_pooler else None
+        width, is_plain = config.hidden_size, not config.heads.has_head_layer
+        self.pooler = Linear(config.head_input_size, width, bias=is_plain) if self.with_pooler else None
+        has_norm = self.with_pooler and not is_plain
+        self.pooler_norm = LayerNorm(width, eps=config.layer_norm_eps, bias=False) if has_norm else None
         self.layer_pooling = LayerPooling(config)
 
     def pack(
@@ -156,6 +159,14 @@ class BertModel(PretrainedModel):
             selected = selected.index_select(0, rows)
         return self.layer_pooling(selected)  # type: ignore[no-any-return]
 
+    def token_states(self, seqs: PackedSequences, selected: Tensor | None = None) -> Tensor:
+        """Vectors that a classifier of tokens reads, behind its head's layer in families that have one: (T, W).
+
+        `selected` is as that of `head_states`.
+        """
+        states = self.head_states(seqs, selected=selected)
+        return self.pool(states) if self.config.heads.has_head_layer else states
+
     def layer_outputs(self, seqs: PackedSequences, rows: Tensor | None = None) -> Iterator[Tensor]:
         """Yield the embeddings, then the output of each layer, the last one normalized: L + 1 times (T, H).
 
@@ -165,15 +176,15 @@ class BertModel(PretrainedModel):
         """
         x, positions = self.embed(seqs)
         yield x
-        *earlier, last = self.layers_in_order()
-        for layer in earlier:
-            x = layer(x, seqs, positions)
+        *earlier, (last, at_last) = zip(self.layers_in_order(), positions, strict=True)
+        for layer, place in earlier:
+            x = layer(x, seqs, place)
             yield x
-        x = last(x, seqs, positions, rows)
+        x = last(x, seqs, at_last, rows)
         yield x if self.norm is None else self.norm(x)
 
-    def embed(self, seqs: PackedSequences) -> tuple[Tensor, Positions]:
-        """Input of the first layer, (T, H), and the positions that all layers use.
+    def embed(self, seqs: PackedSequences) -> tuple[Tensor, tuple[Positions, ...]]:
+        """Input of the first layer, (T, H), and the positions that each of the L layers uses.
 
         Raises: DataError when a sequence is longer than the model can read.
         """
@@ -184,7 +195,7 @@ class BertModel(PretrainedModel):
             )
         is_autocast = torch.is_autocast_enabled(seqs.input_ids.device.type)
         x = self.embeddings(seqs, self.residual_dtype if is_autocast else None)  # (T, H)
-        return x, Positions.of_batch(self.config, seqs)
+        return x, Positions.of_layers(self.config, seqs, self.embeddings.attention_bias(seqs))
 
     def layers_in_order(self) -> list[Callable[..., Tensor]]:
         """The L layers in the order in which tokens pass through them; one whose weights are shared occurs again."""
@@ -205,7 +216,15 @@ class BertModel(PretrainedModel):
             dropout: applied in front of the pooler.
             selected: as that of `head_states`.
         """
-        return self.pool(self.head_states(seqs, self.pooled_tokens(seqs), selected), dropout)
+        if self.config.pools_one_token:
+            return self.pool(self.head_states(seqs, self.pooled_tokens(seqs), selected), dropout)
+        return self.pool(self.sequence_states(self.head_states(seqs, selected=selected), seqs), dropout)
+
+    def sequence_states(self, states: Tensor, seqs: PackedSequences) -> Tensor:
+        """Vector of each sequence that the pooler reads, of its tokens' vectors: (T, W) → (B, W)."""
+        if self.config.pools_one_token:
+            return states.index_select(0, self.pooled_tokens(seqs))
+        return pool_tokens(states, seqs.cu_seqlens, "mean").to(states.dtype)
 
     def pooled_tokens(self, seqs: PackedSequences) -> Tensor:
         """Index of the token that stands for each sequence: (B,).
@@ -215,9 +234,9 @@ class BertModel(PretrainedModel):
         return seqs.last_tokens if self.config.causal_attention else seqs.first_tokens
 
     def pool(self, tokens: Tensor, dropout: nn.Module | None = None) -> Tensor:
-        """Pooled output of each sequence, made from the vector of its token in `pooled_tokens`: (B, W) → (B, H).
+        """Pooled output of each sequence, made from its vector in `sequence_states`: (B, W) → (B, H).
 
-        `dropout` is applied in front of the pooler. Without a pooler it is the token's vector itself: (B, W).
+        `dropout` is applied in front of the pooler. Without a pooler it is the vector itself: (B, W).
         """
         if dropout is not None:
             tokens = dropout(tokens)
@@ -225,7 +244,9 @@ class BertModel(PretrainedModel):
             return tokens
         activation = self.config.pooler_activation
         assert activation is not None, "a model without this activation has no pooler"
-        return ACTIVATIONS[activation](self.pooler(tokens))
+        name = self.config.hidden_act if activation == "hidden_act" else activation
+        pooled = ACTIVATIONS[name](self.pooler(tokens))
+        return pooled if self.pooler_norm is None else self.pooler_norm(pooled)
 
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor | None = None, token_type_ids: Tensor | None = None
@@ -237,8 +258,14 @@ class BertModel(PretrainedModel):
         pooled = None
         if self.pooler is not None:
             states = self.layer_pooling(self.layer_pooling.select(outputs))  # (T, W)
-            pooled = self.pool(states.index_select(0, self.pooled_tokens(seqs)))  # (B, H)
+            pooled = self.pool(self.sequence_states(states, seqs))  # (B, H)
         return BertOutput(seqs.unpack(outputs[-1], input_ids.shape[1]), pooled)
+
+
+def pool_tokens(hidden: Tensor, cu_seqlens: Tensor, pooling: str) -> Tensor:
+    """Pool each sequence's tokens by the "mean" or "max" of each dimension: (T, H), (B+1,) → (B, H) float32."""
+    # The offsets are those of packed sequences, checked when they were packed.
+    return torch.segment_reduce(hidden.float(), pooling, offsets=cu_seqlens, axis=0, unsafe=True)
 
 
 def _check_range(name: str, ids: Tensor, size: int) -> None:

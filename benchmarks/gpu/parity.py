@@ -57,7 +57,8 @@ from bert_core.packed_sequences import PackedSequences
 
 LINEAR_BIASES = "linear biases"
 CAUSAL = "causal"
-KINDS = ("plain", CAUSAL, LINEAR_BIASES)
+LOCAL = "local window"
+KINDS = ("plain", CAUSAL, LINEAR_BIASES, LOCAL)
 """Kinds of attention."""
 FAILED = "failed"
 _LONGEST_SUM = 512
@@ -139,7 +140,8 @@ def compare_backend(setting: Setting, backend: AttentionBackend, kind: str) -> d
     lengths, num_heads, head_size = setting.choose(([1, 128, 37, 300, 64, 5], 12, 64), ([1, 9, 33], 2, 16))
     seqs = packed(lengths).to(setting.device)
     slopes = torch.tensor([0.5, 0.25] * (num_heads // 2), device=setting.device) if kind == LINEAR_BIASES else None
-    options = AttentionOptions(0.0, slopes, kind == CAUSAL)
+    window = setting.choose(64, 4) if kind == LOCAL else None
+    options = AttentionOptions(0.0, slopes, kind == CAUSAL, window)
     row: dict[str, Value] = {}
     for precision in precisions_on(setting.device):
         dtype = torch.bfloat16 if precision == "bf16" else torch.float32

@@ -39,16 +39,21 @@ def attention(
     dropout_p: float = 0.0,
     slopes: Tensor | None = None,
     is_causal: bool = False,
+    window: int | None = None,
+    bias: Tensor | None = None,
 ) -> Tensor:
     """Compute softmax(q·kᵀ / √D + bias)·v within each sequence: (T, N, D) each → (T, N, D).
 
     Vaswani et al. 2017, section 3.2.1. The sequences lie end to end; `seqs` says where each begins and ends, and which
     tokens are padding. With probability `dropout_p` an attention weight becomes zero, and the others are scaled by
     1 / (1 − dropout_p). With `slopes` (N,) the bias is −slope · |i − j| (Press et al. 2022).
-    With `is_causal` a token attends to itself and to the tokens before it only.
+    With `is_causal` a token attends to itself and to the tokens before it only, with a `window` to those at most so
+    many tokens away (Beltagy et al. 2020, section 3.1). A `bias` (N, S, S) is added by a token's place and another's.
     """
-    options = AttentionOptions(dropout_p, slopes, is_causal)
-    key = ("backend", q.dtype, q.shape[2], dropout_p, slopes is None, is_causal)
+    if window is not None and seqs.max_seqlen <= window + 1:
+        window = None  # all of a sequence is near
+    options = AttentionOptions(dropout_p, slopes, is_causal, window, bias)
+    key = ("backend", q.dtype, q.shape[2], dropout_p, slopes is None, is_causal, bias is None)
     backend = seqs.cached(key, lambda: choose_backend(AttentionCall.of(q, seqs, options)))
     if q.is_cuda:
         return backend(q, k, v, seqs, options)

@@ -1,4 +1,4 @@
-"""Contract of an attention backend: what it can carry out, and what it computes.
+"""Contract of an attention backend: what it can carry out, and what it computes. All of them take a window.
 
 Shapes: T tokens, N heads, D head size.
 """
@@ -19,6 +19,8 @@ class AttentionOptions(NamedTuple):
     dropout_p: float = 0.0
     slopes: Tensor | None = None
     is_causal: bool = False
+    window: int | None = None
+    bias: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,8 @@ class AttentionCall:
     """Dropout of the attention weights."""
     has_slopes: bool = False
     """Whether there are linear biases (ALiBi)."""
+    has_bias: bool = False
+    """Whether there are learned biases."""
     includes_padding: bool = False
     """Whether padding is among the tokens."""
     is_causal: bool = False
@@ -50,6 +54,7 @@ class AttentionCall:
             dtype=q.dtype,
             dropout_p=options.dropout_p,
             has_slopes=options.slopes is not None,
+            has_bias=options.bias is not None,
             includes_padding=seqs.includes_padding,
             is_causal=options.is_causal,
             head_size=q.shape[2],

@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from bert_core.attention.backend import AttentionBackend, AttentionCall, AttentionOptions
-from bert_core.attention.positions import alibi_bias
+from bert_core.attention.positions import alibi_bias, is_near
 from bert_core.kernels.dropout import bernoulli_keep_mask
 from bert_core.packed_sequences import PackedSequences
 
@@ -35,11 +36,13 @@ class GroupedAttention(AttentionBackend):
         return "cannot leave out padding that is among the tokens" if call.includes_padding else None
 
     def __call__(self, q: Tensor, k: Tensor, v: Tensor, seqs: PackedSequences, options: AttentionOptions) -> Tensor:
-        num_heads, (dropout_p, slopes, is_causal) = q.shape[1], options
-        layout = ("length groups", num_heads, is_causal)
-        groups = seqs.cached(layout, lambda: LengthGroups.build(seqs.cu_seqlens, num_heads, is_causal))
+        num_heads, (dropout_p, slopes, is_causal, window, learned) = q.shape[1], options
+        layout = ("length groups", num_heads, is_causal, window)
+        groups = seqs.cached(layout, lambda: LengthGroups.build(seqs.cu_seqlens, num_heads, is_causal, window))
         biases = seqs.cached((*layout, slopes, q.dtype), lambda: groups.score_biases(slopes, q.dtype))
-        context: Tensor = _GroupedAttention.apply(q, k, v, groups, biases, dropout_p)  # type: ignore[no-untyped-call]
+        if learned is not None:  # groups are as wide as the longest sequence, or some places wider
+            learned = F.pad(learned, (0, _ROUND_TO, 0, _ROUND_TO))
+        context: Tensor = _GroupedAttention.apply(q, k, v, learned, groups, biases, dropout_p)  # type: ignore[no-untyped-call]
         return context
 
 
@@ -60,7 +63,7 @@ class LengthGroups:
     """Place of each of the T·N rows among the R rows: (T·N,) int64."""
 
     @classmethod
-    def build(cls, cu_seqlens: Tensor, num_heads: int, is_causal: bool = False) -> Self:
+    def build(cls, cu_seqlens: Tensor, num_heads: int, is_causal: bool = False, window: int | None = None) -> Self:
         """Group sequences, the longest first, as many at a time as a group may have; from cumulative lengths (B+1,)."""
         starts, lengths = cu_seqlens[:-1].long(), cu_seqlens.diff().long()
         num_tokens, heads = int(cu_seqlens[-1]), torch.arange(num_heads)[:, None]
@@ -74,9 +77,15 @@ class LengthGroups:
             rows = (starts[members, None, None] + places) * num_heads + heads  # (n, N, S)
             shapes.append((len(members), width))
             gathers.append(torch.where(is_token, rows, num_tokens * num_heads).flatten())
-            attention_mask = is_token & (places <= places[:, None]) if is_causal else is_token  # (n, 1 or S, S)
+            attention_mask = is_token  # (n, 1 or S, S)
+            if is_causal:
+                attention_mask = attention_mask & (places <= places[:, None])
+            if window is not None:  # padding attends to all tokens: a row without any would have no softmax
+                attention_mask = attention_mask & (is_near(places, window) | ~is_token.mT)
             mask = torch.zeros(attention_mask.shape).masked_fill_(~attention_mask, -math.inf)
-            masks.append(mask.repeat_interleave(num_heads, dim=0))
+            # A long sequence is a group of its own, and its mask one for all heads without a copy.
+            of_heads = mask.expand(num_heads, -1, -1) if len(mask) == 1 else mask.repeat_interleave(num_heads, dim=0)
+            masks.append(of_heads)
         gather = torch.cat(gathers)
         scatter = torch.empty(num_tokens * num_heads + 1, dtype=torch.int64)
         scatter[gather] = torch.arange(len(gather))
@@ -112,7 +121,14 @@ class _GroupedAttention(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, q: Tensor, k: Tensor, v: Tensor, groups: LengthGroups, biases: list[Tensor], dropout_p: float
+        ctx: Any,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        learned: Tensor | None,
+        groups: LengthGroups,
+        biases: list[Tensor],
+        dropout_p: float,
     ) -> Tensor:
         num_heads, scale = q.shape[1], q.shape[2] ** -0.5
         qkv = [groups.rows(x) for x in (q, k, v)]
@@ -120,6 +136,8 @@ class _GroupedAttention(torch.autograd.Function):
         parts = (groups.split(rows, num_heads) for rows in (*qkv, context))
         attended: list[Tensor] = []
         for q_g, k_g, v_g, out, bias in zip(*parts, biases, strict=True):
+            if learned is not None:
+                bias = bias + _of_group(learned, q_g).to(bias.dtype).repeat(len(q_g) // num_heads, 1, 1)
             weights = torch.baddbmm(bias, q_g, k_g.mT, alpha=scale).softmax(dim=-1)  # (n·N, S, S)
             kept = weights
             if dropout_p:
@@ -129,7 +147,7 @@ class _GroupedAttention(torch.autograd.Function):
             torch.bmm(kept, v_g, out=out)
             attended += [weights, kept]
         ctx.save_for_backward(*qkv, *attended)
-        ctx.groups, ctx.dropout_p = groups, dropout_p
+        ctx.groups, ctx.dropout_p, ctx.learned_shape = groups, dropout_p, None if learned is None else learned.shape
         return groups.tokens(context, num_heads)
 
     @staticmethod
@@ -138,12 +156,23 @@ class _GroupedAttention(torch.autograd.Function):
         groups, num_heads, scale = ctx.groups, d_context.shape[1], d_context.shape[2] ** -0.5
         q, k, v, *attended = ctx.saved_tensors
         gradients = [torch.empty_like(q) for _ in range(3)]
+        d_learned = None if ctx.learned_shape is None else q.new_zeros(ctx.learned_shape, dtype=torch.float32)
         parts = (groups.split(rows, num_heads) for rows in (q, k, v, groups.rows(d_context), *gradients))
         for q_g, k_g, v_g, d_out, dq, dk, dv, weights, kept in zip(*parts, attended[::2], attended[1::2], strict=True):
             torch.bmm(kept.mT, d_out, out=dv)
             # The softmax's gradient is w·(dw − Σ w·dw), and what dropout kept is w·factor: both meet in kept·dk.
             d_weights = torch.bmm(d_out, v_g.mT).mul_(kept)
-            d_scores = d_weights.sub_(weights * d_weights.sum(dim=-1, keepdim=True)).mul_(scale)
+            d_scores = d_weights.sub_(weights * d_weights.sum(dim=-1, keepdim=True))
+            if d_learned is not None:
+                per_sequence = d_scores.view(-1, num_heads, *d_scores.shape[1:])  # (n, N, S, S)
+                _of_group(d_learned, q_g).add_(per_sequence.sum(dim=0, dtype=d_learned.dtype))
+            d_scores.mul_(scale)
             torch.bmm(d_scores, k_g, out=dq)
             torch.bmm(d_scores.mT, q_g, out=dk)
-        return *(groups.tokens(rows, num_heads) for rows in gradients), None, None, None
+        return *(groups.tokens(rows, num_heads) for rows in gradients), d_learned, None, None, None
+
+
+def _of_group(learned: Tensor, q_g: Tensor) -> Tensor:
+    """View the part of a learned bias that is a group's, whose queries are (n·N, S, D): → (N, S, S)."""
+    width = q_g.shape[1]
+    return learned[:, :width, :width]

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from bert_core.attention.backend import AttentionBackend, AttentionCall, AttentionOptions
-from bert_core.attention.positions import alibi_bias
+from bert_core.attention.positions import alibi_bias, is_near
 from bert_core.packed_sequences import PackedSequences
 
 _KERNELS_ON_CUDA = [SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
@@ -49,7 +49,12 @@ class ReferenceAttention(AttentionBackend):
         q, k, v = rows.permute(2, 0, 3, 1, 4).unbind(0)  # (B, N, S, D) each
         bias = _padded_bias(seqs, options, q.dtype)  # (B, 1 or N, 1 or S, S)
         scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1]) + bias  # (B, N, S, S)
-        context = F.dropout(scores.softmax(dim=-1), options.dropout_p) @ v
+        if options.window is None:
+            weights = scores.softmax(dim=-1)
+        else:  # padding far from all tokens attends to nothing, as in PyTorch's kernels
+            is_alone = bias.isneginf().all(dim=-1, keepdim=True)
+            weights = scores.masked_fill(is_alone, 0.0).softmax(dim=-1).masked_fill(is_alone, 0.0)
+        context = F.dropout(weights, options.dropout_p) @ v
         return seqs.pack(context.transpose(1, 2))  # (T, N, D)
 
 
@@ -61,16 +66,19 @@ def _kernels(device: str) -> AbstractContextManager[None]:
 def _padded_bias(seqs: PackedSequences, options: AttentionOptions, dtype: torch.dtype) -> Tensor:
     """Bias to add to the scores of padded rows, −∞ where there is nothing to attend to: (B, 1 or N, 1 or S, S).
 
-    It is built once for all layers.
+    All but a learned bias is built once for all layers.
     """
-    _, slopes, is_causal = options
+    _, slopes, is_causal, window, learned = options
 
     def build() -> Tensor:
         keys = seqs.attention_mask[:, None, None, :]  # (B, 1, 1, S)
+        places = torch.arange(keys.shape[-1], device=keys.device)
         if is_causal:
-            places = torch.arange(keys.shape[-1], device=keys.device)
             keys = keys & (places <= places[:, None])  # (B, 1, S, S)
+        if window is not None:
+            keys = keys & is_near(places, window)  # (B, 1, S, S)
         bias = torch.zeros(1, device=keys.device) if slopes is None else alibi_bias(slopes, seqs.max_seqlen)
         return torch.where(keys, bias.to(dtype), -math.inf)
 
-    return seqs.cached(("padded bias", slopes, dtype, is_causal), build)
+    bias = seqs.cached(("padded bias", slopes, dtype, is_causal, window), build)
+    return bias if learned is None else bias + learned.to(dtype)  # (B, N, S, S)

@@ -1,9 +1,10 @@
-"""Positions beyond learned embeddings: rotary positions, and linear biases in the attention (ALiBi).
+"""Positions beyond learned embeddings: rotary positions, biases in the attention, linear (ALiBi) or learned, windows.
 
-Shapes: T tokens, N heads, D head size.
+Shapes: T tokens, S length of a padded row, L layers, N heads, D head size.
 """
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -14,28 +15,46 @@ from bert_core.packed_sequences import PackedSequences
 
 @dataclass(frozen=True)
 class Positions:
-    """Position information that attention uses; made once for all layers."""
+    """Position information that a layer's attention uses; made once for all layers that use the same."""
 
     rotation: tuple[Tensor, Tensor] | None = None
     """Cosine and sine of each token's rotary angles, (T, 1, D) each; None unless positions are rotary."""
     slopes: Tensor | None = None
     """Slopes of the linear biases, (N,); None unless positions are ALiBi."""
+    window: int | None = None
+    """Tokens on each side that a token attends to; None: all of its sequence."""
+    bias: Tensor | None = None
+    """Learned bias of each head by the places of query and key, (N, S, S); None unless the model has one."""
 
     @classmethod
-    def of_batch(cls, config: BertConfig, seqs: PackedSequences) -> "Positions":
-        """Make the positions of a batch, or take those that were made for it before."""
-        kind = (config.position_embedding_type, config.num_attention_heads, config.head_size, config.rotary_base)
-        return seqs.cached(("positions", *kind), lambda: cls.of(config, seqs.position_ids))
+    def of_layers(
+        cls, config: BertConfig, seqs: PackedSequences, bias: Tensor | None = None
+    ) -> tuple["Positions", ...]:
+        """Make the positions of a batch for each of the L layers, or take those that were made for it before."""
+        everywhere = replace(cls.of(config, seqs, config.rotary_base), bias=bias)
+        if config.local_window is None:
+            return (everywhere,) * config.num_hidden_layers
+        rotary_base, window = config.local_rotary_base or config.rotary_base, config.local_window // 2
+        nearby = replace(cls.of(config, seqs, rotary_base), bias=bias, window=window)
+        layers = range(config.num_hidden_layers)
+        return tuple(nearby if layer % config.global_every else everywhere for layer in layers)
 
     @classmethod
-    def of(cls, config: BertConfig, position_ids: Tensor) -> "Positions":
-        """Make the positions of tokens at the places `position_ids` (T,) of their sequences."""
+    def of(cls, config: BertConfig, seqs: PackedSequences, rotary_base: float) -> "Positions":
+        """Make the positions of a batch for layers that attend to all of a sequence."""
         if config.position_embedding_type == "rotary":
-            return cls(rotation=rotation(position_ids, config.head_size, config.rotary_base))
+            key = ("rotation", config.head_size, rotary_base)
+            return cls(seqs.cached(key, lambda: rotation(seqs.position_ids, config.head_size, rotary_base)))
         if config.position_embedding_type == "alibi":
-            slopes = alibi_slopes(config.num_attention_heads)
-            return cls(slopes=slopes.to(position_ids.device, non_blocking=True))
+            num_heads, device = config.num_attention_heads, seqs.position_ids.device
+            slopes = seqs.cached(("slopes", num_heads), lambda: alibi_slopes(num_heads).to(device, non_blocking=True))
+            return cls(slopes=slopes)
         return cls()
+
+
+def is_near(places: Tensor, window: int) -> Tensor:
+    """Whether two places are at most a window apart: (S,) → (S, S) bool."""
+    return (places[:, None] - places).abs() <= window
 
 
 def apply_rotary(heads: Tensor, rotation: tuple[Tensor, Tensor]) -> Tensor:
@@ -74,3 +93,21 @@ def alibi_bias(slopes: Tensor, length: int) -> Tensor:
     """
     places = torch.arange(length, device=slopes.device)
     return -slopes[:, None, None] * (places[:, None] - places).abs()
+
+
+_FARTHEST = 128
+"""Distance from which on all are in one bucket."""
+
+
+def relative_buckets(length: int, num_buckets: int, device: torch.device) -> Tensor:
+    """Bucket of each distance from a query's place to a key's: (S, S) int64, half of the buckets for each direction.
+
+    Raffel et al. 2020, section 2.1, as their code has it: a quarter of the buckets are single distances, the others
+    grow by a factor up to a distance of 128.
+    """
+    places = torch.arange(length, device=device)
+    ahead = places - places[:, None]  # (S, S)
+    distance, per_side, num_exact = ahead.abs(), num_buckets // 2, num_buckets // 4
+    growth = (distance.clamp(min=1) / num_exact).log() / math.log(_FARTHEST / num_exact)
+    wide = (num_exact + (growth * (per_side - num_exact)).long()).clamp(max=per_side - 1)
+    return distance.where(distance < num_exact, wide) + per_side * (ahead > 0)

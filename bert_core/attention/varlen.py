@@ -44,6 +44,8 @@ class VarlenAttention(AttentionBackend):
             return f"needs heads whose width is a multiple of {_HEAD_STEP} and at most {largest}"
         if call.has_slopes:
             return "has no linear biases"
+        if call.has_bias:
+            return "has no learned biases"
         if call.includes_padding:
             return "cannot leave out padding that is among the tokens"
         if call.dropout_p and not _flash_attention_runs():
@@ -53,24 +55,29 @@ class VarlenAttention(AttentionBackend):
     def __call__(self, q: Tensor, k: Tensor, v: Tensor, seqs: PackedSequences, options: AttentionOptions) -> Tensor:
         cu_seqlens, longest = seqs.cu_seqlens, seqs.max_seqlen
         if _flash_attention_runs():
-            return _flash_attention(q, k, v, cu_seqlens, longest, options.dropout_p, options.is_causal)
+            return _flash_attention(q, k, v, cu_seqlens, longest, options)
         from torch.nn.attention.varlen import varlen_attn
 
-        window = (
-            -1,
-            0 if options.is_causal else -1,
-        )  # how far a token looks to the left and to the right; −1: without limit
-        context = varlen_attn(q, k, v, cu_seqlens, cu_seqlens, longest, longest, window_size=window)
+        sides = _window_sides(options)
+        context = varlen_attn(q, k, v, cu_seqlens, cu_seqlens, longest, longest, window_size=sides)
         assert isinstance(context, Tensor)  # a pair only where auxiliary outputs are asked for
         return context
 
 
+def _window_sides(options: AttentionOptions) -> tuple[int, int]:
+    """Tokens that a token attends to on its left and on its right; −1: without limit."""
+    window = -1 if options.window is None else options.window
+    return window, 0 if options.is_causal else window
+
+
 def _flash_attention(
-    q: Tensor, k: Tensor, v: Tensor, cu_seqlens: Tensor, longest: int, dropout_p: float, is_causal: bool
+    q: Tensor, k: Tensor, v: Tensor, cu_seqlens: Tensor, longest: int, options: AttentionOptions
 ) -> Tensor:
     """Context of each token, by the kernel itself: (T, N, D) each, (B+1,) → (T, N, D)."""
     kernel = torch.ops.aten._flash_attention_forward
-    context: Tensor = kernel(q, k, v, cu_seqlens, cu_seqlens, longest, longest, dropout_p, is_causal, False)[0]
+    left, right = _window_sides(options)
+    arguments = (q, k, v, cu_seqlens, cu_seqlens, longest, longest, options.dropout_p, options.is_causal, False)
+    context: Tensor = kernel(*arguments, window_size_left=left, window_size_right=right)[0]
     return context
 
 
@@ -84,7 +91,7 @@ def _flash_attention_runs() -> bool:
         token = torch.ones(1, 1, _HEAD_STEP, dtype=torch.bfloat16, device="cuda", requires_grad=True)
         cu_seqlens = torch.tensor([0, 1], dtype=torch.int32, device="cuda")
         try:
-            _flash_attention(token, token, token, cu_seqlens, 1, 0.5, is_causal=False).sum().backward()  # type: ignore[no-untyped-call]
+            _flash_attention(token, token, token, cu_seqlens, 1, AttentionOptions(0.5)).sum().backward()  # type: ignore[no-untyped-call]
         except torch.OutOfMemoryError:
             raise
         except (AttributeError, TypeError, RuntimeError) as error:

@@ -1,6 +1,7 @@
 """Base class of all models: weights drawn from a seed, and folders in Hugging Face's layout."""
 
 import logging
+import math
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from bert_core.families import ENCODER, Family
 
 _OLD_ENDINGS = {r"LayerNorm\.gamma$": "LayerNorm.weight", r"LayerNorm\.beta$": "LayerNorm.bias"}
 _CONSTANT = "position_ids"
+_ADDS_TO_RESIDUAL = re.compile(r"\blayers\.\d+\.(attention_)?output\.weight$")
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,12 @@ class WeightNames:
     def of(self, name: str) -> tuple[str, ...]:
         """Name of a parameter in a file, with the family's prefix; three names for a fused one."""
         return self.family.file_names(ENCODER + name if self.is_encoder_alone else name, self.head)
+
+    @property
+    def kept_by_new_heads(self) -> tuple[str, ...]:
+        """Beginnings of the names in a file that a model with a new head starts from."""
+        head_layer = (f"{ENCODER}pooler.", f"{ENCODER}pooler_norm.") if self.family.has_head_layer else ()
+        return (self.family.prefix, *(beginning for name in head_layer for beginning in self.of(name)))
 
     def to_file(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Give a model's weights their names in a file; those of an encoder alone get no prefix."""
@@ -106,9 +114,11 @@ class PretrainedModel(nn.Module):
     def initialize(self, seed: int) -> None:
         """Draw all weights anew: normal (Devlin et al. 2018, not truncated, as in Hugging Face), biases zero."""
         generator = torch.Generator().manual_seed(seed)
+        std = self.config.initializer_range
+        added = std / math.sqrt(2 * self.config.num_hidden_layers) if self.config.depth_scaled_init else std
         for name, parameter in self.named_parameters():
             if parameter.dim() > 1:
-                parameter.normal_(std=self.config.initializer_range, generator=generator)
+                parameter.normal_(std=added if _ADDS_TO_RESIDUAL.search(name) else std, generator=generator)
             else:
                 parameter.fill_(0.0 if name.endswith("bias") else 1.0)
         for module in self.modules():
@@ -139,7 +149,7 @@ class PretrainedModel(nn.Module):
         in_file, path = read_weights(folder)
         weights = names.normalized(in_file, dict(model.named_parameters()))
         if encoder_only:
-            weights = {name: weight for name, weight in weights.items() if name.startswith(names.family.prefix)}
+            weights = {name: weight for name, weight in weights.items() if name.startswith(names.kept_by_new_heads)}
         model.load_report = model._load(weights, path)
         return model.eval()
 
@@ -159,7 +169,7 @@ class PretrainedModel(nn.Module):
             if absent:
                 missing += absent
                 in_encoder = self.is_encoder_alone or name.startswith(ENCODER)
-                essential += absent if in_encoder and "pooler." not in name else []
+                essential += absent if in_encoder and "pooler" not in name else []
                 continue
             parts = [weights[file_name] for file_name in names]
             if any(part.shape != parts[0].shape for part in parts):

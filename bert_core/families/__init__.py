@@ -3,8 +3,11 @@
 from bert_core.families.albert import ALBERT
 from bert_core.families.bert import BERT
 from bert_core.families.distilbert import DISTILBERT
+from bert_core.families.electra import ELECTRA
 from bert_core.families.family import ENCODER, Family
 from bert_core.families.flaubert import FLAUBERT
+from bert_core.families.modernbert import MODERNBERT
+from bert_core.families.mpnet import MPNET
 from bert_core.families.native import MODERN, NATIVE
 from bert_core.families.roberta import CAMEMBERT, ROBERTA, XLM_ROBERTA
 
@@ -12,7 +15,19 @@ __all__ = ["ENCODER", "FAMILIES", "FAMILY_NAMES", "MODERN", "NATIVE", "Family"]
 
 FAMILIES: dict[str, Family] = {
     family.model_type: family
-    for family in (BERT, ROBERTA, CAMEMBERT, XLM_ROBERTA, DISTILBERT, ALBERT, FLAUBERT, NATIVE)
+    for family in (
+        BERT,
+        ROBERTA,
+        CAMEMBERT,
+        XLM_ROBERTA,
+        DISTILBERT,
+        ALBERT,
+        FLAUBERT,
+        ELECTRA,
+        MPNET,
+        MODERNBERT,
+        NATIVE,
+    )
 }
 """`model_type` of a config.json → family."""
 

@@ -83,6 +83,9 @@ class Family:
     """Whether a token classifier has the hidden layers' dropout and not the classifier's."""
     choice_projection: bool = False
     """Whether multiple choice turns the pooled output into `num_labels` numbers before the score."""
+    has_head_layer: bool = False
+    """Whether each head begins with the masked-token head's layer, without biases: in place of the pooler, and of each
+    token in front of a classifier of tokens. A new head starts from that of the folder."""
     zero_padding: bool = False
     """Whether padding is zero behind each layer: it matters to question answering's padded logits alone."""
 

@@ -85,9 +85,10 @@ class VocabularyHead(nn.Module):
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
         width = config.embedding_size or config.hidden_size
-        self.transform = Linear(config.hidden_size, width) if config.prediction_transform else None
+        eps, bias = config.layer_norm_eps, not config.heads.has_head_layer
+        self.transform = Linear(config.hidden_size, width, bias=bias) if config.prediction_transform else None
         self.activation = ACTIVATIONS[config.hidden_act]
-        self.norm = nn.LayerNorm(width, eps=config.layer_norm_eps) if config.prediction_transform else None
+        self.norm = nn.LayerNorm(width, eps=eps, bias=bias) if config.prediction_transform else None
         self.bias = nn.Parameter(torch.zeros(config.vocab_size))
 
     def forward(self, hidden: Tensor, word_embedding: Tensor) -> Tensor:

@@ -32,13 +32,13 @@ class BertForQuestionAnswering(PretrainedModel):
 
     def build(self, config: BertConfig) -> None:
         self.config = config.with_labels(["LABEL_0", "LABEL_1"])  # the width that Hugging Face reads off the labels
-        self.bert = BertModel(config, seed=None, with_pooler=False)
-        self.dropout = Dropout(config.qa_dropout)
-        self.qa_outputs = nn.Linear(config.head_input_size, 2)
+        self.bert = BertModel(config, seed=None, with_pooler=config.heads.has_head_layer)
+        self.dropout = Dropout(config.head_dropout_prob if config.heads.has_head_layer else config.qa_dropout)
+        self.qa_outputs = nn.Linear(config.token_state_size, 2)
 
     def packed_logits(self, seqs: PackedSequences, selected: Tensor | None = None) -> Tensor:
         """Logits of each token as the first and as the last of the answer: (T, 2)."""
-        logits: Tensor = self.qa_outputs(self.dropout(self.bert.head_states(seqs, selected=selected)))
+        logits: Tensor = self.qa_outputs(self.dropout(self.bert.token_states(seqs, selected)))
         return logits
 
     def forward(
@@ -56,7 +56,7 @@ class BertForQuestionAnswering(PretrainedModel):
         """
         keep_padding = not self.config.heads.zero_padding
         seqs = self.bert.pack(input_ids, attention_mask, token_type_ids, keep_padding)
-        hidden = seqs.unpack(self.bert.head_states(seqs), input_ids.shape[1])  # (B, S, H)
+        hidden = seqs.unpack(self.bert.token_states(seqs), input_ids.shape[1])  # (B, S, H)
         start, end = self.qa_outputs(self.dropout(hidden)).unbind(-1)  # (B, S) each
         if start_positions is None or end_positions is None:
             return QuestionAnsweringOutput(None, start, end)

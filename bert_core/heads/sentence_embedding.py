@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -20,7 +19,7 @@ from bert_core.checkpoints.sentence_transformers import (
 )
 from bert_core.checkpoints.weight_files import WEIGHTS_FILE
 from bert_core.config import CONFIG_FILE, BertConfig
-from bert_core.model import BertModel
+from bert_core.model import BertModel, pool_tokens
 from bert_core.packed_sequences import PackedSequences
 
 
@@ -83,9 +82,3 @@ class BertForSentenceEmbedding(PretrainedModel):
         names = write_sentence_embedding(folder, self.embedding, self.config.hidden_size)
         self.bert.save_pretrained(folder)
         write_manifest(folder, [CONFIG_FILE, WEIGHTS_FILE, *names])
-
-
-def pool_tokens(hidden: Tensor, cu_seqlens: Tensor, pooling: str) -> Tensor:
-    """Pool each sequence's tokens by the "mean" or "max" of each dimension: (T, H), (B+1,) → (B, H) float32."""
-    # The offsets are those of packed sequences, checked when they were packed.
-    return torch.segment_reduce(hidden.float(), pooling, offsets=cu_seqlens, axis=0, unsafe=True)

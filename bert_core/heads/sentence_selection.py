@@ -35,13 +35,13 @@ class BertForSentenceSelection(PretrainedModel):
                 "select sentences with a model that looks both ways"
             )
         self.config = config.with_labels(["selected"])  # the width that Hugging Face reads off the labels
-        self.bert = BertModel(config, seed=None, with_pooler=False)
+        self.bert = BertModel(config, seed=None, with_pooler=config.heads.has_head_layer)
         self.dropout = Dropout(config.token_dropout_prob)
-        self.classifier = nn.Linear(config.head_input_size, 1)
+        self.classifier = nn.Linear(config.token_state_size, 1)
 
     def packed_logits(self, seqs: PackedSequences, selected: Tensor | None = None) -> Tensor:
         """Logit of each token, of which those of the sentences' [CLS] count: (T,)."""
-        states = self.dropout(self.bert.head_states(seqs, selected=selected))  # (T, W)
+        states = self.dropout(self.bert.token_states(seqs, selected))  # (T, W)
         return self.classifier(states).squeeze(-1)  # type: ignore[no-any-return]
 
     def compute_loss(self, logits: Tensor, labels: Tensor) -> Tensor:

@@ -83,11 +83,11 @@ class BertForTokenClassification(PretrainedModel):
     """Loss of tags without a CRF."""
 
     def build(self, config: BertConfig) -> None:
-        self.bert = BertModel(config, seed=None, with_pooler=False)
+        self.bert = BertModel(config, seed=None, with_pooler=config.heads.has_head_layer)
         self.dropout = Dropout(config.token_dropout_prob)
         self.lstm = None
         if config.num_lstm_layers:
-            widths = (config.head_input_size, config.token_input_size)
+            widths = (config.token_state_size, config.token_input_size)
             self.lstm = BidirectionalLstm(*widths, config.num_lstm_layers, config.token_dropout_prob)
         self.classifier = nn.Linear(config.token_input_size, config.num_labels)
         labels = [config.id2label[number] for number in range(config.num_labels)]
@@ -101,7 +101,7 @@ class BertForTokenClassification(PretrainedModel):
 
     def packed_logits(self, seqs: PackedSequences, selected: Tensor | None = None) -> Tensor:
         """Logits of each token: (T, C)."""
-        states = self.dropout(self.bert.head_states(seqs, selected=selected))  # (T, W)
+        states = self.dropout(self.bert.token_states(seqs, selected))  # (T, W)
         if self.lstm is not None:
             states = self.dropout(self.lstm(states, seqs))  # (T, R)
         logits: Tensor = self.classifier(states)

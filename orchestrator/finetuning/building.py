@@ -82,9 +82,9 @@ def _encoder_weights(head: Head, folder: str) -> dict[str, Tensor]:
     """A folder's encoder, read and checked once per process; weights that it lacks are left out."""
     model: HeadModel = HEADS[head].model_type.from_pretrained(Path(folder), encoder_only=True)
     assert model.load_report is not None
-    lacking = any(".pooler." in name for name in model.load_report.initialized)
+    lacking = set(model.load_report.initialized)
     return {
         name: tensor
         for name, tensor in model.state_dict().items()
-        if name.startswith(ENCODER) and not (lacking and name.startswith(f"{ENCODER}pooler."))
+        if name.startswith(ENCODER) and lacking.isdisjoint(model.weight_names.of(name))
     }

@@ -1,9 +1,9 @@
 """Networks and optimizers in specs: the fields that pretraining and fine-tuning have alike."""
 
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, model_validator
 
 from bert_core.config import BertConfig, shape_of
 from bert_core.errors import ConfigError
@@ -46,13 +46,38 @@ class ModelSpec(Section):
         "width as in 8x256.",
     )
     family: FamilyName = identity(
-        "bert", "Whose choices the network makes; `modern`: rotary positions, pre-norm, gated, without biases."
+        "bert",
+        "Whose choices the network makes; `modern`: rotary positions, pre-norm, gated, without biases; `modernbert`: "
+        "these and local attention, as transformers has them.",
     )
     hidden_size: int | None = identity(None, "Width; the size's own when left out.", ge=8)
     num_hidden_layers: int | None = identity(None, "Layers; the size's own when left out.", ge=1)
     num_attention_heads: int | None = identity(None, "Attention heads; hidden_size / 64 when left out.", ge=1)
     intermediate_size: int | None = identity(
         None, "Width inside the feed-forward layer; 4 × hidden_size when left out, 8/3 × if gated.", ge=8
+    )
+    local_window: int | None = identity(
+        None,
+        "Width of local attention in all layers but every `global_every`-th; the family's own when left out "
+        "(modernbert: 128, others: none).",
+        unit="tokens",
+        is_new=True,
+        ge=2,
+    )
+    global_every: int | None = identity(
+        None,
+        "With local attention: one of so many layers, the first among them, attends to the whole sequence; 3 when left "
+        "out.",
+        unit="layers",
+        is_new=True,
+        ge=1,
+    )
+    rotary_base: float | None = identity(
+        None,
+        "Base of rotary positions in layers that attend to the whole sequence; the family's own when left out "
+        "(modern: 10000, modernbert: 160000).",
+        is_new=True,
+        gt=1.0,
     )
     max_position_embeddings: int = identity(512, "Longest sequence the model can read.", unit="tokens", ge=8)
     hidden_dropout_prob: float | None = identity(
@@ -65,6 +90,27 @@ class ModelSpec(Section):
         False, "Predict a masked span's tokens from its borders as well (SpanBERT); goes with mask_unit: span."
     )
     initializer_range: float = identity(0.02, "Standard deviation of the initial weights.", gt=0.0)
+    depth_scaled_init: bool | None = identity(
+        None,
+        "Start matrices that add to the residual stream smaller, by √(2 · layers); the family's own when left out "
+        "(modernbert: true, others: false).",
+        is_new=True,
+    )
+
+    @model_validator(mode="after")
+    def _check_positions(self) -> Self:
+        own = BertConfig.from_size("tiny", self.family)
+        if self.rotary_base is not None and own.position_embedding_type != "rotary":
+            raise ValueError(
+                f"rotary_base {self.rotary_base:g} is for rotary positions, and {self.family} has "
+                f"{own.position_embedding_type} ones; leave it out, or use family modern or modernbert"
+            )
+        if self.global_every is not None and self.local_window is None and own.local_window is None:
+            raise ValueError(
+                f"global_every {self.global_every} is for local attention, which {self.family} has not; leave it out, "
+                "or set local_window too"
+            )
+        return self
 
 
 def _decays(betas: tuple[float, float]) -> tuple[float, float]:
@@ -142,6 +188,10 @@ def build_config(model: ModelSpec, vocab_size: int, pad_token_id: int = 0) -> Be
     asked = {
         "num_attention_heads": model.num_attention_heads,
         "intermediate_size": model.intermediate_size,
+        "local_window": model.local_window,
+        "global_every": model.global_every,
+        "rotary_base": model.rotary_base,
+        "depth_scaled_init": model.depth_scaled_init,
         "hidden_dropout_prob": model.hidden_dropout_prob,
         "attention_probs_dropout_prob": model.attention_probs_dropout_prob,
         "initializer_range": model.initializer_range,

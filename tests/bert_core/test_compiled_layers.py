@@ -25,8 +25,9 @@ from tests.bert_core.reference import ragged_batch, scattered, small_config
 
 CHOICES: dict[str, dict[str, Any]] = {
     "bert": {},
-    "albert": {"num_hidden_groups": 1, "embedding_size": 12},
+    "albert": {"num_hidden_groups": 1, "embedding_size": 12, "relative_attention_num_buckets": 4},
     "pre_norm": {"norm_placement": "pre", "feed_forward": "gated", "position_embedding_type": "rotary"},
+    "modernbert": {"norm_placement": "pre", "first_norm": False, "local_window": 4},
 }
 REGIONS = 3
 Inputs = tuple[Tensor, PackedSequences, Positions]
@@ -219,7 +220,7 @@ def layer_and_inputs(lengths: list[int], **choices: Any) -> tuple[EncoderLayer, 
     x, positions = model.embed(seqs)
     layer = model.layers[0]
     assert isinstance(layer, EncoderLayer)
-    return layer, (x.detach(), seqs, positions)
+    return layer, (x.detach(), seqs, positions[0])
 
 
 @pytest.mark.parametrize(

@@ -89,6 +89,11 @@ def test_family_reads_what_it_writes(family: str) -> None:
         ("flaubert", {"intermediate_size": 100}, "bert_core"),
         ("distilbert", {"layer_norm_eps": 1e-5}, "bert_core"),
         ("albert", {"num_hidden_groups": 2}, "albert"),
+        ("modernbert", {"local_window": 16, "global_every": 1, "hidden_act": "silu"}, "modernbert"),
+        ("electra", {"embedding_size": None}, "electra"),
+        ("mpnet", {"relative_attention_num_buckets": 16}, "bert_core"),
+        ("modernbert", {"local_window": None}, "bert_core"),
+        ("modernbert", {"use_bias": True}, "bert_core"),
     ],
 )
 def test_what_a_family_cannot_say_is_saved_under_a_type_of_its_own(
@@ -130,6 +135,8 @@ def test_a_flag_of_earlier_files_names_the_family_of_the_heads(flag: str, family
         ({"num_lstm_layers": -1}, "num_lstm_layers"),
         ({"num_lstm_layers": 1, "lstm_hidden_size": 255}, "255"),
         ({"num_tabular_features": -1}, "num_tabular_features"),
+        ({"first_norm": False}, "norm_placement"),
+        ({"first_norm": False, "norm_placement": "pre", "num_hidden_groups": 3}, "num_hidden_groups"),
     ],
 )
 def test_impossible_model_is_refused_with_its_field(changes: dict[str, Any], message: str) -> None:
@@ -157,6 +164,23 @@ def test_transformers_reads_the_same_fields() -> None:
     assert BertConfig.from_dict(theirs.to_dict()) == config
 
 
+def test_layers_of_modernbert_are_read_in_both_spellings() -> None:
+    published = {
+        "global_attn_every_n_layers": 2,
+        "num_hidden_layers": 5,
+        "global_rope_theta": 80_000.0,
+        "local_rope_theta": 500.0,
+        "classifier_pooling": "mean",
+        "position_embedding_type": "absolute",  # in the published file, and of no effect
+    }
+    config = BertConfig.from_dict({"model_type": "modernbert", **published})
+    assert (config.global_every, config.rotary_base, config.local_rotary_base) == (2, 80_000.0, 500.0)
+    theirs = transformers.ModernBertConfig(**published).to_dict()
+    assert theirs["layer_types"][:3] == ["full_attention", "sliding_attention", "full_attention"]
+    del theirs["global_attn_every_n_layers"]
+    assert BertConfig.from_dict(theirs) == config
+
+
 @pytest.mark.parametrize(
     ("fields", "names"),
     [
@@ -179,8 +203,8 @@ def test_two_names_of_one_id_are_refused() -> None:
 
 
 def test_a_family_that_is_not_read_is_named_with_the_file_and_those_that_are(tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text('{"model_type": "modernbert"}')
-    with pytest.raises(CheckpointError, match=r"config\.json.*'modernbert'.*roberta"):
+    (tmp_path / "config.json").write_text('{"model_type": "luke"}')
+    with pytest.raises(CheckpointError, match=r"config\.json.*'luke'.*roberta"):
         BertConfig.from_pretrained(tmp_path)
 
 
@@ -195,6 +219,13 @@ def test_a_family_that_is_not_read_is_named_with_the_file_and_those_that_are(tmp
         ({"model_type": "bert", "quantization_config": {}}, "quantization_config is {}"),
         ({"model_type": "bert", "is_decoder": True}, "is_decoder is True"),
         ({"model_type": "bert", "position_embedding_type": "relative_key"}, "position_embedding_type"),
+        ({"model_type": "mpnet", "relative_attention_num_buckets": 16}, "relative_attention_num_buckets is 16"),
+        ({"model_type": "electra", "summary_activation": None}, "summary_activation is None"),
+        ({"model_type": "modernbert", "mlp_bias": True}, "mlp_bias is True"),
+        ({"model_type": "modernbert", "embedding_dropout": 0.1}, "embedding_dropout"),
+        ({"model_type": "modernbert", "classifier_activation": "silu"}, "classifier_activation"),
+        ({"model_type": "modernbert", "layer_types": ["sliding_attention", "full_attention"]}, "layer_types"),
+        ({"model_type": "modernbert", "rope_parameters": {"full_attention": {"rope_type": "yarn"}}}, "rope_parameters"),
     ],
 )
 def test_other_models_are_refused(values: dict[str, Any], message: str) -> None:

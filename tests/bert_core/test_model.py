@@ -358,6 +358,16 @@ def test_choices_agree_with_their_definition(choices: dict[str, Any]) -> None:
             torch.testing.assert_close(found[row, :length], expected, atol=1e-5, rtol=1e-4)
 
 
+def test_only_what_adds_to_the_residual_stream_starts_smaller_in_a_deep_model() -> None:
+    plain, scaled = (
+        BertForPreTraining.from_config(small_config(num_hidden_layers=8, depth_scaled_init=is_scaled))
+        for is_scaled in (False, True)
+    )
+    for (name, weight), other in zip(plain.named_parameters(), scaled.parameters(), strict=True):
+        adds = name.startswith("bert.layers.") and name.endswith(("attention_output.weight", ".output.weight"))
+        torch.testing.assert_close(weight / 4 if adds else weight, other)
+
+
 @pytest.mark.parametrize("num_groups", [1, 2, 3, 6])
 def test_shared_layers_are_used_in_runs(num_groups: int) -> None:
     config = small_config(num_hidden_layers=6, num_hidden_groups=num_groups)

@@ -182,7 +182,7 @@ class HeadTraining(ABC, Generic[M, A]):
 
         Of a frozen encoder's outputs only theirs are kept. A causal encoder pools the last token, so it keeps all.
         """
-        return None if config.causal_attention else features.cu_seqlens[:-1]
+        return features.cu_seqlens[:-1] if config.pools_one_token and not config.causal_attention else None
 
 
 def build_class_loss(model: PretrainedModel, recipe: RecipeSpec, labels: NDArray[Any]) -> ClassLoss:

@@ -3,6 +3,7 @@
 Alone: pytest tests/bert_core/attention/test_attention.py
 """
 
+import itertools
 import math
 from dataclasses import replace
 from typing import Any
@@ -11,10 +12,11 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from transformers.models.mpnet.modeling_mpnet import MPNetEncoder
 
 from bert_core.attention import BACKENDS, attention, choose_backend, varlen
 from bert_core.attention.backend import AttentionBackend, AttentionCall, AttentionOptions
-from bert_core.attention.positions import alibi_slopes, apply_rotary, rotation
+from bert_core.attention.positions import Positions, alibi_slopes, apply_rotary, relative_buckets, rotation
 from bert_core.model import BertModel
 from bert_core.packed_sequences import PackedSequences
 from tests.bert_core.reference import rotated_by_definition, small_config
@@ -43,20 +45,24 @@ def by_definition(
     k: torch.Tensor,
     v: torch.Tensor,
     lengths: list[int],
-    slopes: torch.Tensor | None,
-    is_causal: bool = False,
+    options: AttentionOptions,
 ) -> torch.Tensor:
     """One sequence and one head at a time."""
+    _, slopes, is_causal, window, bias = options
     rows = []
     for q_s, k_s, v_s in zip(q.split(lengths), k.split(lengths), v.split(lengths), strict=True):
         places = torch.arange(len(q_s), dtype=q.dtype)
         heads = []
         for n in range(q.shape[1]):
             scores = (q_s[:, n] @ k_s[:, n].T) / math.sqrt(q.shape[-1])
+            if bias is not None:
+                scores = scores + bias[n, : len(q_s), : len(q_s)]
             if slopes is not None:
                 scores = scores - slopes[n] * (places[:, None] - places).abs()
             if is_causal:
                 scores = torch.where(places <= places[:, None], scores, -math.inf)
+            if window is not None:
+                scores = torch.where((places - places[:, None]).abs() <= window, scores, -math.inf)
             heads.append(scores.softmax(-1) @ v_s[:, n])
         rows.append(torch.stack(heads, dim=1))
     return torch.cat(rows)
@@ -64,18 +70,31 @@ def by_definition(
 
 @pytest.mark.parametrize("backend", ON_CPU, ids=lambda backend: backend.name)
 @settings(deadline=None, max_examples=20)
-@given(SHORT | LONG, st.sampled_from([None, torch.tensor([0.5, 0.25])]), st.booleans())
+@given(
+    SHORT | LONG,
+    st.sampled_from([None, torch.tensor([0.5, 0.25])]),
+    st.booleans(),
+    st.sampled_from([None, 0, 3]),
+    st.booleans(),
+)
 def test_backends_follow_the_definition_in_values_and_gradients(
-    backend: AttentionBackend, lengths: list[int], slopes: torch.Tensor | None, is_causal: bool
+    backend: AttentionBackend,
+    lengths: list[int],
+    slopes: torch.Tensor | None,
+    is_causal: bool,
+    window: int | None,
+    has_bias: bool,
 ) -> None:
-    results = []
+    longest = max(lengths)
+    bias = torch.randn(2, longest, longest, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    results, options = [], AttentionOptions(0.0, slopes, is_causal, window, bias if has_bias else None)
     for function in (
-        lambda *qkv: backend(*qkv, packed(lengths), AttentionOptions(0.0, slopes, is_causal)),
-        lambda *qkv: by_definition(*qkv, lengths, slopes, is_causal),
+        lambda *qkv: backend(*qkv, packed(lengths), options),
+        lambda *qkv: by_definition(*qkv, lengths, options),
     ):
         qkv = projections(sum(lengths))
         context = function(*qkv)
-        gradients = torch.autograd.grad(context.square().sum(), qkv)
+        gradients = torch.autograd.grad(context.square().sum(), (*qkv, bias) if has_bias else qkv)
         results.append((context, *gradients))
     for ours, expected in zip(*results, strict=True):
         torch.testing.assert_close(ours, expected)
@@ -107,7 +126,9 @@ def test_later_layers_take_the_biases_of_the_first(backend: AttentionBackend, dt
     """Whatever else has been built for the batch before, each call gives the bits that it gives to a new batch."""
     slopes, steeper = torch.tensor([0.5, 0.25]), torch.tensor([1.0, 0.125])
     q, k, v = (tensor.detach() for tensor in projections(9, dtype))
-    calls = [AttentionOptions(0.0, each, is_causal) for each in (None, slopes, steeper) for is_causal in (False, True)]
+    bias = torch.randn(2, 5, 5, generator=torch.Generator().manual_seed(0))
+    choices = itertools.product((None, slopes, steeper), (False, True), (None, 1), (None, bias))
+    calls = [AttentionOptions(0.0, *choice) for choice in choices]
     shared = packed([4, 5])
     for call in calls * 2:
         assert backend(q, k, v, shared, call).equal(backend(q, k, v, packed([4, 5]), call))
@@ -133,6 +154,23 @@ def test_kept_padding_looks_but_is_not_looked_at() -> None:
     with_padding = attention(q, k, v, seqs)
     torch.testing.assert_close(with_padding[:3], attention(q[:3], k[:3], v[:3], packed([3])))
     assert bool(with_padding[3].any())
+
+
+def test_kept_padding_that_is_near_to_no_token_attends_to_nothing() -> None:
+    seqs = PackedSequences.from_padded(torch.ones(1, 4), torch.tensor([[1, 1, 0, 0]]), keep_padding=True)
+    qkv = projections(4)
+    context = attention(*qkv, seqs, window=1)
+    torch.testing.assert_close(context[2], qkv[2][1])
+    assert not bool(context[3].any())
+    assert all(bool(gradient.isfinite().all()) for gradient in torch.autograd.grad(context.sum(), qkv))
+
+
+def test_a_window_over_all_of_a_sequence_is_none() -> None:
+    qkv, seqs = projections(9), packed([4, 5])
+    assert attention(*qkv, seqs, window=4).equal(attention(*qkv, seqs))
+    built = list(seqs.attention_cache)
+    attention(*qkv, seqs, window=7)
+    assert list(seqs.attention_cache) == built
 
 
 @pytest.mark.parametrize("length", [8, 32])
@@ -175,6 +213,7 @@ def test_varlen_is_chosen_on_cuda_in_sixteen_bits(changes: dict[str, Any]) -> No
         {"head_size": 12},
         {"head_size": 264},
         {"has_slopes": True},
+        {"has_bias": True},
         {"includes_padding": True},
     ],
 )
@@ -217,6 +256,26 @@ def test_rotary_rotates_pairs_by_their_angle(base: float) -> None:
         for head in range(2):
             expected = rotated_by_definition(x[token, head].tolist(), position, base)
             assert rotated[token, head].tolist() == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.parametrize("base", [None, 500.0])
+def test_layers_but_every_third_are_local_with_a_base_of_their_own(base: float | None) -> None:
+    config = small_config(
+        position_embedding_type="rotary", num_hidden_layers=5, local_window=4, global_every=3, local_rotary_base=base
+    )
+    seqs = packed([4, 5])
+    positions = Positions.of_layers(config, seqs)
+    assert [place.window for place in positions] == [None, 2, 2, None, 2]
+    for place, expected in zip(positions[:2], (config.rotary_base, base or config.rotary_base), strict=True):
+        assert place.rotation is not None
+        assert place.rotation[0].equal(rotation(seqs.position_ids, config.head_size, expected)[0])
+
+
+@pytest.mark.parametrize("num_buckets", [4, 10, 32])
+def test_distances_have_the_buckets_of_transformers(num_buckets: int) -> None:
+    places = torch.arange(300)
+    expected = MPNetEncoder.relative_position_bucket(places - places[:, None], num_buckets=num_buckets)
+    assert relative_buckets(300, num_buckets, torch.device("cpu")).equal(expected)
 
 
 def test_slopes_of_eight_and_of_twelve_heads_are_those_of_the_paper() -> None:

@@ -58,7 +58,7 @@ def random_config(family: str, seed: int) -> BertConfig:
         "num_hidden_layers": draw.choice([1, 2, 4]),
         "intermediate_size": 4 * hidden_size if family == "flaubert" else draw.randint(9, 40),
         "max_position_embeddings": draw.randint(20, 30),
-        "pad_token_id": draw.choice([0, 1, 2]),
+        "pad_token_id": FAMILIES[family].required.get("pad_token_id", draw.choice([0, 1, 2])),
     }
     if BertConfig.from_size("tiny", family).position_offset:
         shape["position_offset"] = shape["pad_token_id"] + 1
@@ -66,9 +66,15 @@ def random_config(family: str, seed: int) -> BertConfig:
         shape |= {"norm_placement": draw.choice(["pre", "post"]), "hidden_act": draw.choice(["gelu", "relu"])}
     elif FAMILIES[family].required.get("hidden_act") is None:
         shape["hidden_act"] = draw.choice(["gelu", "gelu_new", "relu", "silu"])
-    if family == "albert":
-        shape["embedding_size"] = draw.choice([5, hidden_size])
-        shape["num_hidden_groups"] = draw.choice([1, shape["num_hidden_layers"]])
+    left_open: dict[str, list[Any]] = {
+        "embedding_size": [5, None if family == "electra" else hidden_size],
+        "num_hidden_groups": [1, shape["num_hidden_layers"]],
+        "local_window": [4, 5, 40],
+        "global_every": [1, 2, 3],
+        "local_rotary_base": [100.0],
+        "classifier_pooling": ["cls", "mean"],
+    }
+    shape |= {name: draw.choice(values) for name, values in left_open.items() if name in FAMILIES[family].fields}
     config = BertConfig.from_size("tiny", family, **shape).with_dropout(0.0)
     return config.with_labels([f"class {number}" for number in range(draw.randint(2, 4))])
 

@@ -13,7 +13,7 @@ import tokenizers
 import transformers
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tokenizers import models, pre_tokenizers, trainers
+from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from bert_core.errors import TokenizerError
 from bert_core.text.tokenization import Tokenizer
@@ -86,6 +86,61 @@ def test_a_vocabulary_and_its_merges_cut_as_transformers_does(
     assert ours.decode(a) == reference.decode(a)
     ours.save(tmp_path / "whole")
     assert Tokenizer.load(tmp_path / "whole").fingerprint == ours.fingerprint
+
+
+def modernbert() -> tuple[tokenizers.Tokenizer, list[str]]:
+    """The pipeline that ModernBERT and Ettin are published with, and its special tokens."""
+    backend = tokenizers.Tokenizer(models.BPE())
+    backend.normalizer = normalizers.NFC()
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    backend.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=400, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False
+    )
+    backend.train_from_iterator(TEXTS, trainer)
+    backend.add_tokens(["    ", "  "])
+    return backend, ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+
+
+def mmbert() -> tuple[tokenizers.Tokenizer, list[str]]:
+    """The pipeline that mmBERT is published with, Gemma 2's, and its special tokens."""
+    backend = tokenizers.Tokenizer(models.BPE(unk_token="<unk>", fuse_unk=True, byte_fallback=True))
+    backend.normalizer = normalizers.Replace(" ", "▁")
+    backend.pre_tokenizer = pre_tokenizers.Split(" ", "merged_with_previous")
+    backend.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()])
+    special_tokens = ["<pad>", "<eos>", "<bos>", "<unk>", "<mask>"]
+    byte_tokens = [f"<0x{byte:02X}>" for byte in range(256)]
+    trainer = trainers.BpeTrainer(vocab_size=500, special_tokens=special_tokens + byte_tokens, show_progress=False)
+    backend.train_from_iterator(TEXTS, trainer)
+    definition = json.loads(backend.to_str())
+    definition["added_tokens"] = definition["added_tokens"][: len(special_tokens)]  # bytes are ordinary tokens
+    pad, eos, bos, unk, mask = special_tokens
+    return tokenizers.Tokenizer.from_str(json.dumps(definition)), [pad, unk, bos, eos, mask]
+
+
+@pytest.mark.parametrize(("build", "mark"), [(modernbert, "Ġ"), (mmbert, "▁")])
+def test_a_tokenizer_of_modernbert_cuts_as_in_transformers(
+    tmp_path: Path, build: Callable[[], tuple[tokenizers.Tokenizer, list[str]]], mark: str
+) -> None:
+    backend, tokens = build()
+    backend.add_special_tokens([tokenizers.AddedToken(token, lstrip=token == tokens[-1]) for token in tokens])
+    cls, sep = tokens[2:4]
+    ids = [(token, backend.token_to_id(token)) for token in (cls, sep)]
+    backend.post_processor = processors.TemplateProcessing(f"{cls} $A {sep}", f"{cls} $A {sep} $B:1 {sep}:1", ids)
+    backend.save(str(tmp_path / "tokenizer.json"))
+    config = dict(zip(("pad_token", "unk_token", "cls_token", "sep_token", "mask_token"), tokens, strict=True))
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "PreTrainedTokenizerFast"} | config))
+    ours, reference = Tokenizer.load(tmp_path), transformers.AutoTokenizer.from_pretrained(tmp_path)
+    for text in (*TEXTS, *TRICKY):
+        expected = reference(text, add_special_tokens=False, return_offsets_mapping=True, split_special_tokens=True)
+        (encoding,) = ours.encode_batch([text])
+        assert (encoding.ids, encoding.offsets) == (expected["input_ids"], expected["offset_mapping"])
+    assert [ours.token(i) for i in (ours.pad_id, ours.unk_id, ours.cls_id, ours.sep_id, ours.mask_id)] == tokens
+    first, second = (encoding.ids for encoding in ours.encode_batch(["two boats", "home"]))
+    layout = ours.segment_layout
+    pair = [layout.prefix, *first, *layout.between, *second, layout.suffix]
+    assert pair == reference("two boats", "home")["input_ids"]
+    assert ours.word_boundaries.mark.text == mark
 
 
 def _no_mask(folder: Path) -> None:

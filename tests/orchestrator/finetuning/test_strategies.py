@@ -28,17 +28,23 @@ LENGTHS: dict[Head, dict[str, int]] = {"qa": {"doc_stride": 4, "max_query_length
 INPUTS = ("last", "concat_last_four", "scalar_mix")
 
 
-def save_encoder(folder: Path) -> Any:
+MEANS = {"family": "modernbert", "classifier_pooling": "mean", "local_window": 4}
+
+
+def save_encoder(folder: Path, **config: Any) -> Any:
     """A random encoder of four layers, so that the last four can be read."""
-    return tiny_tasks.save_pretrained(folder, num_hidden_layers=4)
+    return tiny_tasks.save_pretrained(folder, num_hidden_layers=4, **config)
 
 
 @pytest.mark.parametrize("layer_pooling", INPUTS)
 @pytest.mark.parametrize("head", TASKS)
-def test_kept_outputs_give_the_logits_of_the_whole_model(head: Head, layer_pooling: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("config", [{}, MEANS], ids=["bert", "means"])
+def test_kept_outputs_give_the_logits_of_the_whole_model(
+    head: Head, layer_pooling: str, config: dict[str, Any], tmp_path: Path
+) -> None:
     task = load_task(TASKS[head](tmp_path))
     tokenizer = tiny_tasks.load_tokenizer(tmp_path)
-    save_encoder(tmp_path / "encoder")
+    save_encoder(tmp_path / "encoder", **config)
     recipe = RecipeSpec.model_validate({"layer_pooling": layer_pooling, "max_seq_length": 16})
     model = build_model(task, recipe, str(tmp_path / "encoder"), tokenizer).eval()
     features = features_of(
@@ -118,6 +124,22 @@ def test_gradual_unfreezing_begins_with_the_head(tmp_path: Path) -> None:
 
     assert moved(1.0) == {"pooler"}
     assert moved(2.0) == {"pooler", "layers.1.qkv"}
+
+
+@pytest.mark.parametrize(("family", "is_drawn"), [("bert", False), ("roberta", True), ("modernbert", False)])
+def test_a_layer_that_the_encoder_s_folder_lacks_is_drawn_from_the_recipe_s_seed(
+    family: str, is_drawn: bool, tmp_path: Path
+) -> None:
+    source = save_encoder(tmp_path / "encoder", family=family)
+    task, tokenizer = load_task(tiny_tasks.classification(tmp_path)), tiny_tasks.load_tokenizer(tmp_path)
+    first, second = (
+        build_model(task, tiny_tasks.RECIPE.model_copy(update={"seed": seed}), str(tmp_path / "encoder"), tokenizer)
+        for seed in (0, 1)
+    )
+    assert torch.equal(first.bert.pooler.weight, second.bert.pooler.weight) != is_drawn
+    if family == "modernbert":
+        assert torch.equal(first.bert.pooler.weight, source.prediction.transform.weight), "as transformers starts it"
+        assert torch.equal(first.bert.pooler_norm.weight, source.prediction.norm.weight)
 
 
 def test_a_trial_that_never_leaves_the_majority_is_called_collapsed(tmp_path: Path) -> None:
