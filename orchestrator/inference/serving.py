@@ -211,11 +211,11 @@ def serve_model(
     folder: str,
     on_ready: Callable[[str, Abilities], None],
     *,
-    host: str = "127.0.0.1",
-    port: int = 8000,
-    device: str = "cpu",
-    token: str | None = None,
-    precision: Precision = "fp32",
+    host: str,
+    port: int,
+    device: str,
+    token: str | None,
+    precision: Precision,
 ) -> None:
     """Serve a model's folder until this process is interrupted, which is a `KeyboardInterrupt`.
 

@@ -28,7 +28,7 @@ from orchestrator.reports.charts import (
     seed_spread,
     setting_importances,
 )
-from orchestrator.reports.predictions import prediction_blocks
+from orchestrator.reports.mistake_blocks import prediction_blocks
 from orchestrator.reports.run_differences import TITLES, is_same, run_sections, value_text
 from orchestrator.reports.run_facts import TEST, RunFacts, changed_spec, stage_name
 from orchestrator.significance.ranking import SeedNoise
