@@ -22,6 +22,7 @@ from rich.console import Console
 from rich.table import Table
 
 from orchestrator.base.console import duration, show_progress
+from orchestrator.base.metric_names import BASELINE
 from orchestrator.base.settings import Settings
 from orchestrator.demo.demo_data import DemoData, write_demo_data
 from orchestrator.demo.world import World, firm_history, join_sentences, life
@@ -124,7 +125,7 @@ def comparison(registry: Registry, sweeps: dict[str, str]) -> pandas.DataFrame:
                 "task": task,
                 "head": HEAD_TITLES[task],
                 "metric": metric,
-                "baseline": scores[f"metrics.baseline.{metric}"].iloc[0],
+                "baseline": scores[f"metrics.{BASELINE}{metric}"].iloc[0],
                 "random": best[True],
                 "pretrained": best[False],
                 "gain": best[False] - best[True],

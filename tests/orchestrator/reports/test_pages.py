@@ -198,7 +198,7 @@ def test_a_truth_value_among_scores_is_a_word_and_a_rate_keeps_its_digits() -> N
 
 def test_a_refused_test_score_is_told_with_the_reason() -> None:
     lines = score_lines({"f1": 0.5, "test.f1": 0.75, "test.baseline.f1": 0.5}, "f1", "the reason")
-    assert lines == {"f1": "0.5000", "test.f1": "0.7500 (refused: the reason)"}
+    assert lines == {"f1": "0.5000", "test.f1": "0.7500 (baseline 0.5000; refused: the reason)"}
 
 
 ROWS = [
