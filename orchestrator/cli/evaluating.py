@@ -107,7 +107,7 @@ def evaluate(
     folder, settings = find_model(model), current_settings()
     import torch
 
-    from orchestrator.inference.task_scores import Scoring, evaluate_closely, own_task_values, values_on_file
+    from orchestrator.inference.task_scores import Scoring, analyze_errors, own_task_values, score_split, values_on_file
     from orchestrator.kinds.resolved import data_digests
     from orchestrator.registry.model_names import read_recorded_task
     from orchestrator.tasks.catalogue import KNOWN_TASKS
@@ -130,8 +130,8 @@ def evaluate(
             reranking=_find_reranking(rerank, relevant_label, num_candidates),
         )
         device = "cuda" if torch.cuda.is_available() else "cpu"
-        found = evaluate_closely(scoring, device, progress.status, num_mistakes=num_errors)
-    result = found.result
+        result, loaded, predicted = score_split(scoring, device, progress.status)
+    found = analyze_errors(loaded, split, predicted, num_errors)
     record = {"model": model, "task": result.task, "split": result.split, "num_examples": result.num_examples}
     record |= {"computed_in": precision} | dict(result.counts) | dict(result.metrics)
     if reading.form == "json":

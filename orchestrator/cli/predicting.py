@@ -121,7 +121,7 @@ def predict(
     elif lines is not None:
         requests.check_request(file, 1, task, asked.text_columns(task))
     else:
-        asked = requests.look_at_requests(file, task, text_columns)
+        asked = requests.inspect_requests(file, task, text_columns)
     if lines is None and (num_blank := requests.check_requests(file, asked, task)):
         notify(f"{counted(num_blank, 'empty line')} of {file} without an answer")
     from orchestrator.inference.predictor import AnswerForm, Predictor  # torch among it: a wrong file is told before

@@ -140,7 +140,7 @@ LOCAL_DRIVER = {_NICENESS: "0"}
 """Variables that a driver has besides where it starts a Ray of its own."""
 
 
-def give_way() -> None:
+def lower_worker_priority() -> None:
     """Let the workers of a Ray that this process starts take what other programs leave of the CPUs."""
     os.environ[_NICENESS] = "15"
 

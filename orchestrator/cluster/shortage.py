@@ -1,6 +1,6 @@
 """Shortage of a cluster while processes wait for a place: what they need, what is free, who else waits, what starts.
 
-A driver that waits for tasks says it (`telling_silence`): within seconds where they have no place, within a minute
+A driver that waits for tasks says it (`warn_when_stalled`): within seconds where they have no place, within a minute
 where they bring nothing. Ray Data waits for resources that others hold for ever, and says nothing.
 
 Ray ends a driver that has not reached the head's global control store (GCS) for a minute, by the exit of its process:
@@ -131,7 +131,7 @@ def _bundles(count: int, resources: Mapping[str, float]) -> str:
     return f"{count} × {{{', '.join(f'{name}: {amount:g}' for name, amount in resources.items())}}}"
 
 
-class SilenceWatch:
+class StallWatch:
     """Watch over work that should bring something now and then.
 
     Args:
@@ -159,9 +159,9 @@ class SilenceWatch:
 
 
 @contextmanager
-def telling_silence(problem: str, needed: Processes) -> Iterator[SilenceWatch]:
+def warn_when_stalled(problem: str, needed: Processes) -> Iterator[StallWatch]:
     """Yield a watch that a thread looks at until the end of the block, for work on the connected Ray."""
-    watch = SilenceWatch(problem, lambda: find_shortage(needed))
+    watch = StallWatch(problem, lambda: find_shortage(needed))
 
     def look() -> bool:
         watch.look()

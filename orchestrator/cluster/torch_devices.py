@@ -39,6 +39,11 @@ class Card:
     def capability_text(self) -> str:
         return "{}.{}".format(*self.capability)
 
+    @property
+    def has_bf16(self) -> bool:
+        """Whether it has units for bf16; torch computes without them too, several times slower than in fp32."""
+        return self.capability >= OLDEST_CAPABILITY
+
 
 def find_card(or_else: str = "") -> Card:
     """Find this process's first card, and launch a kernel there.
@@ -101,14 +106,9 @@ def _first_sentence(text: str) -> str:
     return line.partition(". ")[0].rstrip(".")
 
 
-def has_bf16(card: Card) -> bool:
-    """Whether a card has units for bf16; torch computes without them too, several times slower than in fp32."""
-    return card.capability >= OLDEST_CAPABILITY
-
-
 def check_card(card: Card, precision: Precision) -> None:
     """Check that a card computes in a precision as fast as it should. Raises: SpecError."""
-    if precision == "bf16" and not has_bf16(card):
+    if precision == "bf16" and not card.has_bf16:
         raise SpecError(
             f"precision bf16: {card.name} has no units for it (compute capability {card.capability_text}, "
             "8.0 is the first that has); set precision to fp32"
@@ -135,7 +135,7 @@ def card_notes(device: str, *, is_shared: bool = False, trains_in: Precision | N
             f"others hold {gib_text(taken_bytes)} of the {gib_text(card.total_bytes)} of {card.name}: this work "
             "goes on beside them, with less memory and slower; `nvidia-smi` names them"
         )
-    if card.capability < OLDEST_CAPABILITY:
+    if not card.has_bf16:
         notes.append(
             f"{card.name} (compute capability {card.capability_text}) is too old for flash attention and TF32: "
             "attention is computed on padded rows, and products in full fp32"

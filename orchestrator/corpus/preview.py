@@ -239,7 +239,7 @@ class TextFacts(NamedTuple):
     characters: Characters
     num_text_bytes: int
     """Text that was looked at, as UTF-8."""
-    num_doubles: int
+    num_duplicates: int
     """Duplicate documents, whatever their white space and capitals."""
     num_bad_records: int
     first_problem: str
@@ -278,7 +278,7 @@ def sample_text(source: TextSource) -> TextFacts:
         words,
         characters,
         num_text_bytes,
-        num_doubles=words.total() - len(seen),
+        num_duplicates=words.total() - len(seen),
         num_bad_records=sum(reader.num_bad_records for reader in readers),
         first_problem=next((reader.first_problem for reader in readers if reader.first_problem), ""),
         scale=sum(file.num_bytes for file in files) / max(1, sum(reader.num_bytes_read for reader in readers)),

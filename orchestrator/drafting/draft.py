@@ -251,8 +251,9 @@ def _text_findings(facts: TextFacts, of_vocabulary: Sequence[Finding]) -> Iterat
     long = f"{facts.tokens_holding(0.9):,.0f} tokens, about"
     yield "length", f"{facts.num_words:,.0f} words, nine of ten in documents of up to {long}"
     yield from of_vocabulary
-    if facts.num_doubles:
-        yield "doubles", f"{facts.num_doubles:,} documents stand there before; they are read as often as they stand"
+    if facts.num_duplicates:
+        again = f"{facts.num_duplicates:,} documents stand there before"
+        yield "duplicates", f"{again}; they are read as often as they stand"
     if facts.num_bad_records:
         yield "mended", f"{facts.num_bad_records:,} records with bad bytes, the first: {facts.first_problem}"
     if not _held_out_share(facts):

@@ -416,7 +416,7 @@ def _other_labels(table: TableFacts, texts: tuple[str, ...], label: ColumnFacts)
         likely = [column.name for column in others if _has_few_values(column)]
     if likely:
         are_alike = all(len(c.distinct) == 2 and c.distinct == label.distinct for c in others if c.name in likely)
-        way = "; --kind multi_label takes columns of 0 and 1 for a label each" * are_alike
+        way = "; --kind multi_label takes columns of 0 and 1 for a label each" if are_alike else ""
         yield f"{', '.join(likely)} could be the label as well: --label {likely[0]}{way}"
 
 

@@ -19,7 +19,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
-from orchestrator.base.console import duration
+from orchestrator.base.console import counted, duration
 from orchestrator.base.errors import InputError, NotFoundError, OrchestratorError
 from orchestrator.base.run_states import RunState
 from orchestrator.base.web import LOOPBACK_NAMES, App, Guard
@@ -78,7 +78,7 @@ def list_page(registry: "Registry", asked: BoardOptions) -> Page:
         num_runs = registry.num_runs(query, trials=trials, archived=archived)
     newest = f"the newest {MAX_ROWS:,} of " if num_runs > MAX_ROWS else ""
     table = Table(_COLUMNS, list(map(_row, records)), choices=[record["id"] for record in records])
-    return Page("Runs", f"{newest}{num_runs:,} run{'s' * (num_runs != 1)}", [Section("Newest first", [table])])
+    return Page("Runs", newest + counted(num_runs, "run"), [Section("Newest first", [table])])
 
 
 def _row(record: dict[str, Any]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ import torch
 from orchestrator.base.settings import Settings
 from orchestrator.cluster import gpus as module
 from orchestrator.cluster import torch_devices as cards
-from orchestrator.cluster.gpus import common_refusal, device_line, look_at_card, take_gpus
+from orchestrator.cluster.gpus import common_problem, device_line, find_card_problem, take_gpus
 from orchestrator.execution import doctor
 from orchestrator.execution.doctor import Finding, examine
 from tests.orchestrator.training.cards_in_place import GIB, put_in_place
@@ -60,7 +60,7 @@ def test_auto_takes_a_gpu_that_torch_can_use_and_a_person_is_told_why_not(
 ) -> None:
     monkeypatch.setattr(module, "cluster_resources", lambda: {"CPU": 8.0, "GPU": num_there})
     monkeypatch.setattr(module, "gpu_types", lambda: ["H200"])
-    monkeypatch.setattr(module, "find_refusal", lambda labels: refusal)
+    monkeypatch.setattr(module, "find_gpu_problem", lambda labels: refusal)
     caplog.set_level(logging.INFO)
     assert take_gpus("scoring", asked) == taken
     assert [(record.levelname, record.message) for record in caplog.records] == told
@@ -78,7 +78,7 @@ def test_auto_takes_a_gpu_that_torch_can_use_and_a_person_is_told_why_not(
     ],
 )
 def test_gpus_are_refused_where_no_node_can_use_its_own(refusals: list[str | None], told: str | None) -> None:
-    assert common_refusal(refusals) == told
+    assert common_problem(refusals) == told
 
 
 def test_a_card_that_computes_is_not_refused_and_another_is_with_torchs_reason(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,9 +87,9 @@ def test_a_card_that_computes_is_not_refused_and_another_is_with_torchs_reason(m
 
     put_in_place(monkeypatch, capability=(7, 0), name="Tesla V100")
     monkeypatch.setattr(torch.cuda, "get_arch_list", lambda: ["sm_80"])
-    assert look_at_card() is None
+    assert find_card_problem() is None
     monkeypatch.setattr(cards, "launch_kernel", fail)
-    refusal = look_at_card()
+    refusal = find_card_problem()
     assert refusal is not None
     assert refusal.startswith("the GPU cannot be used: Tesla V100 has compute capability 7.0")
     assert refusal.endswith("install a torch that is built for sm_70 there"), "work goes on: there is nothing to set"

@@ -17,11 +17,11 @@ from orchestrator.cluster import shortage as module
 from orchestrator.cluster.capacity import Processes
 from orchestrator.cluster.shortage import (
     HeadWatch,
-    SilenceWatch,
+    StallWatch,
     find_shortage,
     shortage_of,
     shortage_text,
-    telling_silence,
+    warn_when_stalled,
 )
 from tests.waiting import PATIENCE_S, wait_until
 
@@ -144,7 +144,7 @@ NO_PLACE = Shortage(True, "1 × (1 CPU) asked, none free on any node", "needs 1 
 
 def test_silence_is_told_within_a_minute_with_what_is_missing_and_then_rarely(caplog: pytest.LogCaptureFixture) -> None:
     now = [0.0]
-    watch = SilenceWatch("no text has been tokenized", lambda: STARTING, lambda: now[0])
+    watch = StallWatch("no text has been tokenized", lambda: STARTING, lambda: now[0])
     told = []
     for second in range(1, 1000):
         now[0] = float(second)
@@ -163,7 +163,7 @@ def test_work_without_a_place_is_told_within_ten_seconds_until_something_has_com
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     now = [0.0]
-    watch = SilenceWatch("no text has been tokenized", lambda: NO_PLACE, lambda: now[0])
+    watch = StallWatch("no text has been tokenized", lambda: NO_PLACE, lambda: now[0])
     told = []
     for second in range(1, 200):
         now[0] = float(second)
@@ -186,7 +186,7 @@ def test_a_thread_tells_it_while_the_driver_waits(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(module, "find_shortage", find)
     monkeypatch.setattr(module, "_LOOK_EVERY_S", 0.001)
     monkeypatch.setattr(periodic, "SAY_AFTER_S", 0.0)
-    with telling_silence("nothing has come", Processes(1, {"CPU": 1.0})):
+    with warn_when_stalled("nothing has come", Processes(1, {"CPU": 1.0})):
         assert asked.wait(PATIENCE_S)
 
 

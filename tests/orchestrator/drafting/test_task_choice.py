@@ -235,10 +235,10 @@ def read(train: Path, dev: Path | None = None, task: TaskSpec = TASK) -> SplitFa
     return read_data(task.model_copy(update={"files": files, "on_bad_record": "skip"})).files["train"]
 
 
-def test_doubles_empties_and_broken_rows_are_counted(tmp_path: Path) -> None:
+def test_duplicates_empties_and_broken_rows_are_counted(tmp_path: Path) -> None:
     rows = ["good one,pos", "Good  One,neg", "good one,pos", ",pos", "bad one,neg", "no label,", *["x y,pos"] * 20]
     facts = read(write(tmp_path / "a.csv", "text,label\n" + "\n".join(rows) + "\n"))
-    assert (len(facts.examples), facts.num_empty, *facts.doubles) == (25, 1, 21, 1)
+    assert (len(facts.examples), facts.num_empty, *facts.duplicates) == (25, 1, 21, 1)
     assert facts.bad.num_unlabeled == facts.bad.remarks.total() == 1
     assert facts.labels == {"pos": 23, "neg": 2}
 

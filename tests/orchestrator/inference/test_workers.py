@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from orchestrator.base.errors import InputError, SpecError
-from orchestrator.cluster.gpus import WithWarnings
+from orchestrator.cluster.process_warnings import WithWarnings
 from orchestrator.cluster.torch_devices import choose_device
 from orchestrator.inference.blocks import LineBlock, LinePredictor, PredictedBlock
 from orchestrator.inference.embedder import LineEmbedder
