@@ -16,6 +16,7 @@ from functools import cached_property, lru_cache
 from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bert_core.counter_random import derive_key, permutation
 from bert_core.examples.chunks import ExampleRequest
@@ -25,7 +26,7 @@ from bert_core.masking import MaskingConfig
 from bert_core.objectives.packed_batches import SegmentConfig, build_packed_batch, build_segments, count_examples
 from bert_core.ragged_rows import Int64Array
 from bert_core.text.segment_layout import SegmentLayout
-from orchestrator.corpus.token_store import STORED_NAMES, DocumentLengths, StoreSplit, TokenStore
+from orchestrator.corpus.token_store import STORED_NAMES, StoreSplit, TokenStore
 
 
 class ShardReader(Protocol):
@@ -136,13 +137,13 @@ class SplitShards:
         return len(self.store.shards(self.split))
 
     def document_lengths(self, shard: int) -> Int64Array:
-        return self._lengths.of_shard(shard)
+        return self._lengths[shard].astype(np.int64)
 
     def read_documents(self, shard: int) -> TokenizedDocuments:
         return self.store.read_shard(self.store.shards(self.split)[shard])
 
     @cached_property
-    def _lengths(self) -> DocumentLengths:
+    def _lengths(self) -> Sequence[NDArray[np.integer]]:
         return self.store.document_lengths(self.split)
 
 

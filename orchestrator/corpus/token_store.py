@@ -12,7 +12,7 @@ Opening and reading need no Ray.
 import hashlib
 import json
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -173,25 +173,6 @@ def open_lengths(
     return None
 
 
-class DocumentLengths:
-    """Lengths of the documents of a split, shard by shard."""
-
-    def __init__(self, flat: Int64Array | NDArray[np.int32], shard_documents: Sequence[int]):
-        """Lay a flat array out in rows: `flat` has the lengths, `shard_documents` the number of them in each shard."""
-        self._flat = flat
-        self._offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(shard_documents, dtype=np.int64)])
-
-    @staticmethod
-    def join(rows: Iterable[Int64Array]) -> "DocumentLengths":
-        """Lay the lengths of shards end to end."""
-        parts = [np.zeros(0, np.int64), *rows]
-        return DocumentLengths(np.concatenate(parts), [len(part) for part in parts[1:]])
-
-    def of_shard(self, shard: int) -> Int64Array:
-        row = self._flat[self._offsets[shard] : self._offsets[shard + 1]]
-        return np.asarray(row, np.int64)
-
-
 @dataclass(frozen=True)
 class TokenStore:
     """An opened store; it is small and can be pickled."""
@@ -212,14 +193,13 @@ class TokenStore:
         """The shards of a split, in the order of the corpus."""
         return self.manifest.by_split[split]
 
-    def document_lengths(self, split: StoreSplit) -> DocumentLengths:
-        """Lengths of all documents of a split: from the side file, or from the shards where there is none."""
-        shards = self.shards(split)
-        num_documents = [shard.num_documents for shard in shards]
+    def document_lengths(self, split: StoreSplit) -> Sequence[NDArray[np.integer]]:
+        """Lengths of the documents of each shard: from the side file, or from the shards where there is none."""
+        num_documents = [shard.num_documents for shard in self.shards(split)]
         flat = open_lengths(self.folder, STORED_NAMES[split], self.manifest.lengths, sum(num_documents))
-        if flat is not None:
-            return DocumentLengths(flat, num_documents)
-        return DocumentLengths.join(self._read_lengths(split))
+        if flat is None:
+            return list(self._read_lengths(split))
+        return np.split(np.asarray(flat), np.cumsum(num_documents[:-1]))
 
     def write_lengths(self) -> Self:
         """Write the side files of all splits; returns the store with a manifest that names them and is not saved."""
