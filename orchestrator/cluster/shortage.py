@@ -26,6 +26,12 @@ _TIMEOUT_S = 5
 """Time within which the cluster's head must answer: whoever asks does nothing else meanwhile."""
 _SHOWN = ("CPU", "GPU")
 """Resources that are told of each node; Ray's own markers are none of a person's business."""
+HEAD_INTERVAL_S = 5.0
+HEAD_PATIENCE_S = 35.0
+"""Time without an answer after which the run ends; what is left of Ray's minute is for recording that."""
+LAST_HEAD_PATIENCE_S = 42.0
+"""Time after which the driver leaves where it stands: what it waits for within Ray can be interrupted by nothing."""
+_ANSWER_TIMEOUT_S = 2.0
 
 
 def find_shortage(needed: Processes) -> Shortage:
@@ -171,14 +177,6 @@ def warn_when_stalled(problem: str, needed: Processes) -> Iterator[StallWatch]:
         yield watch
 
 
-INTERVAL_S = 5.0
-PATIENCE_S = 35.0
-"""Time without an answer after which the run ends; what is left of Ray's minute is for recording that."""
-LAST_PATIENCE_S = 42.0
-"""Time after which the driver leaves where it stands: what it waits for within Ray can be interrupted by nothing."""
-_ANSWER_TIMEOUT_S = 2.0
-
-
 def _head_answers(address: str) -> bool:
     host, _, port = address.rpartition(":")
     return bool(host) and answers(host, int(port), _ANSWER_TIMEOUT_S)
@@ -201,7 +199,7 @@ class HeadWatch:
         how_to_go_on: str,
         answers: Callable[[str], bool] = _head_answers,
         clock: Callable[[], float] = time.monotonic,
-        patience_s: float = PATIENCE_S,
+        patience_s: float = HEAD_PATIENCE_S,
     ) -> None:
         self._address, self._how_to_go_on, self._answers = address, how_to_go_on, answers
         self._clock, self._patience_s = clock, patience_s
@@ -211,7 +209,7 @@ class HeadWatch:
     def look(self) -> None:
         """Ask the head now and then whether it is there. Raises: ClusterError when it has been silent for too long."""
         now = self._clock()
-        if not self._is_watched or now - self._asked_at < INTERVAL_S:
+        if not self._is_watched or now - self._asked_at < HEAD_INTERVAL_S:
             return
         self._asked_at = now
         if self._answers(self._address):
@@ -228,7 +226,7 @@ class HeadWatch:
         return f"the cluster's head at {self._address} has not answered for {self.silent_s:.0f} s"
 
 
-def watch_head(how_to_go_on: str, patience_s: float = PATIENCE_S) -> HeadWatch:
+def watch_head(how_to_go_on: str, patience_s: float = HEAD_PATIENCE_S) -> HeadWatch:
     """A watch over the head of the connected Ray; where none is connected there is nothing to watch."""
     import ray
 

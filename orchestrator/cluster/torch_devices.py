@@ -22,6 +22,12 @@ _TAKEN_SHARE = 0.05
 
 _PROCESSES_TOLD: set[int] = set()
 """This process's id, once a person was told of its card; in a process that was forked, another one's."""
+SLOW_BF16 = "bf16, for which this CPU has no units: it takes longer than fp32 here; set precision to fp32"
+"""Text for a person whose spec asks for bf16 on such a CPU."""
+COMMANDS_WITHOUT_CARD = (
+    "do without it: --device cpu (serve, search), --gpus-per-worker 0 (predict, embed), gpus=0 (evaluate)"
+)
+"""Options of commands, by which they compute on the CPU."""
 
 
 @dataclass(frozen=True)
@@ -180,16 +186,6 @@ def has_bf16_cpu() -> bool:
     if platform.machine().lower() in ("x86_64", "amd64"):
         return bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
     return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
-
-
-SLOW_BF16 = "bf16, for which this CPU has no units: it takes longer than fp32 here; set precision to fp32"
-"""Text for a person whose spec asks for bf16 on such a CPU."""
-
-
-COMMANDS_WITHOUT_CARD = (
-    "do without it: --device cpu (serve, search), --gpus-per-worker 0 (predict, embed), gpus=0 (evaluate)"
-)
-"""Options of commands, by which they compute on the CPU."""
 
 
 def choose_device(

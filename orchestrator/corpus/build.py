@@ -59,6 +59,10 @@ _NUM_THREADS = 16
 
 UnitId = tuple[int, int]
 """A unit's bundle, and its number in the bundle."""
+_BATCHES_IN_FLIGHT = 2
+"""Batches for each CPU: one that is tokenized and one that waits."""
+OnBytesRead = Callable[[int, int], None]
+"""A function that takes the bytes read so far and the bytes of all files."""
 
 
 @dataclass(frozen=True)
@@ -126,13 +130,6 @@ def unfinished(num_bundles: int, units: Mapping[UnitId, FinishedUnit]) -> list[i
         for bundle in range(num_bundles)
         if bundle not in last or not all((bundle, number) in units for number in range(last[bundle]))
     ]
-
-
-_BATCHES_IN_FLIGHT = 2
-"""Batches for each CPU: one that is tokenized and one that waits."""
-
-OnBytesRead = Callable[[int, int], None]
-"""A function that takes the bytes read so far and the bytes of all files."""
 
 
 def build_token_store(

@@ -33,6 +33,14 @@ from orchestrator.storage.text_lines import compression_problem, unpacked
 from orchestrator.storage.uris import is_local
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+CHUNK_BYTES = 1 << 20
+_ZSTD_PIECE_BYTES = 1 << 14
+"""Size of a read from a .zst file. Arrow fills a piece or fails, so this much may be lost where a file is damaged."""
+MAX_RECORD_BYTES = 16 << 20
+"""Largest size of a line; a longer line is a bad record. A longer document of plain text is split into several."""
+ID_FIELD = "id"
+"""Key or column that holds a document's name, if the file has it."""
+_ROWS_AT_ONCE = 64
 
 
 class Line(NamedTuple):
@@ -78,11 +86,6 @@ def _line(number: int, offset: int, data: bytes, num_bytes: int) -> Line:
     return Line(number, offset, data, num_bytes)
 
 
-CHUNK_BYTES = 1 << 20
-_ZSTD_PIECE_BYTES = 1 << 14
-"""Size of a read from a .zst file. Arrow fills a piece or fails, so this much may be lost where a file is damaged."""
-
-
 class DamagedFileError(CorpusError):
     """A file ends early or cannot be decompressed; the bytes that were read before are good."""
 
@@ -114,13 +117,6 @@ def read_chunks(file: InputFile, on_read: Callable[[int], None] = lambda _: None
             raise DamagedFileError(
                 f"{file.path} is damaged after {num_bytes} bytes of its content: {error}; fetch it again"
             ) from None
-
-
-MAX_RECORD_BYTES = 16 << 20
-"""Largest size of a line; a longer line is a bad record. A longer document of plain text is split into several."""
-ID_FIELD = "id"
-"""Key or column that holds a document's name, if the file has it."""
-_ROWS_AT_ONCE = 64
 
 
 class Document(NamedTuple):

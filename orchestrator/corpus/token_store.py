@@ -55,6 +55,13 @@ StoreSplit = Literal["train", "validation"]
 STORED_NAMES: Mapping[StoreSplit, str] = {"train": "train", "validation": "held_out"}
 """Names of the splits in manifests, in files' names and in what random numbers are derived from."""
 COUNT_NAMES = ("num_documents", "num_sentences", "num_tokens")
+logger = logging.getLogger(__name__)
+_LENGTHS_DTYPE = np.dtype("<i4")
+_SHARDS_AT_ONCE = 1024
+_NUM_THREADS = 16
+"""Shards that are opened at a time, as an object store answers each one late."""
+BUILD_VERSION = 2
+"""Version of the shards: a number to raise when the same text gives other shards, so that older stores are not used."""
 
 
 @dataclass(frozen=True)
@@ -140,13 +147,6 @@ class Manifest:
         return manifest
 
 
-logger = logging.getLogger(__name__)
-_DTYPE = np.dtype("<i4")
-_SHARDS_AT_ONCE = 1024
-_NUM_THREADS = 16
-"""Shards that are opened at a time, as an object store answers each one late."""
-
-
 def lengths_file(split_name: str) -> str:
     """Name of the side file of a split, by the name that the split has in manifests."""
     return f"lengths-{split_name}.bin"
@@ -165,7 +165,7 @@ def open_lengths(
     try:
         copy = local_copy(path)
         if digest_file(str(copy)) == digests[split_name]:
-            return np.memmap(copy, _DTYPE, "r", shape=(num_documents,))
+            return np.memmap(copy, _LENGTHS_DTYPE, "r", shape=(num_documents,))
         problem = "is not what the manifest says"
     except (OSError, BertCoreError) as error:
         problem = f"cannot be read: {error}"
@@ -205,7 +205,7 @@ class TokenStore:
         """Write the side files of all splits; returns the store with a manifest that names them and is not saved."""
         digests = {}
         for split in (split for split, shards in self.manifest.by_split.items() if shards):
-            chunks = (lengths.astype(_DTYPE).tobytes() for lengths in self._read_lengths(split))
+            chunks = (lengths.astype(_LENGTHS_DTYPE).tobytes() for lengths in self._read_lengths(split))
             name = STORED_NAMES[split]
             digests[name] = write_chunks(join(self.folder, lengths_file(name)), chunks)
         return replace(self, manifest=replace(self.manifest, lengths=digests))
@@ -302,10 +302,6 @@ def _list_column(lengths: Sequence[int], values: Any) -> pa.Array:
     offsets = np.zeros(len(lengths) + 1, np.int32)
     np.cumsum(lengths, out=offsets[1:])
     return pa.ListArray.from_arrays(pa.array(offsets), pa.array(values))
-
-
-BUILD_VERSION = 2
-"""Version of the shards: a number to raise when the same text gives other shards, so that older stores are not used."""
 
 
 def store_options(

@@ -50,6 +50,17 @@ PICTURE = "what_pretraining_brought.png"
 SEED = 0
 
 logger = logging.getLogger(__name__)
+FILL_MASK_ANSWER = "founded"
+STARTS = {
+    "baseline": ("majority baseline", "#999999"),
+    "random": ("random weights", "#E69F00"),
+    "pretrained": ("pretrained", "#0072B2"),
+}
+"""Columns of the comparison that are drawn: their names in the legend, and colors that color-blind people tell apart
+(Okabe and Ito 2008)."""
+CHANCE = 0.5
+"""Share of right answers of a model that guesses whether a sentence follows: half of the examples do."""
+_BAR_WIDTH = 0.27
 
 
 def run_demo(settings: Settings, carry_out: Callable[[Spec], RunRecord], options: str = "") -> int:
@@ -153,9 +164,6 @@ def show_picture(console: Console, table: pandas.DataFrame, history: pandas.Data
     console.print(f"  {path}", markup=False, soft_wrap=True)
 
 
-FILL_MASK_ANSWER = "founded"
-
-
 def fill_mask_example(world: World) -> str:
     """A sentence whose [MASK] follows from how the world is: firms are founded, where people are born."""
     firm = world.firms[world.seed % len(world.firms)]
@@ -215,23 +223,11 @@ def activation() -> list[str]:
     return [f". {shlex.quote(str(script.relative_to(here) if script.is_relative_to(here) else script))}"]
 
 
-STARTS = {
-    "baseline": ("majority baseline", "#999999"),
-    "random": ("random weights", "#E69F00"),
-    "pretrained": ("pretrained", "#0072B2"),
-}
-"""Columns of the comparison that are drawn: their names in the legend, and colors that color-blind people tell apart
-(Okabe and Ito 2008)."""
-CHANCE = 0.5
-"""Share of right answers of a model that guesses whether a sentence follows: half of the examples do."""
-_BAR_WIDTH = 0.27
-
-
 def draw_findings(comparison: pandas.DataFrame, history: pandas.DataFrame) -> "Figure":
     """Draw what pretraining brought each head, and the pretraining's held-out loss and next-sentence accuracy.
 
     Args:
-        comparison: a row per head, as `tour.comparison` makes it.
+        comparison: a row per head, as `comparison` makes it.
         history: measurements of the pretraining run, as the registry's `history` gives them.
     """
     from matplotlib.figure import Figure

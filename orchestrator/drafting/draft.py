@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from bert_core.checkpoints.weight_files import WEIGHTS_FILE
 from bert_core.config import BertConfig
 from orchestrator.base.errors import InputError
-from orchestrator.corpus.preview import TextFacts, sample_text
+from orchestrator.corpus.inspection import TextFacts, sample_text
 from orchestrator.drafting.columns import MAX_BAD_SHARE, inspect_table
 from orchestrator.drafting.files import Layout, assign_roles, data_name, detect_layout, role_of
 from orchestrator.drafting.request import DraftedStages, DraftKind, DraftRequest, Finding

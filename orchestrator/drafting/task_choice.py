@@ -51,6 +51,9 @@ _FIRST_ROWS = 200
 _CHOICE = re.compile(r"(ending|choice|option|answer|sol)s?_?[a-e\d]|[a-e]")
 """Names of columns that hold a text to choose each; a and b alone may be a pair."""
 _ANSWERS = ("answer", "answers", "answer_text", "qas")
+_spec_of = partial(TaskSpec, id="own", on_bad_record="skip")
+_pairs_of = partial(_spec_of, head="embedding", objective="in_batch_negatives")
+_OF_TAGS = ("ner", "token_classification")
 
 
 class TaskChoice(NamedTuple):
@@ -61,10 +64,6 @@ class TaskChoice(NamedTuple):
     remarks: Sequence[str] = ()
     """Choices that a person may want to make otherwise."""
     table: TableFacts | None = None
-
-
-_spec_of = partial(TaskSpec, id="own", on_bad_record="skip")
-_pairs_of = partial(_spec_of, head="embedding", objective="in_batch_negatives")
 
 
 def choose_task(table: TableFacts, request: DraftRequest) -> TaskChoice:
@@ -238,7 +237,6 @@ def _triples(table: TableFacts, request: DraftRequest) -> TaskChoice | None:
     return TaskChoice(_pairs_of(text_columns=names[:2], negative_columns=names[2:]))
 
 
-_OF_TAGS = ("ner", "token_classification")
 _KNOWN_BY_COLUMNS = ((_OF_TAGS, _tag_lists), (("ner",), _spans), (_OF_TAGS, _tag_rows), (("embedding",), _triples))
 """Kinds whose tables are known by their columns, whatever their texts."""
 

@@ -15,7 +15,7 @@ from bert_core.text.tokenization import Tokenizer
 from orchestrator.base.console import counted, first_names
 from orchestrator.base.errors import InputError
 from orchestrator.base.results import Split
-from orchestrator.corpus.preview import quantile
+from orchestrator.corpus.inspection import quantile
 from orchestrator.drafting.columns import refuse_broken
 from orchestrator.drafting.request import DraftedStages, DraftRequest, Finding
 from orchestrator.drafting.sizes import TaskSizes, draft_vocabulary, task_sizes

@@ -19,6 +19,11 @@ from orchestrator.tasks.mistakes import breakdown, worst_mistakes, wrongness
 from orchestrator.tasks.table_files import column_names, table_name
 from orchestrator.tasks.text_files import BadRecords
 
+_DATA_FIELDS = {"folder", "files", "head"}
+"""Fields of a task whose overrides describe other data than the model's own."""
+_OF_OTHER_FILES = {"folder", "split", "max_train_examples", "max_validation_examples"}
+"""Fields of the task that a model was fine-tuned on which say nothing about another file."""
+
 
 @dataclass(frozen=True)
 class Scoring:
@@ -108,12 +113,6 @@ def check_reranks(task: Task) -> None:
     """Check that a task has hits that a reranker can score. Raises: InputError."""
     if not task.type.is_searched:
         raise InputError(f"task {task.id} is no retrieval: it has no hits to score again; leave rerank out")
-
-
-_DATA_FIELDS = {"folder", "files", "head"}
-"""Fields of a task whose overrides describe other data than the model's own."""
-_OF_OTHER_FILES = {"folder", "split", "max_train_examples", "max_validation_examples"}
-"""Fields of the task that a model was fine-tuned on which say nothing about another file."""
 
 
 def own_task_values(

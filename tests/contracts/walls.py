@@ -68,6 +68,7 @@ NEVER: dict[str, frozenset[str]] = {
     "orchestrator.significance": EVERYTHING_HEAVY | {"scipy", "pydantic", "click"},
     "orchestrator.cluster": DRIVER_ONLY,
     "orchestrator.corpus": frozenset({"torch", *DRIVER_ONLY}),
+    "orchestrator.corpus.inspection": frozenset({"ray", "torch", *DRIVER_ONLY}),
     "orchestrator.corpus.preview": frozenset({"ray", "torch", *DRIVER_ONLY}),
     "orchestrator.corpus.token_store": frozenset({"ray", "torch", *DRIVER_ONLY}),
     "orchestrator.tasks": frozenset({"ray", "torch", *DRIVER_ONLY}),
