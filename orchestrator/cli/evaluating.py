@@ -286,7 +286,7 @@ def _write_pairs(
     output: str,
 ) -> None:
     folder = find_model(model)
-    from orchestrator.inference.blocks import json_lines
+    from orchestrator.inference.line_blocks import json_lines
     from orchestrator.inference.searching import INDEXES, mine_pairs
     from orchestrator.storage import join
 

@@ -23,7 +23,7 @@ from orchestrator.cli.reading import format_options, options, output_option, out
 
 if TYPE_CHECKING:
     from bert_core.constants import Precision
-    from orchestrator.inference.blocks import Abilities, LinePredictor, PredictedBlock
+    from orchestrator.inference.line_blocks import Abilities, LinePredictor, PredictedBlock
 
 T = TypeVar("T")
 
@@ -243,7 +243,7 @@ def _answers(
     read: Callable[[str], Iterable[str]],
 ) -> "Iterator[PredictedBlock]":
     """The answers to lines, by this process; without lines to FILE, which is read here or by workers."""
-    from orchestrator.inference.blocks import line_blocks
+    from orchestrator.inference.line_blocks import line_blocks
     from orchestrator.inference.line_files import predict_file
 
     if lines is None:

@@ -13,7 +13,7 @@ depend on the number of workers, on blocks or on restarts.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from typing import Protocol
+from typing import Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -187,8 +187,8 @@ class ExampleStream:
     shard_documents: Int64Array
     """Number of documents (num_shards,) of each shard."""
 
-    @staticmethod
-    def open(store: ShardReader, config: StreamConfig) -> "ExampleStream":
+    @classmethod
+    def open(cls, store: ShardReader, config: StreamConfig) -> Self:
         """Number the examples of a store, whose documents' lengths are read for it."""
         counts = np.zeros((len(config.phases), store.num_shards), np.int64)
         num_documents = np.zeros(store.num_shards, np.int64)
@@ -197,7 +197,7 @@ class ExampleStream:
             num_documents[shard] = len(lengths)
             for phase, (width, _) in enumerate(config.phases):
                 counts[phase, shard] = count_examples(lengths, width, config.layout, config.segments).sum()
-        return ExampleStream(store, config, tuple(counts), num_documents)
+        return cls(store, config, tuple(counts), num_documents)
 
     def examples_per_epoch(self, phase: int = 0) -> int:
         """Number of examples with which each token of the corpus is seen about once."""

@@ -16,7 +16,7 @@ from bert_core.config import BertConfig
 from orchestrator.base.errors import InputError
 from orchestrator.corpus.inspection import TextFacts, sample_text
 from orchestrator.drafting.columns import MAX_BAD_SHARE, inspect_table
-from orchestrator.drafting.files import Layout, assign_roles, data_name, detect_layout, role_of
+from orchestrator.drafting.file_layouts import Layout, assign_roles, data_name, detect_layout, role_of
 from orchestrator.drafting.request import DraftedStages, DraftKind, DraftRequest, Finding
 from orchestrator.drafting.sizes import PretrainingSizes, draft_vocabulary, pretraining_sizes
 from orchestrator.drafting.task_choice import TaskChoice, choose_task

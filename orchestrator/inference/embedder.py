@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from bert_core.checkpoints.manifest import atomic_write
 from bert_core.text_embedding import TextEmbedder
 from orchestrator.base.errors import InputError
-from orchestrator.inference.blocks import (
+from orchestrator.inference.line_blocks import (
     Abilities,
     LineBlock,
     ModelInput,

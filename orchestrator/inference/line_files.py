@@ -23,7 +23,7 @@ from orchestrator.cluster.own_errors import OWN_ERRORS, OwnError, last_line
 from orchestrator.cluster.process_warnings import CollectedWarnings, WarningRelay, WithWarnings
 from orchestrator.cluster.shortage import warn_when_stalled
 from orchestrator.cluster.torch_devices import new_card_notes
-from orchestrator.inference.blocks import LineBlock, LinePredictor, PredictedBlock, line_blocks, predict_blocks
+from orchestrator.inference.line_blocks import LineBlock, LinePredictor, PredictedBlock, line_blocks, predict_blocks
 from orchestrator.storage import exists
 from orchestrator.storage.text_lines import stream_lines
 from orchestrator.storage.uris import absolute

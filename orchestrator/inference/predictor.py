@@ -12,7 +12,7 @@ from orchestrator.cluster.torch_devices import choose_device
 from orchestrator.finetuning.evaluation import predict_examples
 from orchestrator.finetuning.logits import TokenBudget
 from orchestrator.finetuning.model_folder import FineTunedModel, load_fine_tuned
-from orchestrator.inference.blocks import (
+from orchestrator.inference.line_blocks import (
     Abilities,
     LineBlock,
     ModelInput,

@@ -13,8 +13,8 @@ from bert_core.packed_sequences import PackedSequences
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.base.errors import InputError
 from orchestrator.cluster.torch_devices import autocast, choose_device
-from orchestrator.inference.blocks import Abilities, ModelInput
 from orchestrator.inference.embedder import text_values
+from orchestrator.inference.line_blocks import Abilities, ModelInput
 from orchestrator.storage import local_copy
 
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from orchestrator.base.errors import InputError
 from orchestrator.base.nearest import no_file
-from orchestrator.inference.blocks import ModelInput
+from orchestrator.inference.line_blocks import ModelInput
 from orchestrator.storage import exists
 from orchestrator.storage.text_lines import parse_line, stream_lines
 from orchestrator.storage.uris import is_local, local_path

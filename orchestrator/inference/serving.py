@@ -33,8 +33,8 @@ from orchestrator.base.web import MAX_BODY_BYTES, App, Guard, listening, names_o
 from orchestrator.cluster.own_errors import last_line
 from orchestrator.finetuning.heads import HEADS
 from orchestrator.finetuning.model_folder import find_head
-from orchestrator.inference.blocks import Abilities, AnsweringModel, ModelInput
 from orchestrator.inference.embedder import LineEmbedder
+from orchestrator.inference.line_blocks import Abilities, AnsweringModel, ModelInput
 from orchestrator.inference.predictor import Predictor
 from orchestrator.inference.pretraining_heads import MaskFiller
 from orchestrator.storage import local_copy

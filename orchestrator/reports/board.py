@@ -23,7 +23,7 @@ from orchestrator.base.console import counted, duration
 from orchestrator.base.errors import InputError, NotFoundError, OrchestratorError
 from orchestrator.base.run_states import RunState
 from orchestrator.base.web import LOOPBACK_NAMES, App, Guard
-from orchestrator.reports.blocks import Cell, Code, Page, Section, Table, run_cell
+from orchestrator.reports.page_blocks import Cell, Code, Page, Section, Table, run_cell
 from orchestrator.reports.pages import MAX_RUNS, comparison_page, run_page, task_page
 from orchestrator.reports.rendering import BoardOptions, plotly_source, render
 

@@ -9,8 +9,8 @@ from typing import Any
 from bert_core.metrics.spans import entity_spans
 from orchestrator.base.errors import InputError
 from orchestrator.registry.group_comparison import read_predictions
-from orchestrator.reports.blocks import Block, Row, Table, Words
 from orchestrator.reports.charts import count_matrix, predicted_values
+from orchestrator.reports.page_blocks import Block, Row, Table, Words
 from orchestrator.significance.predictions import VALUE, prediction_kind
 from orchestrator.tasks.mistakes import breakdown, predicted_probability, worst_mistakes, wrongness
 

@@ -17,7 +17,6 @@ from orchestrator.base.metric_names import best_first, is_better_lower, is_of_th
 from orchestrator.registry.group_records import replicate_text, scored_trials
 from orchestrator.registry.leaderboard import SHOWN_DIGITS, ranking_sentences, recipe_text, trial_groups
 from orchestrator.registry.parameters import group_code, group_label, is_source_digest, varied_parameters
-from orchestrator.reports.blocks import Block, Chart, Code, Facts, Page, Row, Section, Table, Words, run_cell
 from orchestrator.reports.charts import (
     MIN_TRIALS,
     Spread,
@@ -29,6 +28,7 @@ from orchestrator.reports.charts import (
     setting_importances,
 )
 from orchestrator.reports.mistake_blocks import prediction_blocks
+from orchestrator.reports.page_blocks import Block, Chart, Code, Facts, Page, Row, Section, Table, Words, run_cell
 from orchestrator.reports.run_differences import TITLES, is_same, run_sections, value_text
 from orchestrator.reports.run_facts import TEST, RunFacts, changed_spec, stage_name
 from orchestrator.significance.ranking import SeedNoise

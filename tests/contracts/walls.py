@@ -83,7 +83,7 @@ NEVER: dict[str, frozenset[str]] = {
     "orchestrator.finetuning.model_record": frozenset({"ray", "torch", *DRIVER_ONLY}),
     "orchestrator.reports": frozenset({"ray", "torch", "click"}),
     "orchestrator.inference": DRIVER_ONLY,
-    "orchestrator.inference.blocks": frozenset({"ray", "torch", *DRIVER_ONLY}),
+    "orchestrator.inference.line_blocks": frozenset({"ray", "torch", *DRIVER_ONLY}),
     "orchestrator.inference.requests": frozenset({"ray", "torch", *DRIVER_ONLY}),
     "orchestrator.inference.serving": frozenset({"ray", *DRIVER_ONLY}),
     "orchestrator.kinds": frozenset({"click", "orchestrator.execution"}),

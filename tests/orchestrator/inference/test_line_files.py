@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from orchestrator.base.errors import ClusterError, InputError
 from orchestrator.base.settings import Settings
 from orchestrator.inference import blocks, line_files
-from orchestrator.inference.blocks import (
+from orchestrator.inference.embedder import LineEmbedder
+from orchestrator.inference.line_blocks import (
     BLOCK_LINES,
     LineBlock,
     LinePredictor,
@@ -26,7 +27,6 @@ from orchestrator.inference.blocks import (
     line_blocks,
     predict_blocks,
 )
-from orchestrator.inference.embedder import LineEmbedder
 from orchestrator.inference.line_files import predict_file
 from orchestrator.inference.predictor import Predictor
 from tests.orchestrator.tiny_models import WORDS

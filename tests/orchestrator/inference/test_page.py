@@ -13,7 +13,7 @@ import pytest
 import uvicorn
 
 from orchestrator.base.errors import InputError
-from orchestrator.inference.blocks import AnsweringModel, ModelInput
+from orchestrator.inference.line_blocks import AnsweringModel, ModelInput
 from orchestrator.inference.serving import build_app, load_answering
 from tests.browser import Browser
 from tests.orchestrator.tiny_models import save_pair_model

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from orchestrator.reports.blocks import Chart, Page, Section, Table, Words
 from orchestrator.reports.mistake_blocks import NUM_MISTAKES, SHOWN_CHARACTERS, mistake_blocks, prediction_blocks
+from orchestrator.reports.page_blocks import Chart, Page, Section, Table, Words
 from orchestrator.reports.rendering import render
 from tests.orchestrator.reports.samples import HOSTILE
 

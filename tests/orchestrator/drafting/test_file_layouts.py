@@ -1,6 +1,6 @@
 """Layouts of files and their roles by their names, and what is said of files that nothing reads.
 
-Alone: pytest tests/orchestrator/drafting/test_input_layout.py
+Alone: pytest tests/orchestrator/drafting/test_file_layouts.py
 """
 
 import gzip
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.base.errors import InputError
-from orchestrator.drafting.files import Layout, assign_roles, data_name, detect_layout, role_of
+from orchestrator.drafting.file_layouts import Layout, assign_roles, data_name, detect_layout, role_of
 from tests.orchestrator.drafting.made_files import (
     write,
     write_questions,
