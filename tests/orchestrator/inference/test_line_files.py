@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 from orchestrator.base.errors import ClusterError, InputError
 from orchestrator.base.settings import Settings
-from orchestrator.inference import blocks, line_files
+from orchestrator.inference import line_blocks as blocks
+from orchestrator.inference import line_files
 from orchestrator.inference.embedder import LineEmbedder
 from orchestrator.inference.line_blocks import (
     BLOCK_LINES,
