@@ -148,7 +148,7 @@ def compare_backend(setting: Setting, backend: AttentionBackend, kind: str) -> d
         generator = torch.Generator().manual_seed(0)
         qkv = torch.randn(sum(lengths), 3, num_heads, head_size, generator=generator).to(setting.device, dtype)
         call = AttentionCall.of(qkv[:, 0], seqs, options)
-        if reason := find_refusal(backend, call):
+        if reason := find_gpu_problem(backend, call):
             row[precision] = f"{FAILED if is_expected(backend, call) else 'not used'}: {reason}"
             continue
         reference = partial(context_and_gradient, BACKENDS[-1], qkv.double(), seqs, options)
@@ -235,7 +235,7 @@ def with_gradients(loss: Tensor, leaves: list[Tensor]) -> tuple[Tensor, Tensor]:
     return loss.detach(), torch.cat([gradient.flatten() for gradient in torch.autograd.grad(loss, leaves)])
 
 
-def find_refusal(backend: AttentionBackend, call: AttentionCall) -> str | None:
+def find_gpu_problem(backend: AttentionBackend, call: AttentionCall) -> str | None:
     """Find the reason why a backend is not used for a call; None where it is to be compared."""
     if backend.name == "grouped" and call.device != "cpu":
         return "made for CPUs"

@@ -2,6 +2,8 @@
 
 from functools import lru_cache
 
+BASELINE = "baseline."
+"""Beginning, behind the split's, of the names of the majority baseline's scores."""
 COLLAPSED = "collapsed"
 """Measurement of a trial that is 1 where it never rose above the majority baseline, else 0: a truth value."""
 _BETTER_LOWER = frozenset(
@@ -25,6 +27,16 @@ _CORRELATIONS = frozenset({"correlation", "pearson", "spearman"})
 """Words of scores that lie between -1 and 1."""
 _BETTER_HIGHER = _FRACTIONS | _CORRELATIONS | {"map", "auc", "auroc", "auprc", "bleu", "chrf", "rouge", "kappa"}
 """Words of scores known to be better the higher they are; unknown scores are taken to be, too."""
+
+
+def baseline_of(measurement: str) -> str:
+    """Name of the majority baseline's score that stands beside a score.
+
+    >>> baseline_of("f1"), baseline_of("test.f1")
+    ('baseline.f1', 'test.baseline.f1')
+    """
+    split, dot, name = measurement.rpartition(".")
+    return f"{split}{dot}{BASELINE}{name}"
 
 
 def is_of_the_machine(measurement: str) -> bool:

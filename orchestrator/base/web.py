@@ -14,6 +14,8 @@ from typing import Any
 
 from orchestrator.base.errors import InputError
 
+SERVE_PORT, BOARD_PORT = 8000, 8100
+"""Default ports of `serve` and `board`."""
 TOKEN_VARIABLE = "ORCHESTRATOR_SERVE_TOKEN"
 MIN_CHARACTERS = 16
 MAX_BODY_BYTES = 1 << 20

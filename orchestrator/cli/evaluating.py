@@ -108,7 +108,7 @@ def evaluate(
     import torch
 
     from orchestrator.cluster.torch_devices import computes_in_bf16
-    from orchestrator.inference.task_scores import Scoring, evaluate_closely, own_task_values, values_on_file
+    from orchestrator.inference.task_scores import Scoring, analyze_errors, own_task_values, score_split, values_on_file
     from orchestrator.kinds.resolved import data_digests
     from orchestrator.registry.model_names import read_recorded_task
     from orchestrator.tasks.catalogue import KNOWN_TASKS
@@ -131,8 +131,8 @@ def evaluate(
             reranking=_find_reranking(rerank, relevant_label, num_candidates),
         )
         device = "cuda" if torch.cuda.is_available() else "cpu"
-        found = evaluate_closely(scoring, device, progress.status, num_mistakes=num_errors)
-    result = found.result
+        result, loaded, predicted = score_split(scoring, device, progress.status)
+    found = analyze_errors(loaded, split, predicted, num_errors)
     record = {"model": model, "task": result.task, "split": result.split, "num_examples": result.num_examples}
     computed_in = "bf16" if computes_in_bf16(torch.device(device), precision) else "fp32"
     record |= {"computed_in": computed_in} | dict(result.counts) | dict(result.metrics)
@@ -288,7 +288,7 @@ def _write_pairs(
     output: str,
 ) -> None:
     folder = find_model(model)
-    from orchestrator.inference.blocks import json_lines
+    from orchestrator.inference.line_blocks import json_lines
     from orchestrator.inference.searching import INDEXES, mine_pairs
     from orchestrator.storage import join
 

@@ -15,6 +15,7 @@ import click
 
 from orchestrator.base.console import Progress, clear_screen, counted, is_terminal, show_progress
 from orchestrator.base.errors import InputError
+from orchestrator.base.web import SERVE_PORT
 from orchestrator.cli.frame import command, current_settings, precision_option
 from orchestrator.cli.messages import notify, say_now
 from orchestrator.cli.output import show_record, show_rows, show_text, write_pieces
@@ -22,7 +23,7 @@ from orchestrator.cli.reading import format_options, options, output_option, out
 
 if TYPE_CHECKING:
     from bert_core.constants import AskedPrecision
-    from orchestrator.inference.blocks import Abilities, LinePredictor, PredictedBlock
+    from orchestrator.inference.line_blocks import Abilities, LinePredictor, PredictedBlock
 
 T = TypeVar("T")
 
@@ -120,7 +121,7 @@ def predict(
     elif lines is not None:
         requests.check_request(file, 1, task, asked.text_columns(task))
     else:
-        asked = requests.look_at_requests(file, task, text_columns)
+        asked = requests.inspect_requests(file, task, text_columns)
     if lines is None and (num_blank := requests.check_requests(file, asked, task)):
         notify(f"{counted(num_blank, 'empty line')} of {file} without an answer")
     from orchestrator.inference.predictor import AnswerForm, Predictor  # torch among it: a wrong file is told before
@@ -243,7 +244,7 @@ def _answers(
     read: Callable[[str], Iterable[str]],
 ) -> "Iterator[PredictedBlock]":
     """The answers to lines, by this process; without lines to FILE, which is read here or by workers."""
-    from orchestrator.inference.blocks import line_blocks
+    from orchestrator.inference.line_blocks import line_blocks
     from orchestrator.inference.line_files import predict_file
 
     if lines is None:
@@ -303,7 +304,9 @@ def next_sentence(model: str, first: str, second: str) -> None:
 @command(example="serve my-model\nserve my-model --host 0.0.0.0 --token-file token")
 @model_argument
 @click.option("--host", default="127.0.0.1", metavar="HOST", help="Address to bind; a non-local one needs a token.")
-@click.option("--port", type=click.IntRange(0, 65535), default=8000, metavar="PORT", help="Port; 0 for any free one.")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=SERVE_PORT, metavar="PORT", help="Port; 0 for any free one."
+)
 @click.option("--token-file", metavar="FILE", help="File (mode 0600) with the token for requests.")
 @device_option
 @precision_option(default="auto")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from orchestrator.base.console import clear_screen
+from orchestrator.base.web import BOARD_PORT
 from orchestrator.cli.frame import command, current_settings
 from orchestrator.cli.messages import notify, say_now
 from orchestrator.cli.output import PAGE, show_rows, show_text
@@ -41,7 +42,9 @@ def report(subject: str, output: str) -> None:
 
 
 @command(example="board\nboard --port 0 --open")
-@click.option("--port", type=click.IntRange(0, 65535), default=8100, metavar="PORT", help="Port; 0 for any free one.")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=BOARD_PORT, metavar="PORT", help="Port; 0 for any free one."
+)
 @click.option("--open", "is_opened", is_flag=True, help="Open the browser.")
 def board(port: int, is_opened: bool) -> None:
     """Serve a web UI of the registry, until Ctrl-C.

@@ -29,7 +29,7 @@ from orchestrator.cli.next_commands import model_commands
 from orchestrator.cli.output import show_text
 from orchestrator.cli.registry_reading import run_id_of, tell_earlier
 from orchestrator.cli.tree import HINTS
-from orchestrator.cluster.connection import dashboard_address, give_way
+from orchestrator.cluster.connection import dashboard_address, lower_worker_priority
 
 if TYPE_CHECKING:
     from orchestrator.execution.jobs import SubmittedJob
@@ -82,7 +82,7 @@ def run(spec_path: str, overrides: tuple[str, ...], name: str | None, nice: bool
         raise click.UsageError(f"no spec at {spec_path}; for recorded runs: {hint}")
     say_now(f"reading the spec {spec_path}")
     if nice:
-        give_way()
+        lower_worker_priority()
     spec = _load_named(spec_path, overrides, name)
     tell_earlier(spec, "this run {}; Ctrl-C stops")
     from orchestrator.execution.runner import run_spec  # torch among it: a wrong spec is told before
@@ -124,7 +124,7 @@ def resume(run_id: str, overrides: tuple[str, ...], allow_drift: bool, nice: boo
         from orchestrator.execution.runner import resume_run
 
         if nice:
-            give_way()
+            lower_worker_priority()
         again = [*(["--allow-drift"] if allow_drift else []), *(["--nice"] if nice else []), *overrides]
         _carry_out(partial(resume_run, run_id, overrides, settings=settings, allow_drift=allow_drift), *again)
 

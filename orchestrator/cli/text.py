@@ -58,7 +58,7 @@ def inspect(**source: Any) -> None:
     --on-bad-record says.
     """
     say_now("reading the text")
-    from orchestrator.corpus.preview import inspect_corpus
+    from orchestrator.corpus.inspection import inspect_corpus
     from orchestrator.specs import TextSource
 
     is_table, rows = current_reading().form == "table", []

@@ -34,6 +34,15 @@ PROMETHEUS_ADDRESS = "127.0.0.1:9090"
 GRAFANA_ADDRESS = "127.0.0.1:3000"
 _END_S = 20.0
 """Time for a server to end before it is killed."""
+GAUGE_PREFIX = "bert_"
+GAUGE_LABELS = ("run", "name", "split")
+STOP_TIMEOUT_S = 120.0
+STOP_COMMAND = (
+    "systemctl --user disable --now ray-node 2> /dev/null; "
+    "crontab -l 2> /dev/null | grep -q ray-node.sh && crontab -l | sed /ray-node.sh/d | crontab -; "
+    "pkill -x ray-node.sh; . ~/.profile; ray stop"
+)
+"""Ends what brings Ray back (deploy/systemd), now and at the next boot, and then Ray."""
 
 
 @dataclass(frozen=True)
@@ -111,10 +120,6 @@ def _commands(configuration: Path, data_folder: Path) -> dict[str, tuple[str, li
     return commands
 
 
-PREFIX = "bert_"
-LABELS = ("run", "name", "split")
-
-
 class RunGauges:
     """Gauges of one run of the connected Ray, which keep their last values until its driver ends."""
 
@@ -132,17 +137,8 @@ def _gauge(measurement: str) -> "Gauge":
     """The process's gauge for measurements of a name, whichever run they are of."""
     from ray.util.metrics import Gauge
 
-    name = PREFIX + re.sub(r"\W", "_", measurement)
-    return Gauge(name, description=f"{measurement} of a run, as last measured", tag_keys=LABELS)
-
-
-STOP_TIMEOUT_S = 120.0
-STOP = (
-    "systemctl --user disable --now ray-node 2> /dev/null; "
-    "crontab -l 2> /dev/null | grep -q ray-node.sh && crontab -l | sed /ray-node.sh/d | crontab -; "
-    "pkill -x ray-node.sh; . ~/.profile; ray stop"
-)
-"""Ends what brings Ray back (deploy/systemd), now and at the next boot, and then Ray."""
+    name = GAUGE_PREFIX + re.sub(r"\W", "_", measurement)
+    return Gauge(name, description=f"{measurement} of a run, as last measured", tag_keys=GAUGE_LABELS)
 
 
 def read_hosts(file: str) -> list[list[str]]:
@@ -186,7 +182,7 @@ def stop_hosts(logins: list[list[str]]) -> list[str]:
 def _stop(login: list[str]) -> str:
     try:
         done = subprocess.run(
-            [*login, STOP], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=STOP_TIMEOUT_S
+            [*login, STOP_COMMAND], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=STOP_TIMEOUT_S
         )
     except subprocess.TimeoutExpired:
         return f"it has not answered for {STOP_TIMEOUT_S:.0f} s"

@@ -2,24 +2,14 @@
 
 Ray counts GPUs by their driver, and torch may find none usable: the driver looks at them before `auto` takes them, once
 for all processes of a run, so that all of them are on GPUs or none is.
-
-What Ray's processes log reaches nobody, since Ray is started without `log_to_driver`, which would bring Ray's own lines
-too. A warning for a person therefore travels as a value:
-
-    a process of Ray     with attached(warnings): work()        its warnings are collected (`CollectedWarnings`)
-                         WithWarnings(result, warnings.take())  and go with the next result
-    the driver           relay.receive(answer)                  logs each text once, whichever process it comes from
-
-Trials, distillations and pretraining workers send their warnings as events, among the others that they have.
 """
 
 import logging
 import time
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Generic, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from orchestrator.base.console import UNDER_WAY, attached
 from orchestrator.base.errors import ClusterError, RunFailedError
@@ -34,7 +24,8 @@ from orchestrator.cluster.capacity import (
     nodes_with,
 )
 from orchestrator.cluster.own_errors import OWN_ERRORS, OwnError, last_line
-from orchestrator.cluster.shortage import telling_silence
+from orchestrator.cluster.process_warnings import CollectedWarnings, WarningRelay
+from orchestrator.cluster.shortage import warn_when_stalled
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
@@ -52,21 +43,21 @@ def take_gpus(work: str, asked: float | Literal["auto"]) -> float:
     `auto` takes the CPU where torch can use none of the GPUs, and says why; a number of GPUs stays as it is asked.
     """
     gpus = float(has_gpus({"GPU": 1.0}, cluster_resources())) if asked == "auto" else asked
-    if asked == "auto" and gpus and refuses_gpus(work):
+    if asked == "auto" and gpus and are_gpus_unusable(work):
         return 0.0
-    tell_device(work, gpus, asked)
+    log_device(work, gpus, asked)
     return gpus
 
 
-def refuses_gpus(work: str, labels: Mapping[str, str] = MappingProxyType({})) -> bool:
+def are_gpus_unusable(work: str, labels: Mapping[str, str] = MappingProxyType({})) -> bool:
     """Whether torch can use no GPU of the nodes with these labels; then a warning says so, and why."""
-    refusal = find_refusal(labels)
+    refusal = find_gpu_problem(labels)
     if refusal is not None:
         logger.warning(f"{work} on the CPU: {refusal}")
     return refusal is not None
 
 
-def tell_device(work: str, num_gpus: float, asked: object) -> None:
+def log_device(work: str, num_gpus: float, asked: object) -> None:
     """Log on which devices work runs on the connected Ray, where `asked`, of a spec, left that to the cluster."""
     if asked == "auto":
         types = gpu_types() if num_gpus else ()
@@ -90,13 +81,13 @@ def device_line(work: str, num_gpus: float, num_there: float, types: Sequence[st
 class Look(NamedTuple):
     """Findings of a process with a GPU of its node."""
 
-    refusal: str | None = None
+    problem: str | None = None
     """Reason why torch cannot use the GPU, with what to do; None where it can."""
     has_bf16: bool = True
     """Whether the GPU has units for bf16."""
 
 
-def find_refusal(labels: Mapping[str, str] = MappingProxyType({})) -> str | None:
+def find_gpu_problem(labels: Mapping[str, str] = MappingProxyType({})) -> str | None:
     """Return why torch can use no free GPU of the connected Ray, with what to do; None where one can be used.
 
     One GPU of each node is looked at, until one is usable.
@@ -107,10 +98,10 @@ def find_refusal(labels: Mapping[str, str] = MappingProxyType({})) -> str | None
     refusals = []
     with closing(_look_at_gpus(labels)) as looks:
         for look in looks:
-            if look.refusal is None:
+            if look.problem is None:
                 return None
-            refusals.append(look.refusal)
-    return common_refusal(refusals)
+            refusals.append(look.problem)
+    return common_problem(refusals)
 
 
 def have_bf16(*, on_gpus: bool, labels: Mapping[str, str] = MappingProxyType({})) -> bool:
@@ -150,7 +141,7 @@ def _look_at_gpus(labels: Mapping[str, str]) -> Generator[Look]:
     logger.info("looking at the GPUs", extra=UNDER_WAY)
     with closing(_ask_nodes(look_at_card, new, num_gpus=_SHARE)) as answers:
         for node_id, look in answers:
-            if look is not None and look.refusal is None:
+            if look is not None and look.problem is None:
                 _USABLE[node_id] = look
             yield look or Look()
 
@@ -185,7 +176,7 @@ def _ask_nodes(
             ray.cancel(task, force=True)
 
 
-def common_refusal(refusals: Sequence[str]) -> str | None:
+def common_problem(refusals: Sequence[str]) -> str | None:
     """Return the first of the nodes' refusals, with their number where that is several; None without any."""
     if not refusals:
         return None
@@ -195,56 +186,12 @@ def common_refusal(refusals: Sequence[str]) -> str | None:
 
 def look_at_card() -> Look:
     """Find out whether torch can use this process's card, and compute in bf16 there."""
-    from orchestrator.cluster.torch_devices import find_card, has_bf16
+    from orchestrator.cluster.torch_devices import find_card
 
     try:
-        return Look(has_bf16=has_bf16(find_card()))
+        return Look(has_bf16=find_card().has_bf16)
     except ClusterError as error:
         return Look(str(error))
-
-
-class CollectedWarnings(logging.Handler):
-    """Handler that keeps the texts of warnings until they are taken; to be attached around the work of a process."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.WARNING)
-        self._texts: list[str] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Keep the message of a record."""
-        self._texts.append(record.getMessage())
-
-    def take(self) -> tuple[str, ...]:
-        """Return the texts that nobody has taken yet, each once, in the order in which they came."""
-        texts, self._texts = self._texts, []
-        return tuple(dict.fromkeys(texts))
-
-
-@dataclass(frozen=True)
-class WithWarnings(Generic[T]):
-    """A value from one of Ray's processes, and the warnings that were logged there since the value before it."""
-
-    value: T
-    warnings: tuple[str, ...] = ()
-
-
-class WarningRelay:
-    """Logs in the driver what Ray's processes have warned of, each text once."""
-
-    def __init__(self) -> None:
-        self._told: set[str] = set()
-
-    def tell(self, warnings: Iterable[str]) -> None:
-        """Log those texts that are new."""
-        for text in warnings:
-            if text not in self._told:
-                self._told.add(text)
-                logger.warning(text)
-
-    def receive(self, answer: WithWarnings[T]) -> T:
-        """Log the warnings that come with a value, and return the value."""
-        self.tell(answer.warnings)
-        return answer.value
 
 
 def call_on_device(function: Callable[[str], T], num_cpus: float, num_gpus: float, problem: str, remedy: str = "") -> T:
@@ -272,7 +219,7 @@ def call_on_device(function: Callable[[str], T], num_cpus: float, num_gpus: floa
     )
     needed, relay = Processes(1, {"CPU": num_cpus, "GPU": num_gpus}), WarningRelay()
     with waiting_for(task, problem, remedy):
-        with telling_silence("work with a GPU has not begun", needed):
+        with warn_when_stalled("work with a GPU has not begun", needed):
             card_notes = ray.get(next(task))
         relay.tell(card_notes)
         relay.tell(ray.get(next(task)))

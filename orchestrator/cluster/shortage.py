@@ -1,10 +1,7 @@
 """Shortage of a cluster while processes wait for a place: what they need, what is free, who else waits, what starts.
 
-A driver that waits for tasks says it (`telling_silence`): within seconds where they have no place, within a minute
+A driver that waits for tasks says it (`warn_when_stalled`): within seconds where they have no place, within a minute
 where they bring nothing. Ray Data waits for resources that others hold for ever, and says nothing.
-
-Ray ends a driver that has not reached the head's global control store (GCS) for a minute, by the exit of its process:
-nothing after that is recorded. So a run whose head has gone ends with a word before (`HeadWatch`).
 """
 
 import json
@@ -16,9 +13,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from orchestrator.base.console import duration
-from orchestrator.base.errors import ClusterError
 from orchestrator.base.periodic import Reminders, Shortage, repeating
-from orchestrator.cluster.capacity import Node, Processes, answers, room_for, selected_text
+from orchestrator.cluster.capacity import Node, Processes, room_for, selected_text
 
 logger = logging.getLogger(__name__)
 _LOOK_EVERY_S = 1.0
@@ -131,7 +127,7 @@ def _bundles(count: int, resources: Mapping[str, float]) -> str:
     return f"{count} × {{{', '.join(f'{name}: {amount:g}' for name, amount in resources.items())}}}"
 
 
-class SilenceWatch:
+class StallWatch:
     """Watch over work that should bring something now and then.
 
     Args:
@@ -159,9 +155,9 @@ class SilenceWatch:
 
 
 @contextmanager
-def telling_silence(problem: str, needed: Processes) -> Iterator[SilenceWatch]:
+def warn_when_stalled(problem: str, needed: Processes) -> Iterator[StallWatch]:
     """Yield a watch that a thread looks at until the end of the block, for work on the connected Ray."""
-    watch = SilenceWatch(problem, lambda: find_shortage(needed))
+    watch = StallWatch(problem, lambda: find_shortage(needed))
 
     def look() -> bool:
         watch.look()
@@ -169,68 +165,3 @@ def telling_silence(problem: str, needed: Processes) -> Iterator[SilenceWatch]:
 
     with repeating(look, _LOOK_EVERY_S, "silence", join_timeout_s=0.0):  # a look may wait for the cluster's head
         yield watch
-
-
-INTERVAL_S = 5.0
-PATIENCE_S = 35.0
-"""Time without an answer after which the run ends; what is left of Ray's minute is for recording that."""
-LAST_PATIENCE_S = 42.0
-"""Time after which the driver leaves where it stands: what it waits for within Ray can be interrupted by nothing."""
-_ANSWER_TIMEOUT_S = 2.0
-
-
-def _head_answers(address: str) -> bool:
-    host, _, port = address.rpartition(":")
-    return bool(host) and answers(host, int(port), _ANSWER_TIMEOUT_S)
-
-
-class HeadWatch:
-    """Watch over the head at an address, `HOST:PORT`; one that this process cannot reach from the start is not watched.
-
-    Args:
-        how_to_go_on: the last words of the error.
-        patience_s: time without an answer that is borne.
-    """
-
-    silent_s = 0.0
-    """Time for which the head has not answered, as of the last look that asked it."""
-
-    def __init__(
-        self,
-        address: str,
-        how_to_go_on: str,
-        answers: Callable[[str], bool] = _head_answers,
-        clock: Callable[[], float] = time.monotonic,
-        patience_s: float = PATIENCE_S,
-    ) -> None:
-        self._address, self._how_to_go_on, self._answers = address, how_to_go_on, answers
-        self._clock, self._patience_s = clock, patience_s
-        self._answered_at = self._asked_at = clock()
-        self._is_watched = self._answers(address)
-
-    def look(self) -> None:
-        """Ask the head now and then whether it is there. Raises: ClusterError when it has been silent for too long."""
-        now = self._clock()
-        if not self._is_watched or now - self._asked_at < INTERVAL_S:
-            return
-        self._asked_at = now
-        if self._answers(self._address):
-            self._answered_at = now
-        self.silent_s = now - self._answered_at
-        if self.silent_s >= self._patience_s:
-            raise ClusterError(
-                f"{self.problem()}: its GCS has ended, or the way there is cut; "
-                f"start it again (`ray up`, or `ray start --head`), then {self._how_to_go_on}"
-            )
-
-    def problem(self) -> str:
-        """Return which head has not answered, and for how long."""
-        return f"the cluster's head at {self._address} has not answered for {self.silent_s:.0f} s"
-
-
-def watch_head(how_to_go_on: str, patience_s: float = PATIENCE_S) -> HeadWatch:
-    """A watch over the head of the connected Ray; where none is connected there is nothing to watch."""
-    import ray
-
-    address = ray.get_runtime_context().gcs_address if ray.is_initialized() else ""
-    return HeadWatch(address, how_to_go_on, patience_s=patience_s)

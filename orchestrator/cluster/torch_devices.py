@@ -22,6 +22,12 @@ _TAKEN_SHARE = 0.05
 
 _PROCESSES_TOLD: set[int] = set()
 """This process's id, once a person was told of its card; in a process that was forked, another one's."""
+SLOW_BF16 = "bf16, for which this CPU has no units: it takes longer than fp32 here; set precision to fp32"
+"""Text for a person whose spec asks for bf16 on such a CPU."""
+COMMANDS_WITHOUT_CARD = (
+    "do without it: --device cpu (serve, search), --gpus-per-worker 0 (predict, embed), gpus=0 (evaluate)"
+)
+"""Options of commands, by which they compute on the CPU."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +44,11 @@ class Card:
     @property
     def capability_text(self) -> str:
         return "{}.{}".format(*self.capability)
+
+    @property
+    def has_bf16(self) -> bool:
+        """Whether it has units for bf16; torch computes without them too, several times slower than in fp32."""
+        return self.capability >= OLDEST_CAPABILITY
 
 
 def find_card(or_else: str = "") -> Card:
@@ -101,14 +112,9 @@ def _first_sentence(text: str) -> str:
     return line.partition(". ")[0].rstrip(".")
 
 
-def has_bf16(card: Card) -> bool:
-    """Whether a card has units for bf16; torch computes without them too, several times slower than in fp32."""
-    return card.capability >= OLDEST_CAPABILITY
-
-
 def check_card(card: Card, precision: AskedPrecision) -> None:
     """Check that a card computes in a precision as fast as it should. Raises: SpecError."""
-    if precision == "bf16" and not has_bf16(card):
+    if precision == "bf16" and not card.has_bf16:
         raise SpecError(
             f"precision bf16: {card.name} has no units for it (compute capability {card.capability_text}, "
             "8.0 is the first that has); set precision to fp32"
@@ -135,7 +141,7 @@ def card_notes(device: str, *, is_shared: bool = False, trains_in: AskedPrecisio
             f"others hold {gib_text(taken_bytes)} of the {gib_text(card.total_bytes)} of {card.name}: this work "
             "goes on beside them, with less memory and slower; `nvidia-smi` names them"
         )
-    if card.capability < OLDEST_CAPABILITY:
+    if not card.has_bf16:
         notes.append(
             f"{card.name} (compute capability {card.capability_text}) is too old for flash attention and TF32: "
             "attention is computed on padded rows, and products in full fp32"
@@ -180,16 +186,6 @@ def has_bf16_cpu() -> bool:
     if platform.machine().lower() in ("x86_64", "amd64"):
         return bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
     return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
-
-
-SLOW_BF16 = "bf16, for which this CPU has no units: it takes longer than fp32 here; set precision to fp32"
-"""Text for a person whose spec asks for bf16 on such a CPU."""
-
-
-COMMANDS_WITHOUT_CARD = (
-    "do without it: --device cpu (serve, search), --gpus-per-worker 0 (predict, embed), gpus=0 (evaluate)"
-)
-"""Options of commands, by which they compute on the CPU."""
 
 
 def choose_device(

@@ -30,7 +30,7 @@ from orchestrator.base.errors import ClusterError, CorpusError
 from orchestrator.base.results import DatasetResult, FileCount
 from orchestrator.cluster.capacity import Processes, cluster_resources
 from orchestrator.cluster.data_context import MAX_RETRIES, data_context
-from orchestrator.cluster.shortage import telling_silence
+from orchestrator.cluster.shortage import warn_when_stalled
 from orchestrator.corpus.document_batches import (
     Bundle,
     DocumentBatch,
@@ -59,6 +59,10 @@ _NUM_THREADS = 16
 
 UnitId = tuple[int, int]
 """A unit's bundle, and its number in the bundle."""
+_BATCHES_IN_FLIGHT = 2
+"""Batches for each CPU: one that is tokenized and one that waits."""
+OnBytesRead = Callable[[int, int], None]
+"""A function that takes the bytes read so far and the bytes of all files."""
 
 
 @dataclass(frozen=True)
@@ -126,13 +130,6 @@ def unfinished(num_bundles: int, units: Mapping[UnitId, FinishedUnit]) -> list[i
         for bundle in range(num_bundles)
         if bundle not in last or not all((bundle, number) in units for number in range(last[bundle]))
     ]
-
-
-_BATCHES_IN_FLIGHT = 2
-"""Batches for each CPU: one that is tokenized and one that waits."""
-
-OnBytesRead = Callable[[int, int], None]
-"""A function that takes the bytes read so far and the bytes of all files."""
 
 
 def build_token_store(
@@ -206,9 +203,9 @@ def _run(
     )
     done_bytes, total_bytes = sum(unit.num_bytes_read for unit in units.values()), sum(file.num_bytes for file in files)
     try:
-        with telling_silence("no text has been tokenized", Processes(1, {"CPU": 1.0})) as silence:
+        with warn_when_stalled("no text has been tokenized", Processes(1, {"CPU": 1.0})) as watch:
             for row in _rows(len(todo), read, tokenize, shard_bytes, num_cpus) if todo else ():
-                silence.note()
+                watch.note()
                 if row["error"]:
                     raise CorpusError(row["error"])
                 unit = FinishedUnit.from_json(row["facts"])

@@ -28,6 +28,12 @@ BUNDLE_BYTES = 64 << 20
 """Stored size of the consecutive files that one task reads; a larger file is a bundle of its own."""
 
 Bundle = tuple[InputFile, ...]
+MAX_SENTENCE_CHARACTERS = 8192
+"""Longest sentence. A longer one is a table or noise, and is cut, so that the tokenizer's memory stays bounded."""
+_WHITE_SPACE = re.compile(r"\s+")
+_PIECE = re.compile(rf"(?s:.{{1,{MAX_SENTENCE_CHARACTERS}}})(?:\s|$)|(?s:.{{{MAX_SENTENCE_CHARACTERS}}})")
+_SENTENCES_AT_ONCE = 1024
+"""Sentences tokenized at a time: the tokenizer library takes hundreds of bytes per token while it works."""
 
 
 @dataclass(frozen=True)
@@ -125,13 +131,6 @@ def read_batches(bundle: Bundle, source: TextSource, shard_bytes: int) -> Iterat
     yield DocumentBatch(tuple(documents), -bytes_before, tuple(counts), is_last=True)
 
 
-MAX_SENTENCE_CHARACTERS = 8192
-"""Longest sentence. A longer one is a table or noise, and is cut, so that the tokenizer's memory stays bounded."""
-
-_WHITE_SPACE = re.compile(r"\s+")
-_PIECE = re.compile(rf"(?s:.{{1,{MAX_SENTENCE_CHARACTERS}}})(?:\s|$)|(?s:.{{{MAX_SENTENCE_CHARACTERS}}})")
-
-
 def split_sentences(text: str) -> list[str]:
     """Sentences of a document in order, without white space around them; none is empty.
 
@@ -152,10 +151,6 @@ def split_sentences(text: str) -> list[str]:
             elif sentence := sentence.strip():
                 sentences.append(sentence)
     return sentences
-
-
-_SENTENCES_AT_ONCE = 1024
-"""Sentences tokenized at a time: the tokenizer library takes hundreds of bytes per token while it works."""
 
 
 def write_documents(

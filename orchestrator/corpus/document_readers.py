@@ -13,14 +13,13 @@ Bad records are counted for each file. A NUL byte is a bad byte: a file with suc
 
 import json
 import lzma
-import tempfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from functools import partial
 from io import BufferedIOBase
 from pathlib import Path
-from typing import IO, Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -34,6 +33,14 @@ from orchestrator.storage.text_lines import compression_problem, unpacked
 from orchestrator.storage.uris import is_local
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+CHUNK_BYTES = 1 << 20
+_ZSTD_PIECE_BYTES = 1 << 14
+"""Size of a read from a .zst file. Arrow fills a piece or fails, so this much may be lost where a file is damaged."""
+MAX_RECORD_BYTES = 16 << 20
+"""Largest size of a line; a longer line is a bad record. A longer document of plain text is split into several."""
+ID_FIELD = "id"
+"""Key or column that holds a document's name, if the file has it."""
+_ROWS_AT_ONCE = 64
 
 
 class Line(NamedTuple):
@@ -79,11 +86,6 @@ def _line(number: int, offset: int, data: bytes, num_bytes: int) -> Line:
     return Line(number, offset, data, num_bytes)
 
 
-CHUNK_BYTES = 1 << 20
-_ZSTD_PIECE_BYTES = 1 << 14
-"""Size of a read from a .zst file. Arrow fills a piece or fails, so this much may be lost where a file is damaged."""
-
-
 class DamagedFileError(CorpusError):
     """A file ends early or cannot be decompressed; the bytes that were read before are good."""
 
@@ -115,17 +117,6 @@ def read_chunks(file: InputFile, on_read: Callable[[int], None] = lambda _: None
             raise DamagedFileError(
                 f"{file.path} is damaged after {num_bytes} bytes of its content: {error}; fetch it again"
             ) from None
-
-
-MAX_RECORD_BYTES = 16 << 20
-"""Largest size of a line; a longer line is a bad record. A longer document of plain text is split into several."""
-MAX_EXPANSION = 64
-"""Times its stored size that a compressed Parquet file may have unpacked. Parquet is compressed in itself."""
-MIN_UNPACKED_BYTES = 64 << 20
-"""Unpacked size that any compressed Parquet file may have."""
-ID_FIELD = "id"
-"""Key or column that holds a document's name, if the file has it."""
-_ROWS_AT_ONCE = 64
 
 
 class Document(NamedTuple):
@@ -215,7 +206,7 @@ class DocumentReader:
                 yield from self._read_record(record, place)
 
     def _read_parquet(self) -> Iterator[tuple[str, str]]:
-        with self._open_parquet() as raw:
+        with open_raw(self.file) as raw:
             try:
                 file = pq.ParquetFile(raw, pre_buffer=False)
                 columns = [name for name in (self.source.text_field, ID_FIELD) if name in file.schema_arrow.names]
@@ -236,31 +227,6 @@ class DocumentReader:
                 raise DamagedFileError(
                     f"{self.file.path} cannot be read as Parquet: {error}; fetch or write it again"
                 ) from None
-
-    @contextmanager
-    def _open_parquet(self) -> Iterator[IO[bytes]]:
-        """A Parquet file, or a decompressed temporary copy of it: Parquet is read from its end."""
-        if not self.file.compression:
-            with open_raw(self.file) as raw:
-                yield raw
-            return
-        limit = max(MIN_UNPACKED_BYTES, MAX_EXPANSION * self.file.num_bytes)
-        with tempfile.TemporaryFile() as copy:
-            for chunk in read_chunks(self.file):
-                if copy.tell() + len(chunk) > limit:
-                    raise CorpusError(
-                        f"{self.file.path} has {self.file.num_bytes} bytes and unpacks to more than {limit}, which no "
-                        "Parquet file of text does; unpack it yourself if it is what it should be"
-                    )
-                try:
-                    copy.write(chunk)
-                except OSError as error:
-                    raise CorpusError(
-                        f"{self.file.path} cannot be unpacked into {tempfile.gettempdir()}: {error.strerror}; make "
-                        "room there or name another folder in TMPDIR"
-                    ) from None
-            copy.seek(0)
-            yield copy
 
     def _check_column(self, schema: pa.Schema) -> None:
         name = self.source.text_field

@@ -35,6 +35,20 @@ TARGET_S = 5.0
 """Seconds that a window is to last, so that what a pipeline costs at its start is a tenth of them."""
 FEWEST_BLOCKS = 8
 """Blocks of the first window of a run."""
+BLOCK_TOKENS = 1 << 18
+"""Tokens of a block, at most or one step: 2 to 3 MB with labels and lengths."""
+_STORE_SHARE = 0.25
+"""Share of a node's object store that its workers' windows may take."""
+_WINDOWS_AT_A_TIME = 2
+Block = TypeVar("Block")
+_FIELDS: dict[str, np.dtype[np.generic]] = {
+    "input_ids": np.dtype(np.int32),
+    "token_type_ids": np.dtype(np.int8),
+    "cu_seqlens": np.dtype(np.int32),
+    "masked_positions": np.dtype(np.int32),
+    "masked_labels": np.dtype(np.int32),
+    "sentence_labels": np.dtype(np.int8),
+}
 
 
 @dataclass(frozen=True)
@@ -82,24 +96,6 @@ class PrefetchPace:
                 f"data tasks deliver {built:,.0f} tokens/s, training takes {trained:,.0f}: raise execution.data_cpus"
             )
         self.num_blocks = min(max(self.num_blocks, min(2 * self.num_blocks, wanted)), room)
-
-
-BLOCK_TOKENS = 1 << 18
-"""Tokens of a block, at most or one step: 2 to 3 MB with labels and lengths."""
-_STORE_SHARE = 0.25
-"""Share of a node's object store that its workers' windows may take."""
-_WINDOWS_AT_A_TIME = 2
-
-Block = TypeVar("Block")
-
-_FIELDS: dict[str, np.dtype[np.generic]] = {
-    "input_ids": np.dtype(np.int32),
-    "token_type_ids": np.dtype(np.int8),
-    "cu_seqlens": np.dtype(np.int32),
-    "masked_positions": np.dtype(np.int32),
-    "masked_labels": np.dtype(np.int32),
-    "sentence_labels": np.dtype(np.int8),
-}
 
 
 def ray_batches(

@@ -200,14 +200,15 @@ def _ending(name: str) -> tuple[str, str]:
 
 def _input_file(path: str, source: TextSource, num_bytes: int, version: str) -> InputFile:
     ending, compression = _ending(PurePosixPath(path).name)
-    if source.format != "auto":
-        return InputFile(path, source.format, compression, num_bytes, version)
-    if ending not in FORMATS:
+    form = FORMATS.get(ending) if source.format == "auto" else source.format
+    if form is None:
         raise CorpusError(
             f"corpus.files: the ending of {path} does not say how to read it; "
             f"known are {_ENDINGS}: rename it or set corpus.format (--input-format) to text, jsonl or parquet"
         )
-    return InputFile(path, FORMATS[ending], compression, num_bytes, version)
+    if form == "parquet" and compression:
+        raise CorpusError(f"corpus.files: {path} is compressed, and Parquet is so in itself; unpack the file")
+    return InputFile(path, form, compression, num_bytes, version)
 
 
 def open_raw(file: InputFile) -> IO[bytes]:

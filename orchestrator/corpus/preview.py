@@ -1,29 +1,26 @@
-"""Preview of a corpus and of what a model will read: files, documents sentence by sentence, examples token by token.
+"""Preview of what a model will read: documents sentence by sentence, examples token by token, a store of a sample.
 
 Examples are made by the stream that a run trains on, so they are the run's own wherever the store is. No torch.
 """
 
 import math
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from itertools import accumulate, chain, islice
+from itertools import accumulate
 from tempfile import TemporaryDirectory
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bert_core.examples.packing import PackedBatch
 from bert_core.objectives import SENTENCE_OBJECTIVES
-from bert_core.text.characters import Characters, count_words, plain_text
 from bert_core.text.segment_layout import SegmentLayout
 from bert_core.text.tokenization import Tokenizer
-from orchestrator.base.errors import CorpusError
 from orchestrator.corpus.document_batches import plan_bundles, read_batches, split_sentences, write_documents
-from orchestrator.corpus.document_readers import Document, DocumentReader
+from orchestrator.corpus.document_readers import Document
 from orchestrator.corpus.input_files import InputFile, find_files
 from orchestrator.corpus.stream import ExampleStream, StreamConfig
 from orchestrator.corpus.token_store import MANIFEST, Manifest, ShardInfo, TokenStore, store_folder, store_options
@@ -31,6 +28,11 @@ from orchestrator.specs import TextSource
 from orchestrator.storage import exists, join
 
 Change = Literal["masked", "replaced", "kept"]
+_MOST_SHARE = 0.99
+"""Share of the text at most, where there is more of it."""
+SAMPLE_BYTES = 4 << 20
+"""Text of a small store at most, about: a second or two of tokenizing."""
+Origin = Literal["token_store", "whole_text", "first_text"]
 
 
 @dataclass(frozen=True)
@@ -147,152 +149,6 @@ def _find_segments(
     return is_separator | (truth == layout.prefix), segments
 
 
-_SAMPLE_DOCUMENTS = 3
-_SAMPLE_CHARACTERS = 200
-
-
-@dataclass(frozen=True)
-class FileInspection:
-    """One file of a corpus, as a row of a table."""
-
-    path: str
-    format: str
-    num_bytes: int
-    num_documents: int
-    num_sentences: int
-    num_words: int
-    num_characters: int
-    median_sentence_words: int
-    long_sentence_words: int
-    """Number of words that 19 of 20 sentences do not exceed."""
-    num_bad_records: int
-    first_problem: str
-    sample: tuple[str, ...]
-
-
-def inspect_corpus(source: TextSource) -> Iterator[FileInspection]:
-    """Read every file to its end; bad records, and files that cannot be read, are counted.
-
-    Raises: CorpusError when there is no such file.
-    """
-    counting = source.model_copy(update={"on_bad_record": "replace" if source.on_bad_record == "replace" else "skip"})
-    remaining = source.max_documents
-    for file in find_files(source):
-        row = _inspect_file(file, counting, remaining)
-        yield row
-        if remaining is not None:
-            remaining -= row.num_documents
-            if remaining <= 0:
-                return
-
-
-def _inspect_file(file: InputFile, source: TextSource, limit: int | None) -> FileInspection:
-    reader = DocumentReader(file, source)
-    num_characters = 0
-    sentence_words: Counter[int] = Counter()
-    sample: list[str] = []
-    unreadable = ""
-    try:
-        for document in islice(reader.read(), limit):
-            num_characters += len(document.text)
-            sentence_words.update(len(sentence.split()) for sentence in split_sentences(document.text))
-            if len(sample) < _SAMPLE_DOCUMENTS:
-                sample.append(" ".join(document.text[:_SAMPLE_CHARACTERS].split()))
-    except CorpusError as error:
-        unreadable = str(error)
-    return FileInspection(
-        path=file.path,
-        format=file.format + file.compression,
-        num_bytes=file.num_bytes,
-        num_documents=reader.num_documents,
-        num_sentences=sentence_words.total(),
-        num_words=sum(words * count for words, count in sentence_words.items()),
-        num_characters=num_characters,
-        median_sentence_words=quantile(sentence_words, 0.5),
-        long_sentence_words=quantile(sentence_words, 0.95),
-        num_bad_records=reader.num_bad_records + bool(unreadable),
-        first_problem=reader.first_problem or unreadable,
-        sample=tuple(sample),
-    )
-
-
-def quantile(counts: Counter[int], share: float) -> int:
-    """Quantile of counted values: the smallest with at least this share at or below it; 0 of none."""
-    below = 0
-    for value in sorted(counts):
-        below += counts[value]
-        if below >= share * counts.total():
-            return value
-    return 0
-
-
-_LARGE_SAMPLE_BYTES = 64 << 20
-"""Text of a large sample at most, which is counted and not tokenized."""
-
-
-class TextFacts(NamedTuple):
-    """Documents of a corpus; of a large one its beginning is looked at, and the rest is estimated from files' sizes."""
-
-    files: tuple[str, ...]
-    words: Counter[int]
-    """Number of documents that were looked at, by their number of words."""
-    characters: Characters
-    num_text_bytes: int
-    """Text that was looked at, as UTF-8."""
-    num_doubles: int
-    """Duplicate documents, whatever their white space and capitals."""
-    num_bad_records: int
-    first_problem: str
-    scale: float
-    """Ratio of all text to what was looked at."""
-
-    @property
-    def num_documents(self) -> float:
-        return self.words.total() * self.scale
-
-    @property
-    def num_words(self) -> float:
-        return sum(number * count for number, count in self.words.items()) * self.scale
-
-    def tokens_holding(self, share: float) -> float:
-        """Estimated quantile of documents' lengths in tokens, weighted by length."""
-        words = Counter({number: number * count for number, count in self.words.items()})
-        return quantile(words, share) * self.characters.tokens_per_word
-
-
-def sample_text(source: TextSource) -> TextFacts:
-    """Look at text as pretraining reads it; bad records are left out. Raises: CorpusError."""
-    files, skipping = find_files(source), source.model_copy(update={"on_bad_record": "skip"})
-    readers = [DocumentReader(file, skipping) for file in files]
-    words, characters, num_text_bytes = Counter[int](), Characters(), 0
-    seen: set[int] = set()
-    for document in chain.from_iterable(reader.read() for reader in readers):
-        characters.note(document.text)
-        words[count_words(document.text)] += 1
-        num_text_bytes += len(document.text.encode())
-        seen.add(hash(plain_text(document.text)))
-        if num_text_bytes >= _LARGE_SAMPLE_BYTES:
-            break
-    return TextFacts(
-        source.files,
-        words,
-        characters,
-        num_text_bytes,
-        num_doubles=words.total() - len(seen),
-        num_bad_records=sum(reader.num_bad_records for reader in readers),
-        first_problem=next((reader.first_problem for reader in readers if reader.first_problem), ""),
-        scale=sum(file.num_bytes for file in files) / max(1, sum(reader.num_bytes_read for reader in readers)),
-    )
-
-
-_MOST = 0.99
-"""Share of the text at most, where there is more of it."""
-SAMPLE_BYTES = 4 << 20
-"""Text of a small store at most, about: a second or two of tokenizing."""
-
-Origin = Literal["token_store", "whole_text", "first_text"]
-
-
 @dataclass(frozen=True)
 class SampleStore:
     """A store, and where its documents come from."""
@@ -347,7 +203,7 @@ def _write_first(
         for sequence, batch in enumerate(read_batches(bundle, source, batch_bytes)):
             if room <= 0 and batch.documents:
                 share = (sample_bytes - room) / max(1.0, sum(file.estimated_text_bytes for file in files))
-                return tuple(shards), min(_MOST, max(share, num_documents / (source.max_documents or math.inf)))
+                return tuple(shards), min(_MOST_SHARE, max(share, num_documents / (source.max_documents or math.inf)))
             num_documents += len(batch.documents)
             stem = f"{number:06d}-{sequence:06d}"
             shards += write(batch.documents, stem=stem)

@@ -13,9 +13,10 @@ depend on the number of workers, on blocks or on restarts.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from typing import Protocol
+from typing import Protocol, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bert_core.counter_random import derive_key, permutation
 from bert_core.examples.chunks import ExampleRequest
@@ -25,7 +26,7 @@ from bert_core.masking import MaskingConfig
 from bert_core.objectives.packed_batches import SegmentConfig, build_packed_batch, build_segments, count_examples
 from bert_core.ragged_rows import Int64Array
 from bert_core.text.segment_layout import SegmentLayout
-from orchestrator.corpus.token_store import STORED_NAMES, DocumentLengths, StoreSplit, TokenStore
+from orchestrator.corpus.token_store import STORED_NAMES, StoreSplit, TokenStore
 
 
 class ShardReader(Protocol):
@@ -136,13 +137,13 @@ class SplitShards:
         return len(self.store.shards(self.split))
 
     def document_lengths(self, shard: int) -> Int64Array:
-        return self._lengths.of_shard(shard)
+        return self._lengths[shard].astype(np.int64)
 
     def read_documents(self, shard: int) -> TokenizedDocuments:
         return self.store.read_shard(self.store.shards(self.split)[shard])
 
     @cached_property
-    def _lengths(self) -> DocumentLengths:
+    def _lengths(self) -> Sequence[NDArray[np.integer]]:
         return self.store.document_lengths(self.split)
 
 
@@ -187,8 +188,8 @@ class ExampleStream:
     shard_documents: Int64Array
     """Number of documents (num_shards,) of each shard."""
 
-    @staticmethod
-    def open(store: ShardReader, config: StreamConfig) -> "ExampleStream":
+    @classmethod
+    def open(cls, store: ShardReader, config: StreamConfig) -> Self:
         """Number the examples of a store, whose documents' lengths are read for it."""
         counts = np.zeros((len(config.phases), store.num_shards), np.int64)
         num_documents = np.zeros(store.num_shards, np.int64)
@@ -197,7 +198,7 @@ class ExampleStream:
             num_documents[shard] = len(lengths)
             for phase, (width, _) in enumerate(config.phases):
                 counts[phase, shard] = count_examples(lengths, width, config.layout, config.segments).sum()
-        return ExampleStream(store, config, tuple(counts), num_documents)
+        return cls(store, config, tuple(counts), num_documents)
 
     def examples_per_epoch(self, phase: int = 0) -> int:
         """Number of examples with which each token of the corpus is seen about once."""

@@ -12,7 +12,7 @@ Opening and reading need no Ray.
 import hashlib
 import json
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -55,6 +55,13 @@ StoreSplit = Literal["train", "validation"]
 STORED_NAMES: Mapping[StoreSplit, str] = {"train": "train", "validation": "held_out"}
 """Names of the splits in manifests, in files' names and in what random numbers are derived from."""
 COUNT_NAMES = ("num_documents", "num_sentences", "num_tokens")
+logger = logging.getLogger(__name__)
+_LENGTHS_DTYPE = np.dtype("<i4")
+_SHARDS_AT_ONCE = 1024
+_NUM_THREADS = 16
+"""Shards that are opened at a time, as an object store answers each one late."""
+BUILD_VERSION = 2
+"""Version of the shards: a number to raise when the same text gives other shards, so that older stores are not used."""
 
 
 @dataclass(frozen=True)
@@ -140,13 +147,6 @@ class Manifest:
         return manifest
 
 
-logger = logging.getLogger(__name__)
-_DTYPE = np.dtype("<i4")
-_SHARDS_AT_ONCE = 1024
-_NUM_THREADS = 16
-"""Shards that are opened at a time, as an object store answers each one late."""
-
-
 def lengths_file(split_name: str) -> str:
     """Name of the side file of a split, by the name that the split has in manifests."""
     return f"lengths-{split_name}.bin"
@@ -165,31 +165,12 @@ def open_lengths(
     try:
         copy = local_copy(path)
         if digest_file(str(copy)) == digests[split_name]:
-            return np.memmap(copy, _DTYPE, "r", shape=(num_documents,))
+            return np.memmap(copy, _LENGTHS_DTYPE, "r", shape=(num_documents,))
         problem = "is not what the manifest says"
     except (OSError, BertCoreError) as error:
         problem = f"cannot be read: {error}"
     logger.warning(f"{path} {problem}; the lengths are read from the shards")
     return None
-
-
-class DocumentLengths:
-    """Lengths of the documents of a split, shard by shard."""
-
-    def __init__(self, flat: Int64Array | NDArray[np.int32], shard_documents: Sequence[int]):
-        """Lay a flat array out in rows: `flat` has the lengths, `shard_documents` the number of them in each shard."""
-        self._flat = flat
-        self._offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(shard_documents, dtype=np.int64)])
-
-    @staticmethod
-    def join(rows: Iterable[Int64Array]) -> "DocumentLengths":
-        """Lay the lengths of shards end to end."""
-        parts = [np.zeros(0, np.int64), *rows]
-        return DocumentLengths(np.concatenate(parts), [len(part) for part in parts[1:]])
-
-    def of_shard(self, shard: int) -> Int64Array:
-        row = self._flat[self._offsets[shard] : self._offsets[shard + 1]]
-        return np.asarray(row, np.int64)
 
 
 @dataclass(frozen=True)
@@ -212,20 +193,19 @@ class TokenStore:
         """The shards of a split, in the order of the corpus."""
         return self.manifest.by_split[split]
 
-    def document_lengths(self, split: StoreSplit) -> DocumentLengths:
-        """Lengths of all documents of a split: from the side file, or from the shards where there is none."""
-        shards = self.shards(split)
-        num_documents = [shard.num_documents for shard in shards]
+    def document_lengths(self, split: StoreSplit) -> Sequence[NDArray[np.integer]]:
+        """Lengths of the documents of each shard: from the side file, or from the shards where there is none."""
+        num_documents = [shard.num_documents for shard in self.shards(split)]
         flat = open_lengths(self.folder, STORED_NAMES[split], self.manifest.lengths, sum(num_documents))
-        if flat is not None:
-            return DocumentLengths(flat, num_documents)
-        return DocumentLengths.join(self._read_lengths(split))
+        if flat is None:
+            return list(self._read_lengths(split))
+        return np.split(np.asarray(flat), np.cumsum(num_documents[:-1]))
 
     def write_lengths(self) -> Self:
         """Write the side files of all splits; returns the store with a manifest that names them and is not saved."""
         digests = {}
         for split in (split for split, shards in self.manifest.by_split.items() if shards):
-            chunks = (lengths.astype(_DTYPE).tobytes() for lengths in self._read_lengths(split))
+            chunks = (lengths.astype(_LENGTHS_DTYPE).tobytes() for lengths in self._read_lengths(split))
             name = STORED_NAMES[split]
             digests[name] = write_chunks(join(self.folder, lengths_file(name)), chunks)
         return replace(self, manifest=replace(self.manifest, lengths=digests))
@@ -322,10 +302,6 @@ def _list_column(lengths: Sequence[int], values: Any) -> pa.Array:
     offsets = np.zeros(len(lengths) + 1, np.int32)
     np.cumsum(lengths, out=offsets[1:])
     return pa.ListArray.from_arrays(pa.array(offsets), pa.array(values))
-
-
-BUILD_VERSION = 2
-"""Version of the shards: a number to raise when the same text gives other shards, so that older stores are not used."""
 
 
 def store_options(

@@ -22,6 +22,7 @@ from rich.console import Console
 from rich.table import Table
 
 from orchestrator.base.console import duration, show_progress
+from orchestrator.base.metric_names import BASELINE
 from orchestrator.base.settings import Settings
 from orchestrator.demo.demo_data import DemoData, write_demo_data
 from orchestrator.demo.world import World, firm_history, join_sentences, life
@@ -49,6 +50,17 @@ PICTURE = "what_pretraining_brought.png"
 SEED = 0
 
 logger = logging.getLogger(__name__)
+FILL_MASK_ANSWER = "founded"
+STARTS = {
+    "baseline": ("majority baseline", "#999999"),
+    "random": ("random weights", "#E69F00"),
+    "pretrained": ("pretrained", "#0072B2"),
+}
+"""Columns of the comparison that are drawn: their names in the legend, and colors that color-blind people tell apart
+(Okabe and Ito 2008)."""
+CHANCE = 0.5
+"""Share of right answers of a model that guesses whether a sentence follows: half of the examples do."""
+_BAR_WIDTH = 0.27
 
 
 def run_demo(settings: Settings, carry_out: Callable[[Spec], RunRecord], options: str = "") -> int:
@@ -124,7 +136,7 @@ def comparison(registry: Registry, sweeps: dict[str, str]) -> pandas.DataFrame:
                 "task": task,
                 "head": HEAD_TITLES[task],
                 "metric": metric,
-                "baseline": scores[f"metrics.baseline.{metric}"].iloc[0],
+                "baseline": scores[f"metrics.{BASELINE}{metric}"].iloc[0],
                 "random": best[True],
                 "pretrained": best[False],
                 "gain": best[False] - best[True],
@@ -150,9 +162,6 @@ def show_picture(console: Console, table: pandas.DataFrame, history: pandas.Data
     draw_findings(table, history).savefig(path, dpi=120)
     console.print("The same as a picture, with the curves of pretraining:")
     console.print(f"  {path}", markup=False, soft_wrap=True)
-
-
-FILL_MASK_ANSWER = "founded"
 
 
 def fill_mask_example(world: World) -> str:
@@ -214,23 +223,11 @@ def activation() -> list[str]:
     return [f". {shlex.quote(str(script.relative_to(here) if script.is_relative_to(here) else script))}"]
 
 
-STARTS = {
-    "baseline": ("majority baseline", "#999999"),
-    "random": ("random weights", "#E69F00"),
-    "pretrained": ("pretrained", "#0072B2"),
-}
-"""Columns of the comparison that are drawn: their names in the legend, and colors that color-blind people tell apart
-(Okabe and Ito 2008)."""
-CHANCE = 0.5
-"""Share of right answers of a model that guesses whether a sentence follows: half of the examples do."""
-_BAR_WIDTH = 0.27
-
-
 def draw_findings(comparison: pandas.DataFrame, history: pandas.DataFrame) -> "Figure":
     """Draw what pretraining brought each head, and the pretraining's held-out loss and next-sentence accuracy.
 
     Args:
-        comparison: a row per head, as `tour.comparison` makes it.
+        comparison: a row per head, as `comparison` makes it.
         history: measurements of the pretraining run, as the registry's `history` gives them.
     """
     from matplotlib.figure import Figure

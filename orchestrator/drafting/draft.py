@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 from bert_core.checkpoints.weight_files import WEIGHTS_FILE
 from bert_core.config import BertConfig
 from orchestrator.base.errors import InputError
-from orchestrator.corpus.preview import TextFacts, sample_text
+from orchestrator.corpus.inspection import TextFacts, sample_text
 from orchestrator.drafting.columns import MAX_BAD_SHARE, inspect_table
-from orchestrator.drafting.files import Layout, assign_roles, data_name, detect_layout, role_of
+from orchestrator.drafting.file_layouts import Layout, assign_roles, data_name, detect_layout, role_of
 from orchestrator.drafting.request import DraftedStages, DraftKind, DraftRequest, Finding
 from orchestrator.drafting.sizes import PretrainingSizes, draft_vocabulary, pretraining_sizes
 from orchestrator.drafting.task_choice import TaskChoice, choose_task
@@ -251,8 +251,9 @@ def _text_findings(facts: TextFacts, of_vocabulary: Sequence[Finding]) -> Iterat
     long = f"{facts.tokens_holding(0.9):,.0f} tokens, about"
     yield "length", f"{facts.num_words:,.0f} words, nine of ten in documents of up to {long}"
     yield from of_vocabulary
-    if facts.num_doubles:
-        yield "doubles", f"{facts.num_doubles:,} documents stand there before; they are read as often as they stand"
+    if facts.num_duplicates:
+        again = f"{facts.num_duplicates:,} documents stand there before"
+        yield "duplicates", f"{again}; they are read as often as they stand"
     if facts.num_bad_records:
         yield "mended", f"{facts.num_bad_records:,} records with bad bytes, the first: {facts.first_problem}"
     if not _held_out_share(facts):

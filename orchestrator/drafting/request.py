@@ -15,6 +15,8 @@ DRAFT_KINDS: tuple[DraftKind, ...] = get_args(DraftKind)
 _START_S = 60.0
 """Seconds before the first step: Ray starts, text is read and tokenized."""
 _OPTIONS = {name: f"--{name}" for name in ("output", "kind", "model", "minutes")} | {"label_column": "--label"}
+Finding = tuple[str, str]
+"""One thing that was found or decided, for a person: its topic and a text."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,10 +57,6 @@ class DraftRequest:
             if field.name in _OPTIONS and value != field.default:
                 words += [_OPTIONS[field.name], f"{value:g}" if isinstance(value, float) else str(value)]
         return shlex.join(("orchestrator", "init", *self.files, *words))
-
-
-Finding = tuple[str, str]
-"""One thing that was found or decided, for a person: its topic and a text."""
 
 
 class DraftedStages(NamedTuple):

@@ -15,10 +15,8 @@ from orchestrator.drafting.request import DraftRequest
 from orchestrator.specs.task import Head, TaskSpec
 from orchestrator.tasks.bio_tags import (
     fit_one_scheme,
-    have_ignored_tags,
     marks_places,
     other_tags_problem,
-    tags_in_texts,
 )
 from orchestrator.tasks.cell_values import FLAGS, is_written_number, number_problem, unit_of
 from orchestrator.tasks.table_files import class_names, table_name
@@ -39,8 +37,7 @@ _TEXT_NAMES = [
 ]
 # fmt: on
 _PAIRS = {("premise", "hypothesis"), *product(("question", "query"), ("sentence", "document", "passage", "context"))}
-_SEPARATORS: tuple[str, ...] = ("|", ";", ",")
-_RARE_SEPARATORS: tuple[str, ...] = ("/", "+", "&", " and ", "::", "#", "~", " - ", " > ", " ")
+_SEPARATORS = ("|", ";", ",")
 _ID_NAME = re.compile(r"(.*[^a-z])?(id|uid|guid|index|idx|key|number|nr|no)", re.IGNORECASE)
 _MAX_CLASSES = 50
 """Values at most of a column that is taken for the label although its name does not say so."""
@@ -50,10 +47,13 @@ _NEAR = re.compile(r"pos(itive?)?s?(_(text|sentence|document|passage)s?)?")
 _FAR = re.compile(r"(hard_)?neg(ative?)?s?(_(text|sentence|document|passage)s?)?(_?\d+)?")
 _NEAR_OR_FAR = re.compile(r"(hard_)?(pos|neg)(itive?|ative?)?s?(_\w+)?")
 _FIRST_ROWS = 200
-"""Rows that show the layout of tags and spans."""
+"""Rows that show the layout of spans."""
 _CHOICE = re.compile(r"(ending|choice|option|answer|sol)s?_?[a-e\d]|[a-e]")
 """Names of columns that hold a text to choose each; a and b alone may be a pair."""
 _ANSWERS = ("answer", "answers", "answer_text", "qas")
+_spec_of = partial(TaskSpec, id="own", on_bad_record="skip")
+_pairs_of = partial(_spec_of, head="embedding", objective="in_batch_negatives")
+_OF_TAGS = ("ner", "token_classification")
 
 
 class TaskChoice(NamedTuple):
@@ -66,10 +66,6 @@ class TaskChoice(NamedTuple):
     table: TableFacts | None = None
 
 
-_spec_of = partial(TaskSpec, id="own", on_bad_record="skip")
-_pairs_of = partial(_spec_of, head="embedding", objective="in_batch_negatives")
-
-
 def choose_task(table: TableFacts, request: DraftRequest) -> TaskChoice:
     """Choose columns and kind of task. Raises: InputError where the table has nothing to learn from."""
     asked = request.kind
@@ -78,14 +74,7 @@ def choose_task(table: TableFacts, request: DraftRequest) -> TaskChoice:
     for kinds, suits in _KNOWN_BY_COLUMNS:
         if asked in (None, *kinds) and (choice := suits(table, request)) is not None:
             return choice
-    choices = [column.name for column in table.columns if column.is_text and _CHOICE.fullmatch(column.last_name)]
-    if asked is None and not request.text_columns and len(choices) > 1 and len("".join(choices)) > 2:
-        way = "write a spec with task.head multiple_choice, or say --kind classification or pretraining"
-        raise InputError(f"{table.path}: {', '.join(choices)} look like choices of which one is right; {way}")
-    if asked in ("ner", "token_classification", "qa"):
-        _refuse_other_layouts(table, table.columns if asked in _OF_TAGS else ())
-        reads = TASK_TYPES[asked].labeled_layouts
-        raise InputError(f"{table.path} is a table of texts, and a {asked} task reads {reads}; convert it")
+    _refuse_other_tasks(table, request)
     texts = _text_columns(table, request)
     if asked == "pretraining":
         return TaskChoice(_spec_of(text_columns=texts[:1]))
@@ -95,15 +84,11 @@ def choose_task(table: TableFacts, request: DraftRequest) -> TaskChoice:
         return TaskChoice(_pairs_of(text_columns=texts))
     others = [column for column in table.columns if column.name not in texts and column.values]
     label = _label_column(table, texts, others, request)
-    flags = _flags(others)
-    if request.label_column is None and flags and asked in (None, "multi_label"):
-        is_one = label is not None and (label.is_list or _separator(label) is not None)
-        is_meant = label is None or (label in flags and label.last_name not in _LABEL_NAMES)
-        if is_meant if asked is None else not is_one:
-            task = _spec_of(head="multi_label", text_columns=texts, label_columns=tuple(flag.name for flag in flags))
-            one = f"--label {flags[0].name} learns that one alone"
-            remarks = [f"each column of 0 and 1 (or no and yes) is taken for a label of its own; {one}"]
-            return TaskChoice(task, [*remarks, *_columns_remarks(table, texts)])
+    if (flags := _flags(others)) and _are_labels(flags, label, request):
+        task = _spec_of(head="multi_label", text_columns=texts, label_columns=tuple(flag.name for flag in flags))
+        one = f"--label {flags[0].name} learns that one alone"
+        remark = f"each column of 0 and 1 (or no and yes) is taken for a label of its own; {one}"
+        return TaskChoice(task, [remark, *_columns_remarks(table, texts)])
     if asked is None:
         is_named = request.label_column or (label is not None and label.name.lower() in _LABEL_NAMES)
         _refuse_other_layouts(table, [label] if label and (is_named or not label.is_list) else table.columns)
@@ -111,21 +96,51 @@ def choose_task(table: TableFacts, request: DraftRequest) -> TaskChoice:
         return _without_label(table, texts, others)
     head, separator = _head_of(table, label, asked)
     _check_label(table, label, head, is_named=request.label_column is not None)
-    remarks = []
-    if asked is None and separator is not None:
-        stands = f"{separator!r} is taken to stand between several labels"
-        remarks.append(f"{stands}; --kind classification takes each value whole")
-    elif asked is None and (unit := unit_of(label.distinct)):
-        remarks.append(f"labels are numbers with {unit!r} behind them, here classes; regression reads numbers alone")
-    elif asked is None and not label.is_list and (mark := _separator(label, is_asked=True)):
-        taken = "a decimal comma" if label.is_number else "part of a class's name"
-        remarks.append(f"{mark!r} is taken for {taken}; --kind multi_label takes it to stand between several labels")
-    elif asked is None and label.is_number and 2 < len(label.distinct) <= _MAX_CLASS_NUMBERS:
-        other = "regression estimates them" if head == "classification" else "classification takes each for a class"
-        remarks.append(f"labels are numbers, here for {head}; --kind {other}")
+    remarks = [] if asked else [*_label_remarks(label, head, separator)]
     remarks += [*_other_labels(table, texts, label), *_columns_remarks(table, texts)]
     apart: dict[str, Any] = {} if separator is None else {"label_separator": separator}
     return TaskChoice(_spec_of(head=head, text_columns=texts, label_column=label.name, **apart), remarks)
+
+
+def _refuse_other_tasks(table: TableFacts, request: DraftRequest) -> None:
+    """Refuse what is no task of texts with labels: choices to answer with, and kinds that read other files.
+
+    Raises: InputError.
+    """
+    choices = [column.name for column in table.columns if column.is_text and _CHOICE.fullmatch(column.last_name)]
+    if request.kind is None and not request.text_columns and len(choices) > 1 and len("".join(choices)) > 2:
+        way = "write a spec with task.head multiple_choice, or say --kind classification or pretraining"
+        raise InputError(f"{table.path}: {', '.join(choices)} look like choices of which one is right; {way}")
+    if request.kind in ("ner", "token_classification", "qa"):
+        _refuse_other_layouts(table, table.columns if request.kind in _OF_TAGS else ())
+        reads = TASK_TYPES[request.kind].labeled_layouts
+        raise InputError(f"{table.path} is a table of texts, and a {request.kind} task reads {reads}; convert it")
+
+
+def _are_labels(flags: Sequence[ColumnFacts], label: ColumnFacts | None, request: DraftRequest) -> bool:
+    """Whether columns of 0 and 1 are a label each, beside the column that would be the only label."""
+    if request.label_column is not None or request.kind not in (None, "multi_label"):
+        return False
+    if label is None:
+        return True
+    if request.kind is None:
+        return label in flags and label.last_name not in _LABEL_NAMES
+    return not label.is_list and _separator(label) is None
+
+
+def _label_remarks(label: ColumnFacts, head: Head, separator: str | None) -> Iterator[str]:
+    """Tell how a label is read, where another kind of task would read it otherwise."""
+    if separator is not None:
+        stands = f"{separator!r} is taken to stand between several labels"
+        yield f"{stands}; --kind classification takes each value whole"
+    elif unit := unit_of(label.distinct):
+        yield f"labels are numbers with {unit!r} behind them, here classes; regression reads numbers alone"
+    elif not label.is_list and (mark := _separator(label, is_asked=True)):
+        taken = "a decimal comma" if label.is_number else "part of a class's name"
+        yield f"{mark!r} is taken for {taken}; --kind multi_label takes it to stand between several labels"
+    elif label.is_number and 2 < len(label.distinct) <= _MAX_CLASS_NUMBERS:
+        other = "regression estimates them" if head == "classification" else "classification takes each for a class"
+        yield f"labels are numbers, here for {head}; --kind {other}"
 
 
 # Questions, words with tags, triples: known by their columns
@@ -190,7 +205,7 @@ def _tag_rows(table: TableFacts, request: DraftRequest) -> TaskChoice | None:
     """The choice for a word and its tag in each row, beside its sentence's name; BIO tags come first."""
     sentence = next((column for column in table.columns if re.search("sent(?!iment)", column.name.lower())), None)
     texts = [column for column in table.columns if column is not sentence and column.is_text]
-    names = [c for c in texts if not c.distinct.isdisjoint("Oo") and len(c.distinct) > 1 and fit_one_scheme(c.distinct)]
+    names = list(filter(_has_entity_tags, texts))
     plain = [column for column in texts if re.search("pos|tag", column.last_name) and _has_few_values(column)]
     for tags in (*sorted(names, key=_place_of_names), *plain):
         words = [column for column in texts if column is not tags and column.mean_words < 1.1]
@@ -199,6 +214,11 @@ def _tag_rows(table: TableFacts, request: DraftRequest) -> TaskChoice | None:
             word = next((column for column in words if column.last_name in ("word", "token")), words[0])
             return TaskChoice(_spec_of(head=head, text_columns=(sentence.name, word.name), label_column=tags.name))
     return None
+
+
+def _has_entity_tags(column: ColumnFacts) -> bool:
+    """Whether each value is a tag of an entity in one scheme, or outside of all."""
+    return len(column.distinct) > 1 and not column.distinct.isdisjoint("Oo") and fit_one_scheme(column.distinct)
 
 
 def _triples(table: TableFacts, request: DraftRequest) -> TaskChoice | None:
@@ -217,7 +237,6 @@ def _triples(table: TableFacts, request: DraftRequest) -> TaskChoice | None:
     return TaskChoice(_pairs_of(text_columns=names[:2], negative_columns=names[2:]))
 
 
-_OF_TAGS = ("ner", "token_classification")
 _KNOWN_BY_COLUMNS = ((_OF_TAGS, _tag_lists), (("ner",), _spans), (_OF_TAGS, _tag_rows), (("embedding",), _triples))
 """Kinds whose tables are known by their columns, whatever their texts."""
 
@@ -225,20 +244,13 @@ _KNOWN_BY_COLUMNS = ((_OF_TAGS, _tag_lists), (("ner",), _spans), (_OF_TAGS, _tag
 def _refuse_other_layouts(table: TableFacts, columns: Sequence[ColumnFacts]) -> None:
     """Refuse tags, spans, triples and questions in layouts that no task reads. Raises: InputError."""
     has_questions = any("question" in column.last_name for column in table.columns)
-    texts = {column.name: column.values[:_FIRST_ROWS] for column in table.columns if column.is_text}
     head: Head
     for column in sorted(columns, key=lambda column: "ner" not in column.last_name):
         shown = str(column.values[0])[:40] if column.values else ""
         if any(map(marks_places, column.values[:_FIRST_ROWS])):
             head, looks = "ner", "looks like spans, names with character offsets, in another layout"
-        elif any(map(have_ignored_tags, column.values[:_FIRST_ROWS])):
-            head, looks = "ner", "has -100, of pieces of words that a tokenizer made"
-        elif column.listed == "tags":
-            head, looks = "ner", f"has BIO tags ({shown!r}) beside no list of words"
-        elif column.name in texts and (tagged := tags_in_texts(column.values[:_FIRST_ROWS], texts)):
-            head, looks = "token_classification", f"has {tagged} ({shown!r})"
-        elif column.name in texts and all(re.fullmatch(r"[\[{].*[\]}]", str(value)) for value in column.values):
-            head, looks = "multi_label", f"has lists that are neither JSON nor Python's ({shown})"
+        elif column.listed == "tags" or _has_entity_tags(column):
+            head, looks = "ner", f"has BIO tags ({shown!r}), and no column has the words of their sentences"
         elif column.listed == "numbers" and _listing(table, "words", "tags"):
             head, looks = "ner", f"has tags as numbers (of `datasets`: features[{column.name!r}].feature.names)"
         elif column.is_list and _NEAR_OR_FAR.fullmatch(column.last_name):
@@ -359,18 +371,16 @@ def _head_of(table: TableFacts, label: ColumnFacts, asked: Head | None) -> tuple
 
 
 def _separator(label: ColumnFacts, *, is_asked: bool = False) -> str | None:
-    """The text between several labels of one value: a bar, or what leaves fewer different names than values.
+    """The sign between several labels of one value: a bar, or what leaves fewer different names than values.
 
     Args:
-        is_asked: whether values are lists of labels; then the first that stands in some, or a rarer one.
+        is_asked: whether values are lists of labels; then the first that stands in some.
     """
-    for separator in _SEPARATORS + _RARE_SEPARATORS if is_asked else _SEPARATORS:
+    for separator in _SEPARATORS:
         is_common = sum(separator in str(value) for value in label.values) >= 0.05 * len(label.values)
         names = {name.strip() for value in label.distinct for name in value.split(separator)}
         is_short = all(len(name.split()) <= 4 for name in names)
-        is_sure = separator == "|" or (is_asked and separator in _SEPARATORS)
-        most = len(label.distinct) / (2 if separator == " " else 1)  # names of classes have blanks, too
-        if is_common and is_short and (is_sure or len(names) < most):
+        if is_common and is_short and (is_asked or separator == "|" or len(names) < len(label.distinct)):
             return separator
     return None
 
@@ -404,7 +414,7 @@ def _other_labels(table: TableFacts, texts: tuple[str, ...], label: ColumnFacts)
         likely = [column.name for column in others if _has_few_values(column)]
     if likely:
         are_alike = all(len(c.distinct) == 2 and c.distinct == label.distinct for c in others if c.name in likely)
-        way = "; --kind multi_label takes columns of 0 and 1 for a label each" * are_alike
+        way = "; --kind multi_label takes columns of 0 and 1 for a label each" if are_alike else ""
         yield f"{', '.join(likely)} could be the label as well: --label {likely[0]}{way}"
 
 
@@ -415,15 +425,12 @@ def _are_names(column: ColumnFacts, label: ColumnFacts) -> bool:
 
 
 def _columns_remarks(table: TableFacts, texts: tuple[str, ...]) -> Iterator[str]:
-    """Tell of texts that are not read or hold tags, and of names of columns that are not seen, or not told apart."""
+    """Tell of texts that are not read, and of names of columns that are not seen, or not told apart."""
     others = [c.name for c in table.columns if c.name not in texts and c.is_text and c.mean_words > 4]
     if others:
         yield f"{', '.join(others)} holds text as well and is not read: --text {others[0]}"
     if lists := ", ".join(c.name for c in _listing(table, "words") if c.last_name not in _LABEL_NAMES):
         yield f"{lists}: lists of texts, which are not read; of choices to answer with: task.head multiple_choice"
-    for column in table.columns:
-        if column.name in texts and (tagged := tags_in_texts(column.values[:_FIRST_ROWS], {})):
-            yield f"{column.name} has {tagged}, which are read as part of the text"
     names = [column.name for column in table.columns]
     if blank := ", ".join(repr(name) for name in names if name != name.strip()):
         ends = f"blanks at the ends of the columns' names {blank}"

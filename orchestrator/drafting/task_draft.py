@@ -15,7 +15,7 @@ from bert_core.text.tokenization import Tokenizer
 from orchestrator.base.console import counted, first_names
 from orchestrator.base.errors import InputError
 from orchestrator.base.results import Split
-from orchestrator.corpus.preview import quantile
+from orchestrator.corpus.inspection import quantile
 from orchestrator.drafting.columns import refuse_broken
 from orchestrator.drafting.request import DraftedStages, DraftRequest, Finding
 from orchestrator.drafting.sizes import TaskSizes, draft_vocabulary, task_sizes
@@ -91,7 +91,7 @@ class SplitFacts:
         return Counter(example.num_words for example in self.examples)
 
     @property
-    def doubles(self) -> tuple[int, int]:
+    def duplicates(self) -> tuple[int, int]:
         """Number of duplicate examples, and how many of them contradict the first one's labels."""
         first = {example.key: example.labels for example in reversed(self.examples) if not example.is_empty}
         others = sum(first[example.key] != example.labels for example in self.examples if not example.is_empty)
@@ -266,7 +266,8 @@ def _data_findings(data: _Data, choice: TaskChoice) -> Iterator[Finding]:
     layout = f"{task_type.own_layout.partition(' (')[0] if table is None else table.layout}, "
     topics = {"train": "data", "validation": "dev", "test": "test"}
     for split, facts in data.files.items():
-        yield topics[split], f"{facts.path}: {layout * (facts is train)}{counted(len(facts.examples), 'example')}"
+        told = counted(len(facts.examples), "example")
+        yield topics[split], f"{facts.path}: {layout if facts is train else ''}{told}"
     seen = f" (by the first {table.num_rows:,} rows)" if table is not None and not table.is_whole else ""
     yield "task", f"{task_type.head}: {task_type.goal(data.spec)}{seen}"
     yield from (("", remark) for remark in choice.remarks)
@@ -279,9 +280,10 @@ def _data_findings(data: _Data, choice: TaskChoice) -> Iterator[Finding]:
         order = f"it is the second of {' and '.join(map(shown_name, data.task.labels))}"
         yield "", f"f1 is the score of {shown_name(positive)}: {order}; task.labels in the spec can say another order"
     middle, long, longest = map(data.tokens_within, (0.5, 0.95, 1))
-    outlier = f"; the longest has {longest:,}: look whether it is one example, as of a quote that is not closed"
-    within = f"about {middle:,} tokens in the middle, 19 of 20 within {long:,}"
-    yield "length", within + outlier * (longest > _OUTLIER * long)
+    lengths = f"about {middle:,} tokens in the middle, 19 of 20 within {long:,}"
+    if longest > _OUTLIER * long:
+        lengths += f"; the longest has {longest:,}: look whether it is one example, as of a quote that is not closed"
+    yield "length", lengths
     for facts in data.files.values():
         yield from _problems(facts)
     yield from data_remarks(data.task)
@@ -294,11 +296,11 @@ def _problems(facts: SplitFacts) -> Iterator[Finding]:
         yield "left out", f"{facts.path}: {broken}, the first at {bad.first_problem}"
     if facts.num_empty:
         yield "empty", f"{facts.path}: {counted(facts.num_empty, 'example')} without a word"
-    num_doubles, num_contradictions = facts.doubles
-    if num_doubles:
+    num_duplicates, num_contradictions = facts.duplicates
+    if num_duplicates:
         other = f", {num_contradictions:,} of them with other labels" if num_contradictions else ""
-        again = f"{counted(num_doubles, 'example')} whose text stands there before"
-        yield "doubles", f"{facts.path}: {again}{other}"
+        again = f"{counted(num_duplicates, 'example')} whose text stands there before"
+        yield "duplicates", f"{facts.path}: {again}{other}"
 
 
 def _cut_findings(data: _Data, max_seq_length: int) -> Iterator[Finding]:

@@ -34,7 +34,7 @@ from orchestrator.base.settings import Settings
 from orchestrator.cluster.administration import RunGauges
 from orchestrator.cluster.capacity import cluster_resources, gpu_types
 from orchestrator.cluster.connection import most_cpus
-from orchestrator.cluster.shortage import HeadWatch
+from orchestrator.cluster.head_watch import HeadWatch
 from orchestrator.execution.attempt_files import LOG_FILE, StopRequest
 from orchestrator.execution.launch_folder import save_launch_folder
 from orchestrator.kinds import kind_of

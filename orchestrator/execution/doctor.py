@@ -70,7 +70,7 @@ def _libraries(settings: Settings) -> Iterator[Finding]:
 def _gpu(settings: Settings) -> Iterator[Finding]:
     import torch
 
-    from orchestrator.cluster.torch_devices import card_notes, find_card, has_bf16
+    from orchestrator.cluster.torch_devices import card_notes, find_card
 
     try:
         card = find_card()
@@ -79,7 +79,7 @@ def _gpu(settings: Settings) -> Iterator[Finding]:
         found = f"none that torch can use: training runs on CPUs{reason}"
         yield Finding("gpu", "problem" if reason else "note", found, "fine for tiny and mini models")
         return
-    text = f"{torch.cuda.device_count()} × {card.name}, {'bf16' if has_bf16(card) else 'no bf16: precision fp32'}"
+    text = f"{torch.cuda.device_count()} × {card.name}, {'bf16' if card.has_bf16 else 'no bf16: precision fp32'}"
     notes = card_notes("cuda")
     yield Finding("gpu", "note" if notes else "ok", "; ".join([text, *notes]))
 

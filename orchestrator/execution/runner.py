@@ -18,7 +18,7 @@ from orchestrator.base.run_states import RunState
 from orchestrator.base.settings import Settings
 from orchestrator.cluster.capacity import Node, cluster_resources, logical_cpus
 from orchestrator.cluster.connection import connect, names_no_cluster
-from orchestrator.cluster.shortage import LAST_PATIENCE_S, watch_head
+from orchestrator.cluster.head_watch import LAST_PATIENCE_S, watch_head
 from orchestrator.execution.attempt import Session, StopRequestWatcher, hours_reached
 from orchestrator.execution.attempt_files import announced, has_died_here
 from orchestrator.execution.jobs import own_job_id

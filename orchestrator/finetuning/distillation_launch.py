@@ -11,9 +11,11 @@ from orchestrator.base.console import attached
 from orchestrator.base.errors import RunStoppedError
 from orchestrator.base.results import DistillResult, Event, MessageEvent
 from orchestrator.cluster.capacity import Processes
-from orchestrator.cluster.gpus import CollectedWarnings, take_gpus, waiting_for
+from orchestrator.cluster.gpus import take_gpus, waiting_for
+from orchestrator.cluster.head_watch import watch_head
 from orchestrator.cluster.own_errors import OWN_ERRORS, OwnError
-from orchestrator.cluster.shortage import find_shortage, watch_head
+from orchestrator.cluster.process_warnings import CollectedWarnings
+from orchestrator.cluster.shortage import find_shortage
 from orchestrator.finetuning.distillation_job import DistillJob, distill
 from orchestrator.specs.distill import DistillSpec
 from orchestrator.specs.references import RANDOM

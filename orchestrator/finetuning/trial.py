@@ -18,7 +18,7 @@ from bert_core.checkpoints.weight_files import WEIGHTS_FILE
 from bert_core.micro_batches import is_out_of_memory
 from bert_core.optimization import unfreeze_top_layers
 from bert_core.text.tokenization import Tokenizer
-from orchestrator.base.metric_names import COLLAPSED
+from orchestrator.base.metric_names import BASELINE, COLLAPSED
 from orchestrator.base.results import MetricEvent, Split, TrialResult
 from orchestrator.base.run_states import RunState
 from orchestrator.cluster.own_errors import OWN_ERRORS
@@ -167,7 +167,7 @@ def run_trial(job: TrialJob, plan: TrialPlan, report: Report) -> TrialResult:
 
 def baseline_metrics(scores: Mapping[str, float]) -> dict[str, float]:
     """The majority's scores by their names among a model's."""
-    return {f"baseline.{name}": value for name, value in scores.items()}
+    return {BASELINE + name: value for name, value in scores.items()}
 
 
 def _reason(error: Exception) -> str:

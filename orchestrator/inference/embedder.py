@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from bert_core.checkpoints.manifest import atomic_write
 from bert_core.text_embedding import TextEmbedder
 from orchestrator.base.errors import InputError
-from orchestrator.inference.blocks import (
+from orchestrator.inference.line_blocks import (
     Abilities,
     LineBlock,
+    ModelInput,
     PredictedBlock,
-    Read,
     json_lines,
     line_blocks,
     number_inputs,
@@ -48,15 +48,15 @@ class LineEmbedder:
         return cls(load_embedder(folder, **loading), as_matrix, role)
 
     def embed(
-        self, inputs: Sequence[Read], numbers: Sequence[int] = ()
+        self, inputs: Sequence[ModelInput], numbers: Sequence[int] = ()
     ) -> tuple[list[dict[str, Any]], NDArray[np.float32]]:
         """Return the values of inputs, and their vectors (N, H). Raises: InputError, naming the line."""
         numbered = number_inputs(inputs, numbers)
-        values = [text_values(read, number) for number, read in numbered]
+        values = [text_values(given, number) for number, given in numbered]
         texts = [some["text"] for some in values]
         return values, embed_texts(self.embedder, texts, [number for number, _ in numbered], prompt=self.prompt)
 
-    def answer(self, inputs: Sequence[Read], numbers: Sequence[int] = ()) -> list[dict[str, Any]]:
+    def answer(self, inputs: Sequence[ModelInput], numbers: Sequence[int] = ()) -> list[dict[str, Any]]:
         values, vectors = self.embed(inputs, numbers)
         return [{**some, "embedding": vector.tolist()} for some, vector in zip(values, vectors, strict=True)]
 
@@ -82,9 +82,9 @@ def read_texts(lines: Iterable[str]) -> Iterator[str]:
     return (text_values(parse_line(line, number), number)["text"] for number, line in numbered_lines(lines))
 
 
-def text_values(read: Read, number: int) -> dict[str, Any]:
+def text_values(given: ModelInput, number: int) -> dict[str, Any]:
     """Values of an input that is a text or an object with one. Raises: InputError, naming the line."""
-    values = {"text": read} if isinstance(read, str) else read
+    values = {"text": given} if isinstance(given, str) else given
     check_has("text", values, number)
     if not isinstance(values["text"], str):
         raise InputError(f"line {number}: text must be text")

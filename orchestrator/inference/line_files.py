@@ -8,6 +8,7 @@ worker was faster. Any other error ends the work where it happens. What a worker
 import logging
 import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,14 +19,17 @@ from orchestrator.base.nearest import no_file
 from orchestrator.base.settings import Settings
 from orchestrator.cluster.capacity import Processes, cluster_room
 from orchestrator.cluster.connection import connect, names_no_cluster
-from orchestrator.cluster.gpus import CollectedWarnings, WarningRelay, WithWarnings
 from orchestrator.cluster.own_errors import OWN_ERRORS, OwnError, last_line
-from orchestrator.cluster.shortage import telling_silence
+from orchestrator.cluster.process_warnings import CollectedWarnings, WarningRelay, WithWarnings
+from orchestrator.cluster.shortage import warn_when_stalled
 from orchestrator.cluster.torch_devices import new_card_notes
-from orchestrator.inference.blocks import LineBlock, LinePredictor, PredictedBlock, line_blocks, predict_blocks
+from orchestrator.inference.line_blocks import LineBlock, LinePredictor, PredictedBlock, line_blocks, predict_blocks
 from orchestrator.storage import exists
 from orchestrator.storage.text_lines import stream_lines
 from orchestrator.storage.uris import absolute
+
+if TYPE_CHECKING:
+    import ray.data
 
 BYTES_PER_WORKER = 64 << 20
 """Bytes of blocks and answers on their way, about; the reader waits where it is ahead of its workers by more."""
@@ -100,16 +104,36 @@ def predict_on_ray(
 
     Raises: InputError, CheckpointError and the like as a worker raised them; ClusterError when Ray loses the work.
     """
+    from ray.exceptions import RayError
+
+    predicted = _pipeline(load, folder, file, num_workers, num_gpus, read)
+    try:
+        with warn_when_stalled("no line has been answered", _needed(num_gpus)) as watch:
+            for answer in _answers(predicted.iter_rows()):
+                watch.note()
+                yield answer
+    except RayError as error:
+        raise ClusterError(f"a worker failed: {last_line(error)}; where memory ran out, use fewer --workers") from error
+
+
+def _pipeline(
+    load: Callable[[str], LinePredictor],
+    folder: str,
+    file: str,
+    num_workers: int,
+    num_gpus: float,
+    read: Callable[[str], Iterable[str]],
+) -> "ray.data.Dataset":
+    """Make the pipeline of Ray Data: one task that reads, and the workers; its rows are answers with warnings."""
     import ray.data
     from ray.data import ActorPoolStrategy, TaskPoolStrategy
-    from ray.exceptions import RayError
 
     from orchestrator.cluster.data_context import MAX_RETRIES, data_context
 
     with data_context(num_workers, num_workers * BYTES_PER_WORKER) as context:
         context.execution_options.preserve_order = True
         context.target_max_block_size = 1  # every block of lines is a block of Ray's, and so a task
-        predicted = (
+        return (
             ray.data.from_items([absolute(file)])  # no task that reads, which would want a CPU
             .map_batches(
                 _read,
@@ -136,13 +160,6 @@ def predict_on_ray(
                 max_task_retries=MAX_RETRIES,
             )
         )
-    try:
-        with telling_silence("no line has been answered", _needed(num_gpus)) as silence:
-            for answer in _answers(predicted.iter_rows()):
-                silence.note()
-                yield answer
-    except RayError as error:
-        raise ClusterError(f"a worker failed: {last_line(error)}; where memory ran out, use fewer --workers") from error
 
 
 def _answers(rows: Iterable[Mapping[str, WithWarnings[PredictedBlock | OwnError]]]) -> Iterator[PredictedBlock]:

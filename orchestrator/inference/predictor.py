@@ -12,11 +12,11 @@ from orchestrator.cluster.torch_devices import choose_device
 from orchestrator.finetuning.evaluation import predict_examples
 from orchestrator.finetuning.logits import TokenBudget
 from orchestrator.finetuning.model_folder import FineTunedModel, load_fine_tuned
-from orchestrator.inference.blocks import (
+from orchestrator.inference.line_blocks import (
     Abilities,
     LineBlock,
+    ModelInput,
     PredictedBlock,
-    Read,
     json_lines,
     line_blocks,
     number_inputs,
@@ -81,15 +81,15 @@ class Predictor:
         model.model.to(choose_device(device, precision=precision))
         return cls(model, batch_size, form, precision)
 
-    def answer(self, inputs: Sequence[Read], numbers: Sequence[int] = ()) -> list[dict[str, Any]]:
+    def answer(self, inputs: Sequence[ModelInput], numbers: Sequence[int] = ()) -> list[dict[str, Any]]:
         task, table, numbered = self.task, self.form.table, number_inputs(inputs, numbers)
         text_columns = table.text if table else task.text_columns or task.type.usual_text_columns
-        requests = [make_request(read, number, task, text_columns) for number, read in numbered]
+        requests = [make_request(given, number, task, text_columns) for number, given in numbered]
         examples = [task.type.example_of(task, request) for request in requests]
         predictions = predict_examples(self.model, examples, self.batch_size, self.precision, self._token_budget)
         said = [
-            {**(read if isinstance(read, dict) else request.values), **_split_here(task, request, example)}
-            for (_, read), request, example in zip(numbered, requests, examples, strict=True)
+            {**(given if isinstance(given, dict) else request.values), **_split_lists(task, request, example)}
+            for (_, given), request, example in zip(numbered, requests, examples, strict=True)
         ]
         if table is None:
             answers = [task.type.answer(task, prediction) for prediction in predictions]
@@ -97,7 +97,8 @@ class Predictor:
             brief = [task.type.brief_answer(task, prediction) for prediction in predictions]
             answers = [dict(zip(ANSWER_COLUMNS, values, strict=True)) for values in brief]
         return [
-            beside(values, answer, number) for (number, _), values, answer in zip(numbered, said, answers, strict=True)
+            merge_answer(values, answer, number)
+            for (number, _), values, answer in zip(numbered, said, answers, strict=True)
         ]
 
     def __call__(self, block: LineBlock) -> PredictedBlock:
@@ -109,16 +110,16 @@ class Predictor:
         return PredictedBlock(_delimited(names, fields, form.delimiter), len(rows))
 
 
-def _split_here(task: TaskDefinition, request: Request, example: Example) -> dict[str, Any]:
+def _split_lists(task: TaskDefinition, request: Request, example: Example) -> dict[str, Any]:
     """The lists that a task's type made of texts: the words that the tags of an answer belong to."""
     said = task.type.inputs(example)
     return {key: said[key] for key in task.type.list_keys & said.keys() if isinstance(request.values.get(key), str)}
 
 
-def beside(said: Mapping[str, Any], answer: Mapping[str, Any], number: int) -> dict[str, Any]:
+def merge_answer(said: Mapping[str, Any], answer: Mapping[str, Any], number: int) -> dict[str, Any]:
     """Put an answer beside what a line says, under `predicted_KEY` where the line has the answer's key already.
 
-    >>> beside({"text": "a", "label": "gold"}, {"label": "b", "probabilities": {}}, 1)
+    >>> merge_answer({"text": "a", "label": "gold"}, {"label": "b", "probabilities": {}}, 1)
     {'text': 'a', 'label': 'gold', 'predicted_label': 'b', 'probabilities': {}}
 
     Raises: InputError, naming the line, where it has both keys.

@@ -13,8 +13,8 @@ from bert_core.packed_sequences import PackedSequences
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.base.errors import InputError
 from orchestrator.cluster.torch_devices import autocast, choose_device
-from orchestrator.inference.blocks import Abilities, Read
 from orchestrator.inference.embedder import text_values
+from orchestrator.inference.line_blocks import Abilities, ModelInput
 from orchestrator.storage import local_copy
 
 
@@ -53,10 +53,10 @@ class MaskFiller:
         model, tokenizer = _load_pretraining(folder, "prediction.bias", "masked tokens")
         return cls(model.to(choose_device(device, precision=precision)), tokenizer, precision)
 
-    def answer(self, inputs: Sequence[Read]) -> list[dict[str, Any]]:
+    def answer(self, inputs: Sequence[ModelInput]) -> list[dict[str, Any]]:
         answers = []
-        for number, read in enumerate(inputs, start=1):
-            values = text_values(read, number)
+        for number, given in enumerate(inputs, start=1):
+            values = text_values(given, number)
             try:
                 answers.append({**values, "guesses": [asdict(guess) for guess in self.fill(values["text"])]})
             except InputError as error:

@@ -18,6 +18,7 @@ from typing import Any
 
 from orchestrator.base.errors import InputError
 from orchestrator.base.nearest import no_file
+from orchestrator.inference.line_blocks import ModelInput
 from orchestrator.storage import exists
 from orchestrator.storage.text_lines import parse_line, stream_lines
 from orchestrator.storage.uris import is_local, local_path
@@ -57,7 +58,7 @@ class RequestFile:
         return self.table.text if self.table else task.text_columns or task.type.usual_text_columns
 
 
-def look_at_requests(path: str, task: TaskDefinition, text_columns: Sequence[str] = ()) -> RequestFile:
+def inspect_requests(path: str, task: TaskDefinition, text_columns: Sequence[str] = ()) -> RequestFile:
     """Find out which form a file has and which of its columns the model reads.
 
     Args:
@@ -215,9 +216,7 @@ def example_line(task: TaskDefinition) -> str:
     return json.dumps(example, ensure_ascii=False)
 
 
-def make_request(
-    read: dict[str, Any] | str, number: int, task: TaskDefinition, text_columns: Sequence[str] = ()
-) -> Request:
+def make_request(given: ModelInput, number: int, task: TaskDefinition, text_columns: Sequence[str] = ()) -> Request:
     """Make a request of what a line says: an object, or plain text where the task's type reads some.
 
     Args:
@@ -227,12 +226,12 @@ def make_request(
     Raises: InputError, naming the line.
     """
     keys, names = task.type.request_keys, task.columns.names
-    if isinstance(read, dict):
-        if text_columns and set(text_columns) <= set(read):
-            texts = {key: read[name] for key, name in zip(keys, text_columns, strict=False)}
-            read = {name: value for name, value in read.items() if name not in keys} | texts
-        return Request(read, number, task.head, keys)
-    values = None if names else task.type.parse_text(read)
+    if isinstance(given, dict):
+        if text_columns and set(text_columns) <= set(given):
+            texts = {key: given[name] for key, name in zip(keys, text_columns, strict=False)}
+            given = {name: value for name, value in given.items() if name not in keys} | texts
+        return Request(given, number, task.head, keys)
+    values = None if names else task.type.parse_text(given)
     if values is None:
         raise InputError(
             f"line {number} is plain text; this model reads JSON objects with the keys {', '.join((*keys, *names))}, "

@@ -214,18 +214,25 @@ def mine_pairs(
             on_progress(f"mined the hits of query {number:,} of {len(queries):,}")
             relevant = searcher.index.texts(name for name, gain in query.gains.items() if gain > 0)
             any_relevant = any_relevant or bool(relevant)
-            found = dict.fromkeys(hit.text for hit in hits if query.gains.get(hit.id, 0) <= 0)
-            others = [text for text in found if text not in relevant.values()]
-            drawn = random.Random(query.id).sample(others, min(num_negatives * len(relevant), len(others)))
-            if for_encoder:
-                for place, text in enumerate(relevant.values()):
-                    yield {"query": query.text, "positive": text, "negatives": drawn[place :: len(relevant)]}
-                continue
-            for texts, answer in ((relevant.values(), "yes"), (drawn, "no")):
-                for text in texts:
-                    yield {"query": query.text, "document": text, "relevant": answer}
+            yield from _pairs_of(query, list(relevant.values()), hits, num_negatives, for_encoder)
         if not any_relevant:
             raise InputError(
                 f"none of the documents that {task.file(split)} calls relevant has a text in {reader.documents}; "
                 "check that both name documents alike"
             )
+
+
+def _pairs_of(
+    query: QueryExample, relevant: Sequence[str], hits: Sequence[FoundDocument], num_negatives: int, for_encoder: bool
+) -> Iterator[dict[str, Any]]:
+    """Yield the pairs of one query, as `mine_pairs` says."""
+    found = dict.fromkeys(hit.text for hit in hits if query.gains.get(hit.id, 0) <= 0)
+    others = [text for text in found if text not in relevant]
+    drawn = random.Random(query.id).sample(others, min(num_negatives * len(relevant), len(others)))
+    if for_encoder:
+        for place, text in enumerate(relevant):
+            yield {"query": query.text, "positive": text, "negatives": drawn[place :: len(relevant)]}
+        return
+    for texts, answer in ((relevant, "yes"), (drawn, "no")):
+        for text in texts:
+            yield {"query": query.text, "document": text, "relevant": answer}

@@ -33,8 +33,8 @@ from orchestrator.base.web import MAX_BODY_BYTES, App, Guard, listening, names_o
 from orchestrator.cluster.own_errors import last_line
 from orchestrator.finetuning.heads import HEADS
 from orchestrator.finetuning.model_folder import find_head
-from orchestrator.inference.blocks import Abilities, Answering, Read
 from orchestrator.inference.embedder import LineEmbedder
+from orchestrator.inference.line_blocks import Abilities, AnsweringModel, ModelInput
 from orchestrator.inference.predictor import Predictor
 from orchestrator.inference.pretraining_heads import MaskFiller
 from orchestrator.storage import local_copy
@@ -77,12 +77,12 @@ class RefusedError(Exception):
 class AnswerQueue:
     """Queue of requests in front of a model, which answers in one thread, several requests at a time."""
 
-    def __init__(self, answering: Answering) -> None:
+    def __init__(self, answering: AnsweringModel) -> None:
         self._answering = answering
-        self._waiting: list[tuple[Sequence[Read], asyncio.Future[Answered]]] = []
+        self._waiting: list[tuple[Sequence[ModelInput], asyncio.Future[Answered]]] = []
         self._work: asyncio.Task[None] | None = None
 
-    async def ask(self, inputs: Sequence[Read]) -> list[dict[str, Any]]:
+    async def ask(self, inputs: Sequence[ModelInput]) -> list[dict[str, Any]]:
         """Have inputs answered. Raises: RefusedError."""
         future: asyncio.Future[Answered] = asyncio.get_running_loop().create_future()
         self._waiting.append((inputs, future))
@@ -113,7 +113,7 @@ class AnswerQueue:
                     future.set_result(answered)
 
 
-def answer_together(answering: Answering, requests: Sequence[Sequence[Read]]) -> list[Answered]:
+def answer_together(answering: AnsweringModel, requests: Sequence[Sequence[ModelInput]]) -> list[Answered]:
     """Answer the inputs of several requests in batches by length; where one of them is wrong, each request alone.
 
     A request that is alone is answered to the bit as `orchestrator predict` answers a file of its inputs. Beside others
@@ -121,19 +121,19 @@ def answer_together(answering: Answering, requests: Sequence[Sequence[Read]]) ->
     """
     if len(requests) > 1:
         with suppress(InputError):
-            answers = iter(answering.answer([read for inputs in requests for read in inputs]))
+            answers = iter(answering.answer([given for inputs in requests for given in inputs]))
             return [[next(answers) for _ in inputs] for inputs in requests]
     return [_answer_alone(answering, inputs) for inputs in requests]
 
 
-def _answer_alone(answering: Answering, inputs: Sequence[Read]) -> Answered:
+def _answer_alone(answering: AnsweringModel, inputs: Sequence[ModelInput]) -> Answered:
     try:
         return answering.answer(inputs)
     except InputError as error:
         return error
 
 
-def build_app(name: str, answering: Answering, token: str | None, hosts: Sequence[str] = ()) -> App:
+def build_app(name: str, answering: AnsweringModel, token: str | None, hosts: Sequence[str] = ()) -> App:
     """Build the application for a model.
 
     Args:
@@ -166,7 +166,7 @@ def build_app(name: str, answering: Answering, token: str | None, hosts: Sequenc
     return Guard(Starlette(routes=routes, exception_handlers=refusals), token, hosts)
 
 
-async def _read_inputs(request: Request) -> list[Read]:
+async def _read_inputs(request: Request) -> list[ModelInput]:
     """Read the inputs of a request. Raises: RefusedError, naming the first field that is wrong."""
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         raise RefusedError(422, "body", 'send JSON like {"inputs": ["a text"]} with Content-Type: application/json')
@@ -181,10 +181,10 @@ async def _read_inputs(request: Request) -> list[Read]:
     inputs = body.get("inputs")
     if not isinstance(inputs, list) or not 1 <= len(inputs) <= MAX_INPUTS:
         raise RefusedError(422, "inputs", f"must be a list of 1 to {MAX_INPUTS} inputs")
-    for number, read in enumerate(inputs):
-        if not isinstance(read, str | dict):
+    for number, given in enumerate(inputs):
+        if not isinstance(given, str | dict):
             raise RefusedError(422, f"inputs[{number}]", "must be a text, or an object with the keys of /v1/model")
-        if has_half_a_pair(read):
+        if has_half_a_pair(given):
             raise RefusedError(422, f"inputs[{number}]", HALF_A_PAIR)
     return inputs
 
@@ -196,7 +196,7 @@ async def _refuse(request: Request, error: RefusedError | HTTPException) -> JSON
     return JSONResponse({"error": {"field": error.field, "message": error.message}}, error.status)
 
 
-def load_answering(folder: str, device: str = "cpu", precision: AskedPrecision = "auto") -> Answering:
+def load_answering(folder: str, device: str = "cpu", precision: AskedPrecision = "auto") -> AnsweringModel:
     """Load whatever model a folder has. Raises: CheckpointError, TokenizerError."""
     local = local_copy(folder)
     head = find_head(local, BertConfig.from_pretrained(local))
@@ -211,11 +211,11 @@ def serve_model(
     folder: str,
     on_ready: Callable[[str, Abilities], None],
     *,
-    host: str = "127.0.0.1",
-    port: int = 8000,
-    device: str = "cpu",
-    token: str | None = None,
-    precision: AskedPrecision = "auto",
+    host: str,
+    port: int,
+    device: str,
+    token: str | None,
+    precision: AskedPrecision,
 ) -> None:
     """Serve a model's folder until this process is interrupted, which is a `KeyboardInterrupt`.
 

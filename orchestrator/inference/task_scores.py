@@ -15,9 +15,14 @@ from orchestrator.inference.searching import INDEXES, Reranking, rank_queries
 from orchestrator.storage import exists, join, local_copy
 from orchestrator.tasks import Task, prediction_rows, score, write_prediction_rows
 from orchestrator.tasks.catalogue import KNOWN_TASKS
-from orchestrator.tasks.mistakes import breakdown, wrongness
+from orchestrator.tasks.mistakes import breakdown, worst_mistakes, wrongness
 from orchestrator.tasks.table_files import column_names, table_name
 from orchestrator.tasks.text_files import BadRecords
+
+_DATA_FIELDS = {"folder", "files", "head"}
+"""Fields of a task whose overrides describe other data than the model's own."""
+_OF_OTHER_FILES = {"folder", "split", "max_train_examples", "max_validation_examples"}
+"""Fields of the task that a model was fine-tuned on which say nothing about another file."""
 
 
 @dataclass(frozen=True)
@@ -43,9 +48,8 @@ class Scoring:
 
 @dataclass(frozen=True)
 class ErrorAnalysis:
-    """A model's scores on a split, taken apart."""
+    """A model's predictions on a split, taken apart."""
 
-    result: EvaluationResult
     tables: Mapping[str, Sequence[Mapping[str, Any]]]
     """Rows by what they are about: `classes`, `confusions`; which there are depends on the task's type."""
     mistakes: Sequence[Mapping[str, Any]]
@@ -57,30 +61,20 @@ class ErrorAnalysis:
 def evaluate(
     scoring: Scoring, device: str = "cpu", on_progress: Callable[[str], None] = lambda line: None
 ) -> EvaluationResult:
+    """Score a model as `score_split` does; the predictions stay where they were made."""
+    return score_split(scoring, device, on_progress)[0]
+
+
+def score_split(
+    scoring: Scoring, device: str, on_progress: Callable[[str], None]
+) -> tuple[EvaluationResult, Task, Sequence[Any]]:
     """Score a model; its predictions go to a file where one is named.
 
     Args:
         device: where the models compute, `cpu` or `cuda`.
+
+    Returns: the result, the task with the model's labels, and a prediction for each example.
     """
-    return _evaluate(scoring, device, on_progress)[0]
-
-
-def evaluate_closely(
-    scoring: Scoring, device: str = "cpu", on_progress: Callable[[str], None] = lambda line: None, *, num_mistakes: int
-) -> ErrorAnalysis:
-    """Score a model as `evaluate` does, and find where it goes wrong.
-
-    Args:
-        num_mistakes: number of the worst mistakes to keep.
-    """
-    result, task, predictions = _evaluate(scoring, device, on_progress)
-    return analyze_errors(result, task, scoring.split, predictions, num_mistakes)
-
-
-def _evaluate(
-    scoring: Scoring, device: str, on_progress: Callable[[str], None]
-) -> tuple[EvaluationResult, Task, Sequence[Any]]:
-    """Score a model; the task comes back with the model's labels, beside the result and the predictions."""
     folder, task, split, precision = scoring.folder, scoring.task, scoring.split, scoring.precision
     if scoring.reranking is not None:
         check_reranks(task)
@@ -100,29 +94,25 @@ def _evaluate(
     return EvaluationResult(task.id, split, metrics, len(predictions), scoring.predictions, counts), task, predictions
 
 
-def analyze_errors(
-    result: EvaluationResult, task: Task, split: Split, predictions: Sequence[Any], num_mistakes: int
-) -> ErrorAnalysis:
-    """Take the predictions for a split apart; right ones are no mistakes, however unsure the model was."""
+def analyze_errors(task: Task, split: Split, predictions: Sequence[Any], num_mistakes: int) -> ErrorAnalysis:
+    """Find where a model goes wrong; right predictions are no mistakes, however unsure the model was.
+
+    Args:
+        num_mistakes: number of the worst mistakes to keep.
+    """
     rows = prediction_rows(task, split, predictions)
-    worst = sorted((row for row in rows if wrongness(row) > 0), key=wrongness, reverse=True)
+    worst = worst_mistakes(rows)
     shown = ("id", *task.type.request_keys, "prediction", "gold")
     mistakes = [
         {key: row[key] for key in shown if key in row} | {"wrongness": wrongness(row)} for row in worst[:num_mistakes]
     ]
-    return ErrorAnalysis(result, breakdown(rows), mistakes, len(worst))
+    return ErrorAnalysis(breakdown(rows), mistakes, len(worst))
 
 
 def check_reranks(task: Task) -> None:
     """Check that a task has hits that a reranker can score. Raises: InputError."""
     if not task.type.is_searched:
         raise InputError(f"task {task.id} is no retrieval: it has no hits to score again; leave rerank out")
-
-
-_DATA_FIELDS = {"folder", "files", "head"}
-"""Fields of a task whose overrides describe other data than the model's own."""
-_OF_OTHER_FILES = {"folder", "split", "max_train_examples", "max_validation_examples"}
-"""Fields of the task that a model was fine-tuned on which say nothing about another file."""
 
 
 def own_task_values(

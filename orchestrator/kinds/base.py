@@ -26,7 +26,7 @@ from orchestrator.base.errors import superseded
 from orchestrator.base.results import DriftEvent, Event, MessageEvent, MetricEvent
 from orchestrator.base.settings import Settings
 from orchestrator.cluster.capacity import Processes, cluster_resources, has_gpus
-from orchestrator.cluster.gpus import find_refusal, have_bf16
+from orchestrator.cluster.gpus import find_gpu_problem, have_bf16
 from orchestrator.cluster.own_errors import OWN_ERRORS
 from orchestrator.corpus.document_batches import check_text
 from orchestrator.corpus.input_files import find_files
@@ -250,7 +250,7 @@ class Kind(ABC, Generic[S, R]):
             return spec
         asked, labels = self.resources(spec), getattr(getattr(spec, "execution", None), "node_labels", {})
         taken = asked.on(cluster_resources())
-        on_gpus = bool(taken.total.get("GPU")) and (taken is asked or find_refusal(labels) is None)
+        on_gpus = bool(taken.total.get("GPU")) and (taken is asked or find_gpu_problem(labels) is None)
         precision: Precision = "bf16" if have_bf16(on_gpus=on_gpus, labels=labels) else "fp32"
         units = "have units" if precision == "bf16" else "do not all have units"
         logger.info(f"precision {precision}: the {'GPUs' if on_gpus else 'CPUs'} {units} for bf16")

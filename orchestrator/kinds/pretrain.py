@@ -13,7 +13,7 @@ from orchestrator.base.console import UNDER_WAY, duration, size_text
 from orchestrator.base.errors import SpecError
 from orchestrator.base.results import DatasetResult, Event, MetricEvent, PretrainResult, Split, WorkersEvent
 from orchestrator.cluster.capacity import cluster_resources
-from orchestrator.cluster.gpus import refuses_gpus, tell_device
+from orchestrator.cluster.gpus import are_gpus_unusable, log_device
 from orchestrator.corpus.input_files import find_files
 from orchestrator.kinds.base import DiskUse, Fact, Kind, MeasuredTime, Resources, RunContext
 from orchestrator.kinds.checks import check_positions, check_tokenizer
@@ -240,10 +240,10 @@ def decide_device(spec: PretrainSpec) -> bool:
     """
     asked, have = spec.execution.device, cluster_resources()
     use_gpu = takes_gpus(spec, have)
-    if use_gpu and asked == "auto" and refuses_gpus("training", spec.execution.node_labels):
+    if use_gpu and asked == "auto" and are_gpus_unusable("training", spec.execution.node_labels):
         return False
     if use_gpu or not have.get("GPU"):  # GPUs that are too few have been told of
-        tell_device("training", float(spec.execution.min_workers if use_gpu else 0), asked)
+        log_device("training", float(spec.execution.min_workers if use_gpu else 0), asked)
     return use_gpu
 
 

@@ -12,6 +12,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 from orchestrator.base.errors import SpecError
+from orchestrator.base.metric_names import BASELINE
 from orchestrator.base.results import MetricEvent, SweepResult, TrialResult
 from orchestrator.base.run_states import RunState
 from orchestrator.kinds.base import DiskUse, Fact, Kind, MeasuredTime, Resources, RunContext
@@ -143,7 +144,7 @@ def learning_curve(trials: Sequence[TrialResult], snapshots: Mapping[int, str], 
 def _names_in_all(scores: Sequence[Mapping[str, float]], metric: str) -> list[str]:
     """The scores that every trial has; of the baseline's, which are the same at all steps, only the one that ranks."""
     common = set.intersection(*map(set, scores)) if scores else set()
-    return sorted(name for name in common if not name.startswith("baseline.") or name == f"baseline.{metric}")
+    return sorted(name for name in common if not name.startswith(BASELINE) or name == BASELINE + metric)
 
 
 def curve_lines(curve: Sequence[CurvePoint], metric: str) -> Iterator[str]:

@@ -10,6 +10,7 @@ from bert_core.checkpoints.weight_files import WEIGHTS_FILE
 from bert_core.errors import BertCoreError
 from orchestrator.base.console import duration
 from orchestrator.base.formatting import short_value
+from orchestrator.base.metric_names import BASELINE
 from orchestrator.finetuning.model_record import read_saved_definition
 from orchestrator.finetuning.sweep_progress import values_text
 from orchestrator.registry.group_records import replicate_text, scored_trials
@@ -84,7 +85,7 @@ def sweep_summary(run: RunRecord, registry: Registry) -> Iterator[str]:
         return
     summaries = [summarize(group.scores) for group in groups]
     baselines = [one.baseline for one in groups[0].runs if one.baseline is not None]
-    baseline = best.get(f"metrics.baseline.{metric}") if not folds else fmean(baselines) if baselines else None
+    baseline = best.get(f"metrics.{BASELINE}{metric}") if not folds else fmean(baselines) if baselines else None
     shown, whose = best[score], "its trial" if len(trials) == 1 else f"the best of {len(trials)} trials"
     if folds:
         seeds = f" and {summaries[0].n} seeds" if summaries[0].n > 1 else ""

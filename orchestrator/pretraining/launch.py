@@ -34,8 +34,9 @@ from orchestrator.base.errors import ClusterError, OrchestratorError, RunFailedE
 from orchestrator.base.periodic import Shortage
 from orchestrator.base.results import Event, MessageEvent, MetricEvent, PretrainResult
 from orchestrator.cluster.capacity import Processes, choose_nodes, connected_nodes
+from orchestrator.cluster.head_watch import watch_head
 from orchestrator.cluster.own_errors import last_line
-from orchestrator.cluster.shortage import find_shortage, watch_head
+from orchestrator.cluster.shortage import find_shortage
 from orchestrator.corpus.build import build_token_store
 from orchestrator.corpus.stream import SplitShards
 from orchestrator.corpus.token_store import TokenStore

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import sqlalchemy as sql
 
 from orchestrator.base.errors import InputError, NotFoundError, SeveralRunsError
-from orchestrator.base.metric_names import best_first, is_better_lower, is_direction_known
+from orchestrator.base.metric_names import BASELINE, COLLAPSED, best_first, is_better_lower, is_direction_known
 from orchestrator.base.run_states import RunState
 from orchestrator.registry.dialects import key_of_name
 from orchestrator.registry.model_origins import (
@@ -270,9 +270,9 @@ def _ranked_runs() -> sql.Select[Any]:
         (seed, seed.c.path == SEED_PATH, is_alone),
         (fold, fold.c.path == FOLD_PATH),
         (score, score.c.name == key_of_name(scored_split + "." + RUNS.c.metric)),
-        (baseline, baseline.c.name == key_of_name(sql.literal("validation.baseline.") + RUNS.c.metric)),
+        (baseline, baseline.c.name == key_of_name(sql.literal(f"validation.{BASELINE}") + RUNS.c.metric)),
         (test, test.c.name == key_of_name(sql.literal("test.") + RUNS.c.metric), RUNS.c.kind != _EVALUATION),
-        (collapsed, collapsed.c.name == "validation.collapsed"),
+        (collapsed, collapsed.c.name == f"validation.{COLLAPSED}"),
     )
     statement = sql.select(*columns).outerjoin(parent, parent.c.key == RUNS.c.parent_id)
     for row, *its in rows:

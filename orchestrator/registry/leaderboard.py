@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection, select
 
 from orchestrator.base.formatting import setting_cell
-from orchestrator.base.metric_names import is_better_lower, score_bounds
+from orchestrator.base.metric_names import BASELINE, is_better_lower, score_bounds
 from orchestrator.registry.dialects import select_items
 from orchestrator.registry.group_records import (
     FOLDS_PATH,
@@ -91,7 +91,7 @@ def trial_groups(rows: Sequence[Row], metric: str) -> list[GroupRecord]:
     parameters: dict[str, dict[str, Any]] = {}
     for place, row in enumerate(scored_trials(rows, metric)):
         folder = None if place else ""  # a sweep keeps the best trial's model: of equals its group comes first
-        score, baseline = (row.get(f"metrics.{name}{metric}") for name in ("", "baseline."))
+        score, baseline = (row.get(f"metrics.{name}{metric}") for name in ("", BASELINE))
         place_of = row["id"], row["seed"], row.get("params.fold"), row["state"]
         of_group[row["group"]].append(GroupRun(*place_of, score, baseline, model_folder=folder))
         own = {name: value for name, value in row.items() if name.startswith("params.")}

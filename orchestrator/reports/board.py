@@ -19,11 +19,11 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
-from orchestrator.base.console import duration
+from orchestrator.base.console import counted, duration
 from orchestrator.base.errors import InputError, NotFoundError, OrchestratorError
 from orchestrator.base.run_states import RunState
 from orchestrator.base.web import LOOPBACK_NAMES, App, Guard
-from orchestrator.reports.blocks import Cell, Code, Page, Section, Table, run_cell
+from orchestrator.reports.page_blocks import Cell, Code, Page, Section, Table, run_cell
 from orchestrator.reports.pages import MAX_RUNS, comparison_page, run_page, task_page
 from orchestrator.reports.rendering import BoardOptions, plotly_source, render
 
@@ -78,7 +78,7 @@ def list_page(registry: "Registry", asked: BoardOptions) -> Page:
         num_runs = registry.num_runs(query, trials=trials, archived=archived)
     newest = f"the newest {MAX_ROWS:,} of " if num_runs > MAX_ROWS else ""
     table = Table(_COLUMNS, list(map(_row, records)), choices=[record["id"] for record in records])
-    return Page("Runs", f"{newest}{num_runs:,} run{'s' * (num_runs != 1)}", [Section("Newest first", [table])])
+    return Page("Runs", newest + counted(num_runs, "run"), [Section("Newest first", [table])])
 
 
 def _row(record: dict[str, Any]) -> dict[str, Any]:

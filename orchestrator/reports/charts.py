@@ -7,7 +7,7 @@ from textwrap import wrap
 from typing import Any
 
 from orchestrator.base.formatting import short_value
-from orchestrator.reports.blocks import Chart, Row, Table, is_numeric
+from orchestrator.reports.page_blocks import Chart, Row, Table, is_numeric
 
 MAX_POINTS = 500
 """Maximum number of points of a line: a screen shows no more, and each costs 30 bytes of a report."""

@@ -14,18 +14,18 @@ from typing import Any
 from bert_core.checkpoints.manifest import MANIFEST_FILE, check_manifest
 from orchestrator.base.console import counted
 from orchestrator.base.errors import InputError, NotFoundError, RegistryError
-from orchestrator.base.formatting import MISSING, is_setting, setting_cell
-from orchestrator.base.metric_names import COLLAPSED, score_bounds
+from orchestrator.base.formatting import MISSING, setting_cell
+from orchestrator.base.metric_names import score_bounds
 from orchestrator.base.settings import Settings
 from orchestrator.registry import Registry
 from orchestrator.registry.group_records import choice_words, scored_trials
 from orchestrator.registry.model_names import resolve_model
 from orchestrator.registry.records import ModelRecord, RunRecord
+from orchestrator.reports.run_facts import measured_rows
 from orchestrator.specs.references import NAME_FIELDS, RANDOM, STAGE_MARK
 from orchestrator.storage import exists, join, local_copy, read_json, write_folder
 from orchestrator.storage.uris import absolute
 
-_BASELINE = "baseline."
 _SHAPE = {
     "model_type": "family",
     "num_hidden_layers": "layers",
@@ -153,9 +153,7 @@ def _scores(source: _Source, registry: Registry) -> str:
     values = registry.metrics.latest(source.run.id) | registry.metrics.latest(run.id)
     if not values:
         return ""
-    told = [name for name in values if _BASELINE not in name]
-    names = sorted(told, key=lambda name: (name != run.metric, name))
-    rows = [(name, _measured(name, values[name]), _number(values.get(_baseline(name)))) for name in names]
+    rows = list(measured_rows(values, run.metric))
     refusals = registry.test_refusals([run.id]).values()
     text = "## Scores\n\n" + _table(("measurement", "value", "baseline"), rows)
     if run.metric in values:
@@ -171,11 +169,6 @@ def _choice(run: RunRecord, trial: RunRecord, registry: Registry) -> str:
     words = choice_words(len(scored)) if is_best else ""
     of_many = f", as was the model itself: the {words}" if words else ""
     return f"Names without a split are of the validation data, on which the model's best step was chosen{of_many}."
-
-
-def _baseline(name: str) -> str:
-    split, dot, rest = name.rpartition(".")
-    return f"{split}{dot}{_BASELINE}{rest}" if split else _BASELINE + name
 
 
 def _seeds(run: RunRecord, registry: Registry) -> str:
@@ -235,19 +228,6 @@ def _limits(source: _Source, registry: Registry) -> str:
     )
     limits.append("It was not tried on texts of other kinds, times or languages than those of its data.")
     return "## Limits\n\n" + "\n".join(f"- {limit}" for limit in limits)
-
-
-def _number(value: float | None) -> str:
-    if value is None:
-        return ""
-    return f"{value:.4f}" if not value or 1e-3 <= abs(value) < 1e6 else f"{value:.4g}"
-
-
-def _measured(name: str, value: float) -> str:
-    """Text of a measurement: of a setting that was measured as it was chosen, of a truth value a word."""
-    if name.rpartition(".")[2] == COLLAPSED:
-        return "yes" if value else "no"
-    return setting_cell(value) if is_setting(name) else _number(value)
 
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:

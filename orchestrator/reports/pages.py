@@ -17,7 +17,6 @@ from orchestrator.base.metric_names import best_first, is_better_lower, is_of_th
 from orchestrator.registry.group_records import replicate_text, scored_trials
 from orchestrator.registry.leaderboard import SHOWN_DIGITS, ranking_sentences, recipe_text, trial_groups
 from orchestrator.registry.parameters import group_code, group_label, is_source_digest, varied_parameters
-from orchestrator.reports.blocks import Block, Chart, Code, Facts, Page, Row, Section, Table, Words, run_cell
 from orchestrator.reports.charts import (
     MIN_TRIALS,
     Spread,
@@ -28,7 +27,8 @@ from orchestrator.reports.charts import (
     seed_spread,
     setting_importances,
 )
-from orchestrator.reports.predictions import prediction_blocks
+from orchestrator.reports.mistake_blocks import prediction_blocks
+from orchestrator.reports.page_blocks import Block, Chart, Code, Facts, Page, Row, Section, Table, Words, run_cell
 from orchestrator.reports.run_differences import TITLES, is_same, run_sections, value_text
 from orchestrator.reports.run_facts import TEST, RunFacts, changed_spec, stage_name
 from orchestrator.significance.ranking import SeedNoise
@@ -48,6 +48,25 @@ _MOST_CURVES = 30
 """Lines of a chart of learning curves at most: the best trials'."""
 _MOST_GROUPS = 30
 _PARAMETER = "params."
+MAX_RUNS = 20
+"""Runs side by side at most: more lines cannot be told apart."""
+_OF_EXECUTION = ("execution.", "name", "tags")
+_WHOLE_SECTIONS = ("scores", "speed")
+"""Sections of a comparison that show equal fields, too."""
+_MOST_ROWS = 200
+"""Groups of each ranking in its table; its picture has as many as `_MOST_GROUPS`."""
+_RANKING_COLUMNS = (
+    *("rank", "may_be_best", "mean", "low", "high", "sd", "n", "best", "baseline", "test"),
+    *("init_from", "size", "recipe", "notes", "model", "run", "group"),
+)
+_IF_DIFFERENT = ("n", "baseline", "init_from", "size", "notes")
+_RANKING_ORDER = (
+    "Ranked by the worse end of the mean's 95 % interval, by the noise of seeds over all groups. A group may be the "
+    "best where the best mean is not significantly better (multiple comparisons with the best, at 95 %)."
+)
+PICTURE_ENDINGS = (".png", ".svg", ".pdf")
+_PANELS = (*FIRST, "tokens_per_s", "learning_rate")
+"""Measurements that are drawn where a run has some of them; of another run all are."""
 
 
 def run_page(registry: "Registry", run: "RunRecord", home: Path | None = None) -> Page:
@@ -264,13 +283,6 @@ def _as_yaml(values: dict[str, Any]) -> str:
     return text
 
 
-MAX_RUNS = 20
-"""Runs side by side at most: more lines cannot be told apart."""
-_OF_EXECUTION = ("execution.", "name", "tags")
-_WHOLE_SECTIONS = ("scores", "speed")
-"""Sections of a comparison that show equal fields, too."""
-
-
 def comparison_page(registry: "Registry", runs: Sequence["RunRecord"]) -> Page:
     """Make the page of some runs; names that are not unique get their ids."""
     names = [run.name for run in runs]
@@ -308,19 +320,6 @@ def _side_by_side(section: str, of_each: Sequence[Mapping[str, Any]], headings: 
     return Table(("field", *headings), rows, headings)
 
 
-_MOST_ROWS = 200
-"""Groups of each ranking in its table; its picture has as many as `_MOST_GROUPS`."""
-_RANKING_COLUMNS = (
-    *("rank", "may_be_best", "mean", "low", "high", "sd", "n", "best", "baseline", "test"),
-    *("init_from", "size", "recipe", "notes", "model", "run", "group"),
-)
-_IF_DIFFERENT = ("n", "baseline", "init_from", "size", "notes")
-_ORDER = (
-    "Ranked by the worse end of the mean's 95 % interval, by the noise of seeds over all groups. A group may be the "
-    "best where the best mean is not significantly better (multiple comparisons with the best, at 95 %)."
-)
-
-
 def task_page(registry: "Registry", task: str) -> Page:
     """Make the page of a task that has been tried."""
     records = registry.leaderboard(task, limit=_MOST_ROWS).records
@@ -345,7 +344,7 @@ def _ranking_blocks(
     scored = [row for row in ranking if row["mean"] is not None][:_MOST_GROUPS]
     spreads = [_spread(groups[row["group"], row["metric"], row["data"] or ""], row) for row in scored]
     chart: list[Block] = [seed_spread(spreads, metric)] if spreads else []
-    words: list[Block] = [Words(_ORDER)]
+    words: list[Block] = [Words(_RANKING_ORDER)]
     for sentence in ranking_sentences(ranking):
         words.append(Words(f"{sentence[0].upper()}{sentence[1:]}."))
     if ranking[0]["num_ranked"] > len(ranking):
@@ -380,15 +379,10 @@ def _spread(group: "GroupRecord", row: dict[str, Any]) -> Spread:
     return Spread(label, group.scores, row["mean"], interval)
 
 
-ENDINGS = (".png", ".svg", ".pdf")
-_PANELS = (*FIRST, "tokens_per_s", "learning_rate")
-"""Measurements that are drawn where a run has some of them; of another run all are."""
-
-
 def plot_run(registry: "Registry", run: "RunRecord", output: str) -> None:
     """Draw a run into a PNG, SVG or PDF file. Raises: InputError, NotFoundError when there is nothing to draw."""
-    if Path(output).suffix not in ENDINGS:
-        raise InputError(f"{output} should end in {', '.join(ENDINGS)}, which says what is drawn")
+    if Path(output).suffix not in PICTURE_ENDINGS:
+        raise InputError(f"{output} should end in {', '.join(PICTURE_ENDINGS)}, which says what is drawn")
     trials = registry.trials.table(run.id).records
     charts = [trial_curves(registry, run, trials)] if trials else curve_charts(registry, {"": run}, min_points=1)
     shown = [chart for chart in charts if chart.title in _PANELS] or [chart for chart in charts if chart.traces]

@@ -15,7 +15,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from orchestrator.base.formatting import column_cells, heading, plain_value
-from orchestrator.reports.blocks import Block, Cell, Chart, Facts, Page, Section, Table, is_numeric
+from orchestrator.reports.page_blocks import Block, Cell, Chart, Code, Facts, Page, Section, Table, Words, is_numeric
 
 _HERE = "orchestrator.reports"
 _BETWEEN_BACKTICKS = re.compile(r"`([^`\n]+)`")
@@ -101,7 +101,15 @@ def with_code(text: str) -> Markup:
 
 
 def _is_full(block: Block) -> bool:
-    return bool(getattr(block, {Facts: "values", Table: "rows", Chart: "traces"}.get(type(block), "text")))
+    match block:
+        case Facts():
+            return bool(block.values)
+        case Table():
+            return bool(block.rows)
+        case Chart():
+            return bool(block.traces)
+        case Code() | Words():
+            return bool(block.text)
 
 
 def _draw(block: Block, is_served: bool) -> Markup:

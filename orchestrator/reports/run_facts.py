@@ -5,7 +5,7 @@ columns or have everything, and short lines of text.
 """
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import islice, pairwise
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator.base.console import counted, duration
 from orchestrator.base.formatting import cell, field_cell, setting_cell
-from orchestrator.base.metric_names import COLLAPSED, is_of_the_machine
+from orchestrator.base.metric_names import BASELINE, COLLAPSED, baseline_of, is_of_the_machine
 from orchestrator.base.results import WorkersEvent
 from orchestrator.base.run_states import RunState
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 TEST, TRAIN = "test.", "train."
 """Beginnings of the names of scores on the test split, and of measurements in training."""
-_BASELINE = "baseline."
 _COUNTS_SHOWN = ("num_documents", "num_tokens", "num_bad_records")
 """Counts of a corpus that are shown; of other data all are."""
 _MAX_FILES_NAMED = 3
@@ -338,16 +337,21 @@ def score_lines(
         refusal: reason why scores on the test split are refused; None where they are not.
         choice: words on what the score that ranks was chosen from.
     """
-    names = sorted((name for name in values if _BASELINE not in name), key=lambda name: (name != metric, name))
     lines = {}
-    for name in names:
-        baseline = values.get(_BASELINE + name)
-        value = bool(values[name]) if name.rpartition(".")[2] == COLLAPSED else values[name]
-        remarks = [] if baseline is None else [f"baseline {cell(baseline)}"]
+    for name, text, baseline in measured_rows(values, metric):
+        remarks = [f"baseline {baseline}"] if baseline else []
         remarks += [choice] if choice and name == metric else []
         remarks += [f"refused: {refusal}"] if refusal and name.startswith(TEST) else []
-        lines[name] = field_cell(name, value) + (f" ({'; '.join(remarks)})" if remarks else "")
+        lines[name] = text + (f" ({'; '.join(remarks)})" if remarks else "")
     return lines
+
+
+def measured_rows(values: Mapping[str, float], metric: str | None) -> Iterator[tuple[str, str, str]]:
+    """Yield each measurement, the one that ranks first: its name, its text, and its baseline's, empty without one."""
+    for name in sorted((name for name in values if BASELINE not in name), key=lambda name: (name != metric, name)):
+        value = bool(values[name]) if name.rpartition(".")[2] == COLLAPSED else values[name]
+        baseline = values.get(baseline_of(name))
+        yield name, field_cell(name, value), "" if baseline is None else cell(baseline)
 
 
 def changed_spec(run: "RunRecord") -> dict[str, Any]:

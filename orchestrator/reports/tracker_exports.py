@@ -21,6 +21,11 @@ from orchestrator.base.errors import InputError
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
 
+_OUR_ID = "orchestrator.run_id"
+_ROWS_AT_ONCE, _PARAMETERS_AT_ONCE, _LONGEST_PARAMETER = 500, 100, 6_000  # MLflow refuses more
+_STATUS = {"COMPLETED": "FINISHED", "FAILED": "FAILED", "STOPPED": "KILLED", "PRUNED": "KILLED"}
+_LONGEST_NAME = 250
+
 
 class Measurement(NamedTuple):
     """One value of a measurement; NaN where it was no number."""
@@ -105,11 +110,6 @@ def _write_events(runs: Iterable[ExportedRun], folder: Path) -> None:
                 writer.add_text(name, "\n".join(f"    {line}" for line in text.splitlines()), 0)
         finally:
             writer.close()
-
-
-_OUR_ID = "orchestrator.run_id"
-_ROWS_AT_ONCE, _PARAMETERS_AT_ONCE, _LONGEST_PARAMETER = 500, 100, 6_000  # MLflow refuses more
-_STATUS = {"COMPLETED": "FINISHED", "FAILED": "FAILED", "STOPPED": "KILLED", "PRUNED": "KILLED"}
 
 
 def _write_to_store(runs: Iterable[ExportedRun], folder: Path) -> None:
@@ -200,9 +200,6 @@ class Tracker:
     """Command that shows what was written; FOLDER stands for where."""
     name: Callable[[str], str] = str
     """Function that makes a parameter's or measurement's name valid for the tracker."""
-
-
-_LONGEST_NAME = 250
 
 
 def mlflow_name(name: str) -> str:

@@ -2,13 +2,13 @@
 
 from orchestrator.storage.download_cache import local_copy
 from orchestrator.storage.file_access import (
-    SeenFile,
+    VersionedFile,
     digest_file,
     open_read,
     read_bytes,
     read_json,
-    read_seen,
-    replace_seen,
+    read_versioned,
+    replace_if_unchanged,
     write_bytes,
     write_chunks,
     write_json,
@@ -19,7 +19,7 @@ from orchestrator.storage.uris import join
 
 __all__ = [
     "AppendLog",
-    "SeenFile",
+    "VersionedFile",
     "delete",
     "digest_file",
     "exists",
@@ -30,8 +30,8 @@ __all__ = [
     "open_read",
     "read_bytes",
     "read_json",
-    "read_seen",
-    "replace_seen",
+    "read_versioned",
+    "replace_if_unchanged",
     "write_bytes",
     "write_chunks",
     "write_folder",

@@ -13,7 +13,7 @@ from bert_core.checkpoints.manifest import json_text
 from bert_core.errors import CheckpointError
 from orchestrator.base.errors import ClusterError, RunStoppedError
 from orchestrator.base.settings import ASKED_AT_VARIABLE
-from orchestrator.storage import SeenFile, delete, exists, join, read_seen, replace_seen, write_bytes
+from orchestrator.storage import VersionedFile, delete, exists, join, read_versioned, replace_if_unchanged, write_bytes
 
 Entries = list[dict[str, Any]]
 
@@ -35,11 +35,11 @@ class FencedList:
 
     def read(self) -> Entries:
         """Return the entries, whichever attempt has written them. Raises: CheckpointError where the file is damaged."""
-        return self._parse(read_seen(self.path))[1]
+        return self._parse(read_versioned(self.path))[1]
 
     def read_own(self) -> Entries:
         """Return the entries as `read` does. Raises: RunStoppedError where a newer attempt has written them."""
-        return self._refuse_if_superseded(read_seen(self.path))
+        return self._refuse_if_superseded(read_versioned(self.path))
 
     def replace(self, change: Callable[[Entries], Entries]) -> tuple[Entries, Entries]:
         """Replace the entries by what `change` makes of them; returns the old and the new ones.
@@ -49,13 +49,13 @@ class FencedList:
         Raises: RunStoppedError where a newer attempt has written the file; CheckpointError where it is damaged.
         """
         while True:
-            seen = read_seen(self.path)
+            seen = read_versioned(self.path)
             before = self._refuse_if_superseded(seen)
             now = change(before)
-            if replace_seen(self.path, json_text({"attempt": self.attempt, self.name: now}).encode(), seen):
+            if replace_if_unchanged(self.path, json_text({"attempt": self.attempt, self.name: now}).encode(), seen):
                 return before, now
 
-    def _refuse_if_superseded(self, seen: SeenFile) -> Entries:
+    def _refuse_if_superseded(self, seen: VersionedFile) -> Entries:
         newest, entries = self._parse(seen)
         if newest > self.attempt:
             raise RunStoppedError(
@@ -64,7 +64,7 @@ class FencedList:
             )
         return entries
 
-    def _parse(self, seen: SeenFile) -> tuple[int, Entries]:
+    def _parse(self, seen: VersionedFile) -> tuple[int, Entries]:
         if seen.data is None:
             return 0, []
         try:

@@ -78,7 +78,10 @@ def local_copy(path: str, skip: Collection[str] = ()) -> Path:
     copy = entry / (PurePosixPath(plain).name or "files")
     wanted = {copy / name: file for name, file in files.items() if name not in skip}
     with _cache_errors(root):
-        _hold(entry) if is_versioned else entry.mkdir()
+        if is_versioned:
+            _hold(entry)
+        else:
+            entry.mkdir()
     if not all(map(_is_complete, wanted, wanted.values())):
         with (entry / ".lock").open("w") as lock:  # where the file system has locks, the only process that downloads
             _lock(lock.fileno(), fcntl.LOCK_EX)

@@ -88,7 +88,7 @@ def digest_file(path: str) -> str:
         return digest_stream(file)
 
 
-class SeenFile(NamedTuple):
+class VersionedFile(NamedTuple):
     """A file as it was read."""
 
     data: bytes | None
@@ -96,23 +96,23 @@ class SeenFile(NamedTuple):
     """The store's ETag of these bytes; None where there was no file, or where the store has no conditional writes."""
 
 
-def read_seen(path: str) -> SeenFile:
+def read_versioned(path: str) -> VersionedFile:
     """Read a file that is to be replaced; it may be missing."""
     while True:
         try:
             if not path.startswith(_S3):
-                return SeenFile(read_bytes(path), None)
+                return VersionedFile(read_bytes(path), None)
             filesystem, plain = filesystem_of(path)
             with filesystem.open(plain, "rb") as file:
-                return SeenFile(file.read(), str(file.details["ETag"]))  # s3fs reads with `If-Match` of that tag
+                return VersionedFile(file.read(), str(file.details["ETag"]))  # s3fs reads with `If-Match` of that tag
         except FileNotFoundError:
-            return SeenFile(None, None)
+            return VersionedFile(None, None)
         except OSError as error:
             if _code(error) not in _REFUSED:
                 raise
 
 
-def replace_seen(path: str, data: bytes, seen: SeenFile) -> bool:
+def replace_if_unchanged(path: str, data: bytes, seen: VersionedFile) -> bool:
     """Compare and swap: write the file if it is still what was seen, else return False."""
     if not path.startswith(_S3):
         write_bytes(path, data)

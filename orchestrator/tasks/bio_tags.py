@@ -5,21 +5,14 @@ So do character spans. A span is a list `[start, end, label]` (doccano), or an o
 past the last character.
 """
 
-import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from typing import NamedTuple
 
 from tokenizers import Regex, pre_tokenizers
 
 from orchestrator.tasks.cell_values import unpack_cell
-
-_MOST = 0.95
-"""Share of rows or words that shows what all are like."""
-_WORDS_NOT_BY_CHANCE = 3
-"""Words from which on two columns of texts that are all of this length have not the same number by chance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,37 +114,6 @@ def fit_one_scheme(tags: Iterable[str]) -> bool:
     """
     distinct = set(tags)
     return any(all(map(scheme.fits, distinct)) for scheme in SCHEMES)
-
-
-def tags_in_texts(values: Sequence[object], sentences: Mapping[str, Sequence[object]]) -> str | None:
-    """Say which tags texts hold: BIO tags, tags behind words, one for each word of the sentences beside them; or None.
-
-    >>> tags_in_texts(["B-PER O O", "O B-LOC", "O O"], {}), tags_in_texts(["the_D dog_N sat_V", "a_D cat_N sat_V"], {})
-    ('BIO tags', "words with their tags behind '_'")
-    >>> tags_in_texts(["D N", "D N N"], {"text": ["the dog", "a cat door"]}), tags_in_texts(["a b", "O b"], {})
-    ("a tag for each word of 'text'", None)
-    >>> tags_in_texts(["the/D", "dog/N", "a/D", "cat/N"], {})
-    "words with their tags behind '/'"
-    """
-    rows = [str(value).split() for value in values]
-    tags = Counter(tag for value in values for tag in re.findall(r"[^\s,]+", str(value)))
-    if 0 < len(tags.keys() - {"O", "o"}) < len(tags) < tags.total() / 2 and fit_one_scheme(tags):
-        return "BIO tags"
-    written = list(chain.from_iterable(rows))
-    for sign in ("/", "_", "|"):
-        parts = [word.rpartition(sign) for word in written]
-        behind = [tag for word, _, tag in parts if word and tag and not tag[0].isdigit()]
-        are_texts = not sentences or 2 * len(rows) <= len(written)  # single words of a column may be names or paths
-        if len(behind) >= _MOST * len(written) and are_texts and 2 <= len({*behind}) <= len(behind) / 2:
-            return f"words with their tags behind {sign!r}"
-    for name, texts in sentences.items():
-        beside = [str(text).split() for text in texts]
-        fitting = [len(row) for row, words in zip(rows, beside, strict=False) if len(row) == len(words)]
-        is_chance = len({*fitting}) < 2 and max(fitting, default=0) < _WORDS_NOT_BY_CHANCE
-        num_tags, num_words = (len(set(chain.from_iterable(side))) for side in (rows, beside))
-        if len(fitting) >= _MOST * len(rows) and not is_chance and 2 <= num_tags <= num_words / 2:
-            return f"a tag for each word of {name!r}"
-    return None
 
 
 def have_ignored_tags(tags: object) -> bool:

@@ -43,6 +43,11 @@ def wrongness(row: PredictionRow) -> float:
     return 1.0 if probability is None else probability
 
 
+def worst_mistakes(rows: Iterable[PredictionRow]) -> list[PredictionRow]:
+    """The rows of wrong predictions, the worst first."""
+    return sorted((row for row in rows if wrongness(row) > 0), key=wrongness, reverse=True)
+
+
 def predicted_probability(row: PredictionRow) -> float | None:
     """Probability of the predicted class or choice; None where it is not known."""
     given, predicted = row.get("probabilities"), row.get("prediction")

@@ -20,7 +20,7 @@ from bert_core.text_embedding import TextEmbedder
 from orchestrator.base.web import listening
 from orchestrator.finetuning.model_record import RECORD_FILE, FineTuningRecord
 from orchestrator.inference import serving as app
-from orchestrator.inference.blocks import Abilities
+from orchestrator.inference.line_blocks import Abilities
 from orchestrator.tasks.types.base import TaskOptions
 from tests.orchestrator.cli.fresh_process import loaded_by_each
 from tests.orchestrator.cli.laboratory import Command

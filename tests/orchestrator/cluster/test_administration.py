@@ -17,7 +17,7 @@ from bert_core.objectives import OBJECTIVES
 from orchestrator.base.errors import ClusterError
 from orchestrator.base.results import MetricEvent
 from orchestrator.cluster import administration as module
-from orchestrator.cluster.administration import LABELS, RunGauges, metrics_servers
+from orchestrator.cluster.administration import GAUGE_LABELS, RunGauges, metrics_servers
 from tests.waiting import PATIENCE_S, wait_until
 
 PROGRAM = """#!/bin/sh
@@ -95,7 +95,7 @@ def test_the_board_shows_measurements_that_there_are_with_their_labels() -> None
         (target,) = panel["targets"]
         gauge, labels = re.fullmatch(r"ray_bert_(\w+)\{(.*)\}", target["expr"]).groups()
         assert gauge in known, panel["title"]
-        assert {label.partition("=")[0].strip() for label in labels.split(",")} <= set(LABELS)
+        assert {label.partition("=")[0].strip() for label in labels.split(",")} <= set(GAUGE_LABELS)
 
 
 @pytest.mark.ray

@@ -22,8 +22,8 @@ from orchestrator.cluster.connection import (
     check_reachable,
     connect,
     dashboard_address,
-    give_way,
     head_dashboard,
+    lower_worker_priority,
     names_no_cluster,
     prepare_driver,
 )
@@ -120,7 +120,7 @@ def test_niceness_of_workers(
     niceness = "RAY_worker_niceness"
     monkeypatch.setattr(os, "environ", {} if own is None else {niceness: own})
     if gives_way:
-        give_way()
+        lower_worker_priority()
     prepare_driver(local=is_local)
     assert os.environ.get(niceness) == expected
 

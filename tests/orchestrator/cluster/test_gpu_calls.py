@@ -19,7 +19,8 @@ from orchestrator.base.errors import RunFailedError, SpecError
 from orchestrator.base.periodic import Shortage
 from orchestrator.cluster import gpus, shortage
 from orchestrator.cluster.capacity import Processes
-from orchestrator.cluster.gpus import CollectedWarnings, WarningRelay, WithWarnings, call_on_device
+from orchestrator.cluster.gpus import call_on_device
+from orchestrator.cluster.process_warnings import CollectedWarnings, WarningRelay, WithWarnings
 from orchestrator.finetuning.evaluation import EvaluatedSplit, evaluate_model
 from orchestrator.inference.searching import Reranking
 from orchestrator.inference.task_scores import Scoring, evaluate

@@ -18,9 +18,9 @@ from orchestrator.cluster import gpus as module
 from orchestrator.cluster import torch_devices as cards
 from orchestrator.cluster.gpus import (
     Look,
-    common_refusal,
+    common_problem,
     device_line,
-    find_refusal,
+    find_gpu_problem,
     have_bf16,
     look_at_card,
     take_gpus,
@@ -68,7 +68,7 @@ def test_auto_takes_a_gpu_that_torch_can_use_and_a_person_is_told_why_not(
 ) -> None:
     monkeypatch.setattr(module, "cluster_resources", lambda: {"CPU": 8.0, "GPU": num_there})
     monkeypatch.setattr(module, "gpu_types", lambda: ["H200"])
-    monkeypatch.setattr(module, "find_refusal", lambda labels: refusal)
+    monkeypatch.setattr(module, "find_gpu_problem", lambda labels: refusal)
     caplog.set_level(logging.INFO)
     assert take_gpus("scoring", asked) == taken
     assert [(record.levelname, record.message) for record in caplog.records] == told
@@ -83,7 +83,7 @@ def test_auto_takes_a_gpu_that_torch_can_use_and_a_person_is_told_why_not(
     ],
 )
 def test_gpus_are_refused_where_no_node_can_use_its_own(refusals: list[str], told: str | None) -> None:
-    assert common_refusal(refusals) == told
+    assert common_problem(refusals) == told
 
 
 def test_a_card_that_computes_is_not_refused_and_another_is_with_torchs_reason(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,7 +97,7 @@ def test_a_card_that_computes_is_not_refused_and_another_is_with_torchs_reason(m
     assert look_at_card() == Look(has_bf16=True)
     put_in_place(monkeypatch, capability=(7, 0), name="Tesla V100")
     monkeypatch.setattr(cards, "launch_kernel", fail)
-    refusal = look_at_card().refusal
+    refusal = look_at_card().problem
     assert refusal is not None
     assert refusal.startswith("the GPU cannot be used: Tesla V100 has compute capability 7.0")
     assert refusal.endswith("install a torch that is built for sm_70 there"), "work goes on: there is nothing to set"
@@ -116,7 +116,7 @@ def test_one_usable_gpu_is_enough_and_units_for_bf16_are_asked_of_all(
     looks: list[Look], refusal: str | None, has_bf16: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_look_at_gpus", lambda labels: (look for look in looks))
-    assert find_refusal() == refusal
+    assert find_gpu_problem() == refusal
     assert have_bf16(on_gpus=True) is has_bf16
 
 

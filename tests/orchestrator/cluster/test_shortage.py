@@ -3,7 +3,6 @@
 Alone: pytest tests/orchestrator/cluster/test_shortage.py
 """
 
-import socket
 import threading
 
 import pytest
@@ -11,17 +10,15 @@ import ray
 from ray.autoscaler.v2 import schema
 
 from orchestrator.base import periodic
-from orchestrator.base.errors import ClusterError
 from orchestrator.base.periodic import Shortage
 from orchestrator.cluster import shortage as module
 from orchestrator.cluster.capacity import Processes
 from orchestrator.cluster.shortage import (
-    HeadWatch,
-    SilenceWatch,
+    StallWatch,
     find_shortage,
     shortage_of,
     shortage_text,
-    telling_silence,
+    warn_when_stalled,
 )
 from tests.waiting import PATIENCE_S, wait_until
 
@@ -144,7 +141,7 @@ NO_PLACE = Shortage(True, "1 × (1 CPU) asked, none free on any node", "needs 1 
 
 def test_silence_is_told_within_a_minute_with_what_is_missing_and_then_rarely(caplog: pytest.LogCaptureFixture) -> None:
     now = [0.0]
-    watch = SilenceWatch("no text has been tokenized", lambda: STARTING, lambda: now[0])
+    watch = StallWatch("no text has been tokenized", lambda: STARTING, lambda: now[0])
     told = []
     for second in range(1, 1000):
         now[0] = float(second)
@@ -163,7 +160,7 @@ def test_work_without_a_place_is_told_within_ten_seconds_until_something_has_com
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     now = [0.0]
-    watch = SilenceWatch("no text has been tokenized", lambda: NO_PLACE, lambda: now[0])
+    watch = StallWatch("no text has been tokenized", lambda: NO_PLACE, lambda: now[0])
     told = []
     for second in range(1, 200):
         now[0] = float(second)
@@ -186,53 +183,5 @@ def test_a_thread_tells_it_while_the_driver_waits(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(module, "find_shortage", find)
     monkeypatch.setattr(module, "_LOOK_EVERY_S", 0.001)
     monkeypatch.setattr(periodic, "SAY_AFTER_S", 0.0)
-    with telling_silence("nothing has come", Processes(1, {"CPU": 1.0})):
+    with warn_when_stalled("nothing has come", Processes(1, {"CPU": 1.0})):
         assert asked.wait(PATIENCE_S)
-
-
-class Head:
-    """A head that answers as long as it lives, and the clock of its watcher."""
-
-    def __init__(self) -> None:
-        self.now, self.lives = 0.0, True
-
-    def watch(self, seconds: float, watch: HeadWatch) -> None:
-        """Look four times a second."""
-        end = self.now + seconds
-        while self.now < end:
-            self.now += 0.25
-            watch.look()
-
-
-def test_a_head_that_has_gone_ends_the_run_within_rays_minute() -> None:
-    head = Head()
-    watch = HeadWatch("10.0.0.1:6379", "resume it", lambda address: head.lives, lambda: head.now)
-    head.watch(300, watch)
-    head.lives = False
-    with pytest.raises(
-        ClusterError, match=r"head at 10\.0\.0\.1:6379 has not answered for .* s: .*; .* then resume it"
-    ):
-        head.watch(3600, watch)
-    assert head.now - 300 < 45
-
-
-def test_a_head_that_comes_back_in_time_is_forgiven_and_one_that_cannot_be_reached_from_here_not_watched() -> None:
-    head = Head()
-    watch = HeadWatch("10.0.0.1:6379", "resume it", lambda address: head.lives, lambda: head.now)
-    for _ in range(3):
-        head.lives = False
-        head.watch(20, watch)
-        head.lives = True
-        head.watch(20, watch)
-    assert head.now == 120
-    head.lives = False
-    head.watch(3600, HeadWatch("", "resume it", clock=lambda: head.now))
-
-
-def test_a_head_answers_by_taking_connections() -> None:
-    head = Head()
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        watch = HeadWatch(f"127.0.0.1:{server.getsockname()[1]}", "resume it", clock=lambda: head.now)
-        head.watch(100, watch)
-    with pytest.raises(ClusterError):
-        head.watch(100, watch)

@@ -1,6 +1,5 @@
 """What a person is shown of files, documents and examples. Alone: pytest tests/orchestrator/corpus/test_preview.py"""
 
-import json
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import partial
@@ -14,7 +13,6 @@ from bert_core.text.tokenizer_training import train_byte_bpe, train_wordpiece
 from orchestrator.corpus.document_readers import Document
 from orchestrator.corpus.preview import (
     SampleStore,
-    inspect_corpus,
     open_sample_store,
     preview_examples,
     preview_sentences,
@@ -117,26 +115,6 @@ def test_examples_run_on_into_the_next_epoch_and_beyond_the_last_step(tmp_path: 
     assert shown[1] == preview_examples(stream, tokenizer, 0, 1, 0, 1)[0]
     assert last >= STEPS // 2 * BATCH_SIZE
     assert [example.step for example in shown] == [None, None]
-
-
-def test_each_file_is_a_row_with_counts_lengths_and_a_sample(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text("One two three. Four five.\n\nSix  seven\neight nine.")
-    (tmp_path / "b.jsonl").write_text(json.dumps({"text": "word " * 300}))
-    a, b = inspect_corpus(TextSource(files=(str(tmp_path),)))
-    assert (a.format, a.num_documents, a.num_bad_records, a.first_problem) == ("text", 2, 0, "")
-    assert a.sample == ("One two three. Four five.", "Six seven eight nine.")
-    assert (a.num_sentences, a.num_words, a.num_characters) == (4, 9, 25 + 22)
-    assert (a.median_sentence_words, a.long_sentence_words) == (2, 3)
-    assert (b.num_sentences, b.num_words, b.long_sentence_words) == (1, 300, 300)
-    assert len(b.sample[0]) <= 200
-
-
-def test_bad_records_are_counted_and_the_first_is_told(tmp_path: Path) -> None:
-    path = tmp_path / "a.jsonl"
-    path.write_bytes(b'{"text": "A."}\nnonsense\n{"text": "\xff"}\n{"text": "B."}')
-    (row,) = inspect_corpus(TextSource(files=(str(path),)))
-    assert (row.num_documents, row.num_bad_records) == (2, 2)
-    assert row.first_problem.startswith(f"{path}: line 2 (byte 15) is not JSON")
 
 
 TEXTS = [f"The {animal} sat on the {place}. It was warm." for animal in ("cat", "dog") for place in "abcdefghijklm"]

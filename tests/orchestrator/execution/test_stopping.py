@@ -17,8 +17,8 @@ from orchestrator.base.errors import ClusterError, InputError, NotFoundError, Ru
 from orchestrator.base.results import TrialResult, TrialStart
 from orchestrator.base.run_states import RunState
 from orchestrator.base.settings import Settings
-from orchestrator.cluster.shortage import INTERVAL_S as HEAD_INTERVAL_S
-from orchestrator.cluster.shortage import HeadWatch
+from orchestrator.cluster.head_watch import INTERVAL_S as HEAD_INTERVAL_S
+from orchestrator.cluster.head_watch import HeadWatch
 from orchestrator.execution.attempt import StopRequestWatcher
 from orchestrator.execution.attempt_files import STOP_FILE, StopRequest, is_alive
 from orchestrator.execution.garbage import find_garbage

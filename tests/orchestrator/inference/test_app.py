@@ -15,7 +15,7 @@ from starlette.testclient import TestClient
 from orchestrator.base.errors import InputError
 from orchestrator.base.web import MAX_BODY_BYTES
 from orchestrator.inference import predict
-from orchestrator.inference.blocks import Abilities, Read
+from orchestrator.inference.line_blocks import Abilities, ModelInput
 from orchestrator.inference.serving import MAX_INPUTS, AnswerQueue, build_app, load_answering
 from tests.orchestrator.tiny_models import save_encoder, save_pair_model
 
@@ -159,7 +159,7 @@ class Echo:
     def __init__(self) -> None:
         self.calls: list[int] = []
 
-    def answer(self, inputs: Sequence[Read]) -> list[dict[str, Any]]:
+    def answer(self, inputs: Sequence[ModelInput]) -> list[dict[str, Any]]:
         self.calls.append(len(inputs))
         if "huge" in inputs:
             raise RuntimeError("out of memory")

@@ -16,8 +16,10 @@ from hypothesis import strategies as st
 
 from orchestrator.base.errors import ClusterError, InputError
 from orchestrator.base.settings import Settings
-from orchestrator.inference import blocks, line_files
-from orchestrator.inference.blocks import (
+from orchestrator.inference import line_blocks as blocks
+from orchestrator.inference import line_files
+from orchestrator.inference.embedder import LineEmbedder
+from orchestrator.inference.line_blocks import (
     BLOCK_LINES,
     LineBlock,
     LinePredictor,
@@ -26,7 +28,6 @@ from orchestrator.inference.blocks import (
     line_blocks,
     predict_blocks,
 )
-from orchestrator.inference.embedder import LineEmbedder
 from orchestrator.inference.line_files import predict_file
 from orchestrator.inference.predictor import Predictor
 from tests.orchestrator.tiny_models import WORDS

@@ -13,7 +13,7 @@ import pytest
 import uvicorn
 
 from orchestrator.base.errors import InputError
-from orchestrator.inference.blocks import Answering, Read
+from orchestrator.inference.line_blocks import AnsweringModel, ModelInput
 from orchestrator.inference.serving import build_app, load_answering
 from tests.browser import Browser
 from tests.orchestrator.tiny_models import save_pair_model
@@ -26,10 +26,10 @@ TEXT = "The cats rest beside a cold river that has averyveryveryveryveryveryvery
 class WithoutPlanes:
     """A model that refuses one word."""
 
-    def __init__(self, answering: Answering) -> None:
+    def __init__(self, answering: AnsweringModel) -> None:
         self._answering, self.abilities = answering, answering.abilities
 
-    def answer(self, inputs: Sequence[Read]) -> list[dict[str, Any]]:
+    def answer(self, inputs: Sequence[ModelInput]) -> list[dict[str, Any]]:
         if any("planes" in str(read) for read in inputs):
             raise InputError("line 1: has planes in it")
         return self._answering.answer(inputs)

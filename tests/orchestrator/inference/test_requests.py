@@ -13,7 +13,7 @@ import pyarrow.parquet
 import pytest
 
 from orchestrator.base.errors import InputError
-from orchestrator.inference.requests import RequestFile, look_at_requests, make_request, refuse_table
+from orchestrator.inference.requests import RequestFile, inspect_requests, make_request, refuse_table
 from orchestrator.storage.text_lines import parse_line
 from orchestrator.tasks import TaskDefinition
 from orchestrator.tasks.text_examples import NO_COLUMNS, CategoricalColumn, NumericalColumn, TabularColumns
@@ -26,13 +26,13 @@ from tests.orchestrator.tasks.definitions import define
 
 def _read(path: Path, head: Any = "classification", **known: Any) -> list[dict[str, Any]]:
     task = replace(define(head, ("a", "b")), **known)
-    return [json.loads(line) for line in look_at_requests(str(path), task).read(str(path)) if line.strip()]
+    return [json.loads(line) for line in inspect_requests(str(path), task).read(str(path)) if line.strip()]
 
 
 def test_the_columns_that_a_model_was_trained_on_are_read_first(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("title,text\nx,y\n")
     task = replace(define("classification", ("a", "b")), text_columns=("title",))
-    table = look_at_requests(str(tmp_path / "a.csv"), task).table
+    table = inspect_requests(str(tmp_path / "a.csv"), task).table
     assert table is not None
     assert (table.names, table.text) == (("title", "text"), ("title",))
 
@@ -77,7 +77,7 @@ def test_a_line_without_a_tag_leaves_the_others_their_columns(tmp_path: Path) ->
 def test_plain_sentences_stay_lines_for_a_tagger(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("Ann runs\n")
     task = define("ner", ("O", "B-PER", "I-PER"))
-    assert list(look_at_requests(str(tmp_path / "a.txt"), task).read(str(tmp_path / "a.txt"))) == ["Ann runs\n"]
+    assert list(inspect_requests(str(tmp_path / "a.txt"), task).read(str(tmp_path / "a.txt"))) == ["Ann runs\n"]
 
 
 def test_squad_questions_are_requests(tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ def test_squad_questions_are_requests(tmp_path: Path) -> None:
 def test_lines_of_a_table_keep_the_numbers_of_the_file(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text('text\n"x\ny"\n\nz\n')
     lines = list(
-        look_at_requests(str(tmp_path / "a.csv"), define("classification", ("a", "b"))).read(str(tmp_path / "a.csv"))
+        inspect_requests(str(tmp_path / "a.csv"), define("classification", ("a", "b"))).read(str(tmp_path / "a.csv"))
     )
     assert [number for number, line in enumerate(lines, start=1) if line.strip()] == [2, 5]
 
@@ -99,7 +99,7 @@ def test_a_table_with_lists_of_words_is_read_by_a_tagger(name: str, columns: tup
     """The column that a task reads, the one that tables have unless a task says more, and the request's own key."""
     path = tmp_path / "a.parquet"
     pyarrow.parquet.write_table(pyarrow.table({name: [["Ann", "runs"]], "n": [1]}), path)
-    found = look_at_requests(str(path), replace(define("ner", ("O", "B-PER")), text_columns=columns))
+    found = inspect_requests(str(path), replace(define("ner", ("O", "B-PER")), text_columns=columns))
     assert found.table is not None
     assert found.table.text == (name,)
     assert _read(path, "ner", text_columns=columns) == [{name: ["Ann", "runs"], "n": 1}]
@@ -110,7 +110,7 @@ def test_questions_and_passages_are_columns_of_a_table(tmp_path: Path) -> None:
     path.write_text("id,question,context\nq,Who?,Ann runs.\n")
     assert _read(path, "qa") == [{"id": "q", "question": "Who?", "context": "Ann runs."}]
     with pytest.raises(InputError, match="question and context"):
-        look_at_requests(str(path), define("qa"), ("question",))
+        inspect_requests(str(path), define("qa"), ("question",))
     path.write_text("question\nWho?\n")
     with pytest.raises(InputError, match="'context'"):
         _read(path, "qa")

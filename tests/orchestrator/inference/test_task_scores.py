@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from orchestrator.base.results import EvaluationResult
 from orchestrator.finetuning.model_folder import load_task_definition
 from orchestrator.inference.task_scores import Scoring, analyze_errors, evaluate, own_task_values
 from orchestrator.tasks import Task, load_task
@@ -29,11 +28,11 @@ def test_the_surest_mistakes_come_first_with_their_text(task: Task) -> None:
     wrong = {"yes": "no", "no": "yes"}
     for number, sure in ((1, 0.6), (3, 0.8)):
         predictions[number] = ClassPrediction(wrong[examples[number].label], (1 - sure, sure))
-    found = analyze_errors(EvaluationResult("words", "validation", {}, 4), task, "validation", predictions, 5)
+    found = analyze_errors(task, "validation", predictions, 5)
     assert [row["id"] for row in found.mistakes] == [examples[3].id, examples[1].id]
     assert found.mistakes[0]["text"] == examples[3].text
     assert found.mistakes[0]["gold"] == examples[3].label
-    few = analyze_errors(found.result, task, "validation", predictions, 1)
+    few = analyze_errors(task, "validation", predictions, 1)
     assert (len(few.mistakes), few.num_mistakes, found.num_mistakes) == (1, 2, 2)
 
 

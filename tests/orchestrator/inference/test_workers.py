@@ -11,10 +11,10 @@ import pytest
 import torch
 
 from orchestrator.base.errors import InputError, SpecError
-from orchestrator.cluster.gpus import WithWarnings
+from orchestrator.cluster.process_warnings import WithWarnings
 from orchestrator.cluster.torch_devices import choose_device
-from orchestrator.inference.blocks import LineBlock, LinePredictor, PredictedBlock
 from orchestrator.inference.embedder import LineEmbedder
+from orchestrator.inference.line_blocks import LineBlock, LinePredictor, PredictedBlock
 from orchestrator.inference.line_files import RayBatch, _answers, _Worker
 from orchestrator.inference.predictor import Predictor
 from tests.orchestrator.tiny_models import WORDS

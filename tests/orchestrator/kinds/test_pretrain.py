@@ -182,7 +182,7 @@ def test_all_workers_are_on_cpus_where_auto_finds_no_gpu_that_torch_can_use(
     for place in (module, gpus):
         monkeypatch.setattr(place, "cluster_resources", lambda: {"CPU": 8.0, "GPU": 2.0})
     monkeypatch.setattr(gpus, "gpu_types", lambda: ["H200"])
-    monkeypatch.setattr(gpus, "find_refusal", lambda labels: refusal)
+    monkeypatch.setattr(gpus, "find_gpu_problem", lambda labels: refusal)
     with caplog.at_level(logging.INFO):
         assert decide_device(spec) is takes
     assert caplog.messages == said

@@ -16,7 +16,6 @@ from orchestrator.base.results import MetricEvent
 from orchestrator.registry import Registry
 from orchestrator.registry.lineage import LineageNode, LineageTree
 from orchestrator.registry.parameters import group_label
-from orchestrator.reports.blocks import Chart, Code, Facts, Page, Section, Table, Words
 from orchestrator.reports.charts import (
     MAX_POINTS,
     Spread,
@@ -28,6 +27,7 @@ from orchestrator.reports.charts import (
     setting_importances,
     thinned,
 )
+from orchestrator.reports.page_blocks import Chart, Code, Facts, Page, Section, Table, Words
 from orchestrator.reports.pages import constant_columns, lineage_table, plot_run, run_page, task_page, telling_columns
 from orchestrator.reports.rendering import columns_of
 from orchestrator.reports.run_facts import data_line, score_lines
@@ -198,7 +198,7 @@ def test_a_truth_value_among_scores_is_a_word_and_a_rate_keeps_its_digits() -> N
 
 def test_a_refused_test_score_is_told_with_the_reason() -> None:
     lines = score_lines({"f1": 0.5, "test.f1": 0.75, "test.baseline.f1": 0.5}, "f1", "the reason")
-    assert lines == {"f1": "0.5000", "test.f1": "0.7500 (refused: the reason)"}
+    assert lines == {"f1": "0.5000", "test.f1": "0.7500 (baseline 0.5000; refused: the reason)"}
 
 
 ROWS = [

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.reports.blocks import Cell, Chart, Code, Facts, Page, Section, Table, Words
 from orchestrator.reports.charts import Spread, count_matrix, learning_curves, score_by_setting, seed_spread
+from orchestrator.reports.page_blocks import Cell, Chart, Code, Facts, Page, Section, Table, Words
 from orchestrator.reports.pages import telling_columns
 from orchestrator.reports.rendering import chart_values, columns_of, render
 from tests.browser import Browser

@@ -31,13 +31,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 def test_of_two_that_read_the_same_file_one_writes(folder: str) -> None:
     path = storage.join(folder, "pointer.json")
     for text in (b"first", b"second"):
-        mine, theirs = storage.read_seen(path), storage.read_seen(path)
-        assert storage.replace_seen(path, text, mine)
-        assert not storage.replace_seen(path, b"late", theirs)
+        mine, theirs = storage.read_versioned(path), storage.read_versioned(path)
+        assert storage.replace_if_unchanged(path, text, mine)
+        assert not storage.replace_if_unchanged(path, b"late", theirs)
         assert storage.read_bytes(path) == text
-    seen = storage.read_seen(path)
+    seen = storage.read_versioned(path)
     storage.delete(path)
-    assert not storage.replace_seen(path, b"late", seen)
+    assert not storage.replace_if_unchanged(path, b"late", seen)
     assert not storage.exists(path)
 
 
@@ -54,21 +54,21 @@ def test_a_file_that_changes_while_it_is_read_is_read_again(folder: str, monkeyp
         return file
 
     monkeypatch.setattr(filesystem, "open", open_and_change)
-    seen = storage.read_seen(path)
+    seen = storage.read_versioned(path)
     assert seen.data == b"after"
-    assert storage.replace_seen(path, b"last", seen)
+    assert storage.replace_if_unchanged(path, b"last", seen)
 
 
 def meet(monkeypatch: pytest.MonkeyPatch, newer: Callable[[], object]) -> None:
     """Let a newer attempt write when the older one has read what is there and is about to write."""
-    replace_seen = storage.replace_seen
+    replace_if_unchanged = storage.replace_if_unchanged
 
-    def overtaken(path: str, data: bytes, seen: storage.SeenFile) -> bool:
-        monkeypatch.setattr("orchestrator.storage.attempts.replace_seen", replace_seen)
+    def overtaken(path: str, data: bytes, seen: storage.VersionedFile) -> bool:
+        monkeypatch.setattr("orchestrator.storage.attempts.replace_if_unchanged", replace_if_unchanged)
         newer()
-        return replace_seen(path, data, seen)
+        return replace_if_unchanged(path, data, seen)
 
-    monkeypatch.setattr("orchestrator.storage.attempts.replace_seen", overtaken)
+    monkeypatch.setattr("orchestrator.storage.attempts.replace_if_unchanged", overtaken)
 
 
 def test_an_older_attempt_that_writes_at_the_same_time_names_no_checkpoint(

@@ -1,4 +1,4 @@
-"""Commands that keep the house: `db` and `gc`, and those about machines: `cluster`, `doctor`, `verify-resume`."""
+"""Maintenance: `db` and `gc`; and what is about machines: `cluster`, `doctor`, `verify-resume`."""
 
 import time
 from collections import Counter

@@ -17,7 +17,7 @@ BLOCK_CHARACTERS = 1 << 20
 """A block ends with the line that reaches either: enough to sort by length, little enough to hold many."""
 
 
-Read = str | dict[str, Any]
+ModelInput = str | dict[str, Any]
 """One input: a text, or an object with the keys that the model reads."""
 
 
@@ -37,16 +37,16 @@ class Abilities:
     """An input."""
 
 
-class Answering(Protocol):
+class AnsweringModel(Protocol):
     """A loaded model that answers inputs: `Predictor`, `LineEmbedder`, `MaskFiller`."""
 
     abilities: Abilities
 
-    def answer(self, inputs: Sequence[Read]) -> list[dict[str, Any]]:
+    def answer(self, inputs: Sequence[ModelInput]) -> list[dict[str, Any]]:
         """Answer each input: its values, and what the model says. Raises: InputError, naming `line N`."""
 
 
-def number_inputs(inputs: Sequence[Read], numbers: Sequence[int] = ()) -> list[tuple[int, Read]]:
+def number_inputs(inputs: Sequence[ModelInput], numbers: Sequence[int] = ()) -> list[tuple[int, ModelInput]]:
     """Inputs with their line numbers, from 1 when left out."""
     return list(zip(numbers or range(1, len(inputs) + 1), inputs, strict=True))
 
@@ -58,7 +58,7 @@ class LineBlock:
     lines: tuple[tuple[int, str], ...]
     """Each with its number in the file, from 1."""
 
-    def parse(self) -> tuple[list[Read], list[int]]:
+    def parse(self) -> tuple[list[ModelInput], list[int]]:
         """Return the inputs, and their numbers. Raises: InputError, naming the line."""
         return [parse_line(line, number) for number, line in self.lines], [number for number, _ in self.lines]
 

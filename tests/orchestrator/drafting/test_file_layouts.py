@@ -1,6 +1,6 @@
 """Layouts of files and their roles by their names, and what is said of files that nothing reads.
 
-Alone: pytest tests/orchestrator/drafting/test_input_layout.py
+Alone: pytest tests/orchestrator/drafting/test_file_layouts.py
 """
 
 import gzip
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.base.errors import InputError
-from orchestrator.drafting.files import Layout, assign_roles, data_name, detect_layout, role_of
+from orchestrator.drafting.file_layouts import Layout, assign_roles, data_name, detect_layout, role_of
 from tests.orchestrator.drafting.made_files import (
     write,
     write_questions,
@@ -57,11 +57,7 @@ def test_a_layout_is_found_by_ending_and_content(
         ("a.yml", b'version: "3.1"\n\nnlu:\n- intent: greet\n', "Rasa"),
         ("a.md", b"## intent:greet\n- hello\n", "Rasa"),
         ("a.yaml", b"kind: sweep\n", "YAML"),
-        ("a.txt", b"(S (NP (D the) (N dog)) (V ran))\n" * 9, "trees"),
-        ("a.txt", b"( (S\n  (NP (D the) (N dog))\n  (. .)))\n" * 9, "trees"),
-        ("a.txt", b"the_D dog_N ran_V\n" * 9, "tags behind '_'"),
-        ("a.txt", b"the/d dog/n ran/v ./.\n\n" * 9, "tags behind '/'"),
-        ("a.txt", b"text~label\n" + b"so~a\nno~b\n" * 9, "commas in place of '~'"),
+        ("a.txt", b"__label__good so fine\n__label__bad so bad\n" * 9, "fastText"),
     ],
 )
 def test_a_file_that_is_not_read_is_told_why(tmp_path: Path, name: str, content: bytes, problem: str) -> None:

@@ -1,6 +1,6 @@
 """The worst mistakes of kept predictions, with their text: which, in what order, how much of each.
 
-Alone: .venv/bin/pytest tests/orchestrator/reports/test_predictions.py
+Alone: .venv/bin/pytest tests/orchestrator/reports/test_mistake_blocks.py
 """
 
 import json
@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from orchestrator.reports.blocks import Chart, Page, Section, Table, Words
-from orchestrator.reports.predictions import NUM_MISTAKES, SHOWN_CHARACTERS, mistake_blocks, prediction_blocks
+from orchestrator.reports.mistake_blocks import NUM_MISTAKES, SHOWN_CHARACTERS, mistake_blocks, prediction_blocks
+from orchestrator.reports.page_blocks import Chart, Page, Section, Table, Words
 from orchestrator.reports.rendering import render
 from tests.orchestrator.reports.samples import HOSTILE
 

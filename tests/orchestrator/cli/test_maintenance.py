@@ -1,6 +1,6 @@
 """`doctor`: what is wrong with a machine or a cluster; `verify-resume`: its table and exit status, real runs (slow).
 
-Alone: .venv/bin/pytest tests/orchestrator/cli/test_house.py
+Alone: .venv/bin/pytest tests/orchestrator/cli/test_maintenance.py
 """
 
 import json

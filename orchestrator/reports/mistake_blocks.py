@@ -9,10 +9,10 @@ from typing import Any
 from bert_core.metrics.spans import entity_spans
 from orchestrator.base.errors import InputError
 from orchestrator.registry.group_comparison import read_predictions
-from orchestrator.reports.blocks import Block, Row, Table, Words
 from orchestrator.reports.charts import count_matrix, predicted_values
+from orchestrator.reports.page_blocks import Block, Row, Table, Words
 from orchestrator.significance.predictions import VALUE, prediction_kind
-from orchestrator.tasks.mistakes import breakdown, predicted_probability, wrongness
+from orchestrator.tasks.mistakes import breakdown, predicted_probability, worst_mistakes, wrongness
 
 NUM_MISTAKES = 20
 SHOWN_CHARACTERS = 300
@@ -48,10 +48,10 @@ def _score_blocks(rows: Sequence[Row]) -> Iterator[Block]:
 
 def mistake_blocks(rows: Sequence[Row]) -> list[Block]:
     """The worst mistakes, worst first, each with its text; none where all are right."""
-    wrong = [row for row in rows if wrongness(row) > 0]
+    wrong = worst_mistakes(rows)
     if not wrong:
         return []
-    shown = [_shown(row) for row in sorted(wrong, key=wrongness, reverse=True)[:NUM_MISTAKES]]
+    shown = list(map(_shown, wrong[:NUM_MISTAKES]))
     what, degree = ("values differ", "largest") if "error" in wrong[0] else ("examples are predicted wrongly", "worst")
     chosen = f"; the {degree} {len(shown)} of them" if len(wrong) > len(shown) else ""
     columns = list(dict.fromkeys(name for row in shown for name in row))

@@ -13,11 +13,8 @@ from orchestrator.base.errors import InputError
 from orchestrator.base.results import Split
 from orchestrator.storage.text_lines import stream_lines
 from orchestrator.storage.uris import local_path
-from orchestrator.tasks.bio_tags import tags_in_texts
-from orchestrator.tasks.csv_tables import DELIMITERS
 from orchestrator.tasks.table_files import TABLE_NAMES, is_json_table, table_name
 from orchestrator.tasks.text_files import check_file, plain_name
-from orchestrator.tasks.types import TASK_TYPES
 from orchestrator.tasks.types.conll import FEW_LINES, has_other_tags, has_tag_columns, is_named_conll
 
 Layout = Literal["table", "entities", "tags", "questions", "text"]
@@ -29,9 +26,6 @@ _MOST = 0.95
 _LABELED_LINES = {
     r".*\S\t.*\S": "have columns with tabs between them; let its name end in .tsv, its first line name the columns",
     "__label__": "begin with fastText's labels (__label__x); write CSV with the columns text and label",
-    r"[A-Z]{2,}:[a-z]\w*( |$)": "begin with labels (NAME:name); write CSV with the columns text and label",
-    r"\s*\(\s*([^()\s]* ?\(|[^()\s]+ [^()\s]+\))": "are bracketed trees; write CSV with the columns text and label, or "
-    "words and tags in CoNLL columns",
 }
 """Words on lines that are more than text, by a pattern of their beginning."""
 _SPLIT_OF: Mapping[str, Split] = {
@@ -85,16 +79,13 @@ def _look_labeled(lines: Sequence[str]) -> str | None:
     for beginning, looks in _LABELED_LINES.items():
         if _are_most(lines, re.compile(beginning).match):
             return looks
-    if tags := tags_in_texts(lines, {}):
-        return f"have {tags}; write {TASK_TYPES['token_classification'].labeled_layouts}"
-    for mark in (",", ";", "|", "::", "^", "~", "#", "\x01"):
+    for mark in (",", ";", "|"):
         between = rf"{re.escape(mark)}(?! )"  # in sentences a blank follows
         rows = [re.split(between, re.sub('"[^"]*"', "", line).rstrip(mark)) for line in lines]
         width, count = Counter(map(len, rows)).most_common(1)[0]
         columns = zip(*(row for row in rows if len(row) == width), strict=True)
         if width > 1 and count >= _MOST * len(lines) and any(3 * len(set(column)) <= count for column in columns):
-            looks = f"have columns with {mark!r} between them; let its name end in .csv and its first line name these"
-            return looks if mark in DELIMITERS else f"{looks}, with commas in place of {mark!r}"
+            return f"have columns with {mark!r} between them; let its name end in .csv and its first line name these"
     first = {line.split()[0] for line in lines}
     if 1 < len(first) <= len(lines) / 20 and all(re.fullmatch(r"[+-]?\d", word) for word in first):
         return "begin with a few numbers; if these are labels, write CSV with the columns text and label"
