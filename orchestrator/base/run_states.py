@@ -8,15 +8,19 @@
     PRUNED     a trial that its scheduler ended early; only a result that arrives late changes it
     LOST       the driver fell silent
 
-LOST is never stored for a run: a running run reads so where its last heartbeat is too old. LOST is stored for an
-attempt, when the next attempt of the same run starts before it has ended. An id is drawn where a run is asked for; the
-job that carries it out on a cluster is called the same.
+LOST is never stored for a run: a running run reads so where its last heartbeat is older than `LOST_AFTER_S`. LOST is
+stored for an attempt, when the next attempt of the same run starts before it has ended. An id is drawn where a run is
+asked for; the job that carries it out on a cluster is called the same.
 """
 
 import re
 from enum import StrEnum
 from uuid import uuid4
 
+HEARTBEAT_INTERVAL_S = 10.0
+"""Time between two heartbeats of a driver, by which others know that it lives."""
+LOST_AFTER_S = 60.0
+"""Age of the last heartbeat of a running run from which on its driver counts as lost."""
 _RUN_ID = re.compile("[0-9a-f]{12}")
 
 

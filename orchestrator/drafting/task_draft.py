@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Self
 
 from bert_core.config import BertConfig
 from bert_core.text.characters import Characters, count_words, plain_text
-from bert_core.text.tokenization import Tokenizer
+from bert_core.text.tokenization import MUCH_UNKNOWN, Tokenizer
 from orchestrator.base.console import counted, first_names
 from orchestrator.base.errors import InputError
 from orchestrator.base.results import Split
@@ -39,8 +39,6 @@ _VOCABULARY_BYTES = 64 << 20
 """Text that a vocabulary is learned from, at most."""
 _MEASURED_EXAMPLES = 1000
 """Examples that a tokenizer is measured on, and whose characters are looked at."""
-_MUCH_UNKNOWN = 0.1
-"""Share of unknown tokens from which on a model hardly reads a text."""
 _FEW_VALIDATION = 20
 """Examples for validation below which a single one moves the score by more than 5 points."""
 _OUTLIER = 50
@@ -332,7 +330,7 @@ def _validation_findings(data: _Data) -> Iterator[Finding]:
 def _model_findings(request: DraftRequest, unknown_share: float) -> Iterator[Finding]:
     """Yield which weights the fine-tuning starts from; without a model also those that are registered."""
     if request.model:
-        if unknown_share > _MUCH_UNKNOWN:
+        if unknown_share > MUCH_UNKNOWN:
             unknown = f"{100 * unknown_share:.0f} % of the tokens of these texts are unknown to {request.model} ([UNK])"
             yield "unknown", f"{unknown}, which learned its vocabulary from other text: start from another model"
         yield "model", f"starts from {request.model}"

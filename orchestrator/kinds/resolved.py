@@ -28,9 +28,9 @@ logger = logging.getLogger(__name__)
 
 
 class Resolved:
-    """The inputs of a spec, or of all stages of a pipeline. Planning asks first; the run asks the same object again.
+    """The inputs of a spec, or of all stages of a pipeline. The checks ask first; the run asks the same object again.
 
-    Each thing is looked up when it is first asked for and kept, so that a run uses what its plan has seen. A model's
+    Each thing is looked up when it is first asked for and kept, so that a run uses what its checks have seen. A model's
     weights are read to check them alone, and only where they are on this machine's disks. A name may be `@stage`: what
     that stage will make is told as far as its spec decides it, and None says that only the run does. For one thread.
 

@@ -11,7 +11,6 @@
 """
 
 from orchestrator.base.console.log_lines import (
-    OWN_LOGGERS,
     UNDER_WAY,
     LineFormatter,
     Pace,
@@ -22,7 +21,6 @@ from orchestrator.base.console.log_lines import (
     size_text,
 )
 from orchestrator.base.console.terminal import (
-    PLAIN_INTERVAL_S,
     Progress,
     clear_screen,
     is_terminal,
@@ -34,8 +32,6 @@ from orchestrator.base.console.terminal import (
 )
 
 __all__ = [
-    "OWN_LOGGERS",
-    "PLAIN_INTERVAL_S",
     "UNDER_WAY",
     "LineFormatter",
     "Pace",
