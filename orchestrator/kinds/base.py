@@ -109,13 +109,13 @@ class Resources:
 
 @dataclass(frozen=True)
 class MeasuredTime:
-    """Time that a run would take, from some of its steps or from recorded runs like it."""
+    """Time that a run would take, from a small part of it that was done."""
 
     seconds: float
     of_what: str
     """Part of the run that takes that long: so many steps, or so many trials."""
     by: str = "a few steps"
-    """Part of the run that was done to find out."""
+    """Part of the run that was done."""
 
 
 class StageRuns(Protocol):
@@ -223,10 +223,6 @@ class Kind(ABC, Generic[S, R]):
         Random weights and a tokenizer of the first text stand in for what an earlier stage will make. Returns None
         where a run takes a GPU, has long steps, or reads what only an earlier run decides. Takes seconds.
         """
-        return None
-
-    def recorded_time(self, spec: S, registry: Registry) -> MeasuredTime | None:
-        """Return how long a run takes by what recorded runs like it took; None where there are none."""
         return None
 
     def pretraining(self, spec: S) -> tuple[str, PretrainSpec] | None:

@@ -17,13 +17,7 @@ from orchestrator.kinds.base import DiskUse, Fact, Kind, MeasuredTime, Resources
 from orchestrator.kinds.checks import check_positions, check_tokenizer
 from orchestrator.kinds.corpus import log_dataset, report_tokenizing
 from orchestrator.kinds.estimates import BYTES_PER_SAVED_PARAMETER, count_pretraining_parameters, memory_text, slow_bf16
-from orchestrator.kinds.pretraining_estimates import (
-    measure_steps,
-    passes_facts,
-    pretraining_disk,
-    recorded_steps,
-    step_facts,
-)
+from orchestrator.kinds.pretraining_estimates import measure_steps, passes_facts, pretraining_disk, step_facts
 from orchestrator.kinds.resolved import Resolved
 from orchestrator.pretraining.job import PretrainListener, PretrainRequest, text_sizes, worker_processes
 from orchestrator.pretraining.progress_line import TrainingStatus
@@ -93,9 +87,6 @@ class PretrainKind(Kind[PretrainSpec, PretrainResult]):
 
     def measure_time(self, spec: PretrainSpec, inputs: Resolved) -> MeasuredTime | None:
         return measure_steps(spec, inputs, pretraining_config(spec, inputs))
-
-    def recorded_time(self, spec: PretrainSpec, registry: Registry) -> MeasuredTime | None:
-        return recorded_steps(spec, registry)
 
     def check_resume(self, spec: PretrainSpec, run_folder: str) -> None:
         """Refuse text of another size than the newest checkpoint's; a worker would, once all of it is tokenized."""

@@ -4,9 +4,8 @@ Passes are counted where the text is tokenized already, or short. Of a longer te
 text whose tokenizer is not there yet the bytes are counted.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import numpy as np
 
@@ -24,10 +23,7 @@ from orchestrator.kinds.estimates import BYTES_PER_SAVED_PARAMETER, BYTES_PER_WE
 from orchestrator.kinds.resolved import Resolved
 from orchestrator.pretraining.meter import measure_training
 from orchestrator.pretraining.streams import build_stream
-from orchestrator.registry.parameters import flatten
-from orchestrator.registry.registry import Registry
 from orchestrator.specs import PretrainSpec
-from orchestrator.specs.loading import spec_values
 from orchestrator.specs.references import STAGE_MARK
 from orchestrator.training.step_time import FORWARD_SHARE
 
@@ -37,17 +33,6 @@ MANY_PASSES = 100
 """Passes from which on the plan says so. BERT read its text about 40 times (Devlin et al. 2019, appendix A.2)."""
 _BYTES_PER_TOKEN = 4.0
 _NUM_SPECIALS = 3
-NUM_RECORDED_RUNS = 50
-"""Newest recorded runs, or trials, among which a similar one is looked for."""
-_FEWEST_STEPS = 20
-"""Steps of a run from which on their time tells another's: starting is part of a run's seconds."""
-_STEP_FIELDS = (
-    *("model", "phases", "global_batch_size", "micro_batch_size", "threads_per_worker", "precision"),
-    *("gradient_precision", "micro_batch_tokens", "execution.activation_checkpointing"),
-    *("token_objective", "sentence_objective", "execution.num_workers", "execution.device"),
-    *("execution.compile_layers", "execution.cuda_graphs", "execution.deterministic"),
-)
-"""Fields of a pretraining that decide how long a step takes."""
 
 
 class TextTooShortError(CorpusError):
@@ -146,29 +131,6 @@ def measure_steps(
     if own is None or theirs is None:
         return None
     return MeasuredTime(own + FORWARD_SHARE * theirs, f"{spec.steps:,} steps")
-
-
-def recorded_steps(spec: PretrainSpec, registry: Registry) -> MeasuredTime | None:
-    """Return the time by the steps of the newest recorded pretraining with the same model and batches; None without."""
-    own = _step_values(flatten(spec_values(spec)))
-    rows = registry.run_table(f"kind = '{spec.kind}'", trials=False, limit=NUM_RECORDED_RUNS).records
-    for run in registry.run_records([str(row["id"]) for row in rows]):
-        step = registry.metrics.last_step(run.id) or 0
-        if run.seconds and step >= _FEWEST_STEPS and _step_values(registry.parameters(run.id)) == own:
-            step_s, host = run.seconds / step, f" on {run.host}" if run.host else ""
-            by = f"{step_s:.2g} s a step of run {run.id}{host}"
-            return MeasuredTime(step_s * spec.steps, f"{spec.steps:,} steps", by)
-    return None
-
-
-def _step_values(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Parameters that decide how long a step takes, by dotted path; those that are empty or off are left out."""
-    return {
-        path: value
-        for path, value in parameters.items()
-        if value not in (None, False, "never")
-        and any(path == field or path.startswith(f"{field}.") for field in _STEP_FIELDS)
-    }
 
 
 def pretraining_disk(spec: PretrainSpec, num_parameters: int | None, inputs: Resolved) -> Iterator[DiskUse]:

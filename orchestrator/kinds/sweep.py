@@ -23,7 +23,6 @@ from orchestrator.kinds.sweep_estimates import (
     measure_trials,
     most_parameters,
     num_taken,
-    recorded_trials,
     trial_facts,
     trial_schedules,
 )
@@ -112,9 +111,6 @@ class SweepKind(Kind[SweepSpec, SweepResult]):
 
     def measure_time(self, spec: SweepSpec, inputs: Resolved) -> MeasuredTime | None:
         return measure_trials(spec, inputs, _num_trials(spec))
-
-    def recorded_time(self, spec: SweepSpec, registry: Registry) -> MeasuredTime | None:
-        return recorded_trials(spec, registry, _num_trials(spec))
 
     def check_more_points(self, recorded: SweepSpec, spec: SweepSpec) -> None:
         num_points = build_search(recorded).num_points
