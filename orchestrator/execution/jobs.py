@@ -185,7 +185,7 @@ def spec_files(spec: AnySpec) -> dict[str, bytes]:
 
     Raises: InputError for a password in it, which everyone who sees the cluster's storage of uploads could read.
     """
-    values = with_absolute_paths(spec_values(spec), even_missing=True)
+    values = spec_values(with_absolute_paths(spec, even_missing=True))
     _refuse_secrets(values)
     return {SPEC_FILE: json.dumps(values, indent=2, ensure_ascii=False).encode()}  # JSON is YAML
 
