@@ -8,9 +8,9 @@ the driver ends meanwhile is recorded from the journal when the sweep goes on.
 import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import chain
-from queue import Empty, Queue
+from queue import Empty, SimpleQueue
 from typing import Generic, TypeVar
 
 from orchestrator.base.results import MetricEvent, TrialChange, TrialEvents, TrialResult, TrialStart
@@ -31,12 +31,12 @@ logger = logging.getLogger(__name__)
 class BackgroundWriter(Generic[Item]):
     """Writes items in the order in which they come, several at a time.
 
-    The first write that fails ends it: `put` and `flush` raise its error, and later items are left out.
+    The first write that fails ends it: `put` and `close` raise its error, and later items are left out.
     """
 
     def __init__(self, write: Callable[[Sequence[Item]], object]) -> None:
         self._write = write
-        self._items: Queue[Item | None] = Queue()
+        self._items: SimpleQueue[Item | None] = SimpleQueue()
         self._hurries = threading.Event()
         self._error: Exception | None = None
         self._thread = threading.Thread(target=self._work, name="background-writer", daemon=True)
@@ -47,31 +47,22 @@ class BackgroundWriter(Generic[Item]):
         self._raise_error()
         self._items.put(item)
 
-    def flush(self) -> None:
-        """Wait until all items are written; a signal may interrupt this. Raises: what one of the writes raised."""
-        self._hurries.set()
-        self._items.join()
-        self._hurries.clear()
-        self._raise_error()
-
     def close(self) -> None:
-        """Wait until the thread has ended, after the items that were ordered."""
+        """Wait until all items are written; a signal may interrupt this. Raises: what a write raised."""
         self._hurries.set()
         self._items.put(None)
         self._thread.join()
+        self._raise_error()
 
     def _work(self) -> None:
         while (item := self._items.get()) is not None:
             self._hurries.wait(GATHER_S)
             items = [item, *self._waiting()]
-            try:
-                if self._error is None:
+            if self._error is None:
+                try:
                     self._write(items)
-            except Exception as error:
-                self._error = error
-            finally:
-                for _ in items:
-                    self._items.task_done()
+                except Exception as error:
+                    self._error = error
 
     def _waiting(self) -> Iterator[Item]:
         """Take the items that are there; the end of all stays where it is, for the next look."""
@@ -102,12 +93,12 @@ def background_writer(
     writer = BackgroundWriter(write)
     try:
         yield writer
-        writer.flush()
+        writer.close()
     except BaseException:
         given_up.set()
+        with suppress(Exception):  # the error on its way counts
+            writer.close()
         raise
-    finally:
-        writer.close()
 
 
 Advice = Callable[[TrialResult], str | None]
