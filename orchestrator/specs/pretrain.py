@@ -14,6 +14,7 @@ from orchestrator.specs import network
 from orchestrator.specs.corpus import TokenStoreSpec
 from orchestrator.specs.fields import ExecutionSection, Section, execution, identity
 from orchestrator.specs.network import AdamBetas, ModelSpec, ScheduleName, has_sentence_head
+from orchestrator.specs.references import RANDOM
 
 if TYPE_CHECKING:
     TokenObjectiveName = str
@@ -163,7 +164,7 @@ class PretrainSpec(TokenStoreSpec):
     )
 
     model: ModelSpec = identity(ModelSpec(), "The network; with `init_from` only its dropout counts.")
-    init_from: str = identity("random", "`random`, or a model to continue from.")
+    init_from: str = identity(RANDOM, "`random`, or a model to continue from.")
 
     seed: int = identity(0, "Decides weights, order, pairs, masks and dropout.", ge=0, lt=2**32)
     steps: int = identity(doc="Optimizer steps.", unit="steps", ge=1)
@@ -236,7 +237,7 @@ class PretrainSpec(TokenStoreSpec):
     execution: ExecutionSpec = execution(ExecutionSpec(), "Execution of the run.")
 
     @model_validator(mode="after")
-    def _consistent(self) -> Self:
+    def _steps_and_batches_fit(self) -> Self:
         if self.global_batch_size < self.execution.max_workers:
             raise ValueError(
                 f"global_batch_size {self.global_batch_size} cannot be shared by {self.execution.max_workers} workers; "
@@ -256,23 +257,33 @@ class PretrainSpec(TokenStoreSpec):
         total = sum(phase.share for phase in self.phases)
         if abs(total - 1.0) > 1e-6:
             raise ValueError(f"the shares of phases add up to {total:g}; they must add up to 1")
+        longest = max(phase.max_seq_length for phase in self.phases)
+        if self.micro_batch_tokens is not None and self.micro_batch_tokens < longest:
+            raise ValueError(
+                f"micro_batch_tokens {self.micro_batch_tokens} has no room for an example of phases.max_seq_length "
+                f"{longest}; raise it to that at least"
+            )
+        if self.init_from == RANDOM and longest > self.model.max_position_embeddings:
+            raise ValueError(
+                f"phases.max_seq_length {longest} is longer than model.max_position_embeddings "
+                f"{self.model.max_position_embeddings}; lower one or raise the other"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _objectives_fit(self) -> Self:
         if abs(sum(self.mask_mix) - 1.0) > 1e-6 or min(self.mask_mix) < 0:
             raise ValueError(f"mask_mix {self.mask_mix} must be three shares that add up to 1")
-        if self.cross_documents and self.sentence_objective != NO_SENTENCE_OBJECTIVE:
+        objective, family = self.sentence_objective, self.model.family
+        if self.cross_documents and objective != NO_SENTENCE_OBJECTIVE:
             raise ValueError(
                 f"cross_documents is for sequences without a question about sentences, and sentence_objective is "
-                f"{self.sentence_objective}; set that to none, or cross_documents to false"
+                f"{objective}; set that to none, or cross_documents to false"
             )
-        objective, family = self.sentence_objective, self.model.family
-        if self.init_from == "random" and objective != NO_SENTENCE_OBJECTIVE and not has_sentence_head(family):
+        if self.init_from == RANDOM and objective != NO_SENTENCE_OBJECTIVE and not has_sentence_head(family):
             raise ValueError(
                 f"model.family {family} has no head for pairs of segments, and sentence_objective is {objective}; "
                 "set that to none"
-            )
-        if self.residual_precision == "bf16" and self.precision != "bf16":
-            raise ValueError(
-                f"residual_precision is bf16, and precision is {self.precision}, in which nothing is rounded to bf16; "
-                "set precision to bf16, or residual_precision back to fp32"
             )
         self._refuse_fields_of_other_objectives()
         if TOKEN_OBJECTIVES[self.token_objective].is_causal and objective != NO_SENTENCE_OBJECTIVE:
@@ -282,16 +293,14 @@ class PretrainSpec(TokenStoreSpec):
             )
         if self.model.span_boundary_objective and self.mask_unit != "span":
             raise ValueError("model.span_boundary_objective predicts spans; set mask_unit to span")
-        longest = max(phase.max_seq_length for phase in self.phases)
-        if self.micro_batch_tokens is not None and self.micro_batch_tokens < longest:
+        return self
+
+    @model_validator(mode="after")
+    def _precisions_fit(self) -> Self:
+        if self.residual_precision == "bf16" and self.precision != "bf16":
             raise ValueError(
-                f"micro_batch_tokens {self.micro_batch_tokens} has no room for an example of phases.max_seq_length "
-                f"{longest}; raise it to that at least"
-            )
-        if self.init_from == "random" and longest > self.model.max_position_embeddings:
-            raise ValueError(
-                f"phases.max_seq_length {longest} is longer than model.max_position_embeddings "
-                f"{self.model.max_position_embeddings}; lower one or raise the other"
+                f"residual_precision is bf16, and precision is {self.precision}, in which nothing is rounded to bf16; "
+                "set precision to bf16, or residual_precision back to fp32"
             )
         return self
 

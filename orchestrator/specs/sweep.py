@@ -132,7 +132,7 @@ class SweepSpec(Spec):
         if search.needs_max_points and self.trials is None:
             raise ValueError(f"search: {self.search} needs `trials`, the number of points to try")
         models = axes["init_from"].written if "init_from" in axes else (self.recipe.init_from,)
-        if "random" in models and self.recipe.tokenizer is None and "tokenizer" not in self.space:
+        if RANDOM in models and self.recipe.tokenizer is None and "tokenizer" not in self.space:
             raise ValueError(
                 "recipe.tokenizer is left out, but init_from has `random`, and random weights need a tokenizer; "
                 "name a folder, or a model whose tokenizer to use"
