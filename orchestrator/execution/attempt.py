@@ -62,8 +62,8 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Session:
-    """A connected Ray, an open registry, and the inputs of the spec that is carried out."""
+class RunController:
+    """Controller of runs on the connected Ray and an open registry: it starts them, resumes them, records their ends."""
 
     inputs: Resolved
     registry: Registry
@@ -134,15 +134,15 @@ class Session:
                     for change in execution_changes(parse_spec(record.spec), spec):
                         logger.info(f"this attempt changes {change}")
                     context = RunContext(
-                        record.id,
-                        record.attempt,
-                        run_folder,
-                        self.settings,
-                        self.recorder,
-                        progress,
-                        superseded,
-                        self.allow_drift,
-                        RunGauges(record.id, record.name).show,
+                        run_id=record.id,
+                        attempt=record.attempt,
+                        run_folder=run_folder,
+                        settings=self.settings,
+                        recorder=self.recorder,
+                        progress=progress,
+                        superseded=superseded,
+                        allow_drift=self.allow_drift,
+                        show=RunGauges(record.id, record.name).show,
                         stages=self,
                     )
                     with metered(record, spec, self.registry, self.watcher, most_cpus=most_cpus(self.settings)):

@@ -81,7 +81,7 @@ class Spec(Section):
 
     @field_validator("name")
     @classmethod
-    def _has_a_name_that_finds_it(cls, name: str) -> str:
+    def _check_name(cls, name: str) -> str:
         return check_name(name) if name else name
 
     def fingerprint(self) -> str:

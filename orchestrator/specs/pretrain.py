@@ -31,18 +31,18 @@ class WorkerRange(Section):
     max: int = execution(doc="Most workers that a run takes.", ge=1)
 
     @model_validator(mode="after")
-    def _ordered(self) -> Self:
+    def _check_order(self) -> Self:
         if self.min > self.max:
             raise ValueError(f"min {self.min} is more than max {self.max}; exchange them")
         return self
 
 
-def _form(value: Any) -> str:
+def _tag_of(value: Any) -> str:
     return "range" if isinstance(value, dict | WorkerRange) else "number"
 
 
 NumWorkers = Annotated[
-    Annotated[int, Field(ge=1), Tag("number")] | Annotated[WorkerRange, Tag("range")], Discriminator(_form)
+    Annotated[int, Field(ge=1), Tag("number")] | Annotated[WorkerRange, Tag("range")], Discriminator(_tag_of)
 ]
 """A number or a range. Which of them is decided before either is checked, so that messages speak of one alone."""
 
@@ -140,7 +140,7 @@ class ExecutionSpec(ExecutionSection):
 
     @field_validator("node_labels")
     @classmethod
-    def _selecting(cls, labels: dict[str, str]) -> dict[str, str]:
+    def _check_labels(cls, labels: dict[str, str]) -> dict[str, str]:
         for name, value in labels.items():
             if not _SELECTED.fullmatch(value):
                 raise ValueError(f"{name}: {value!r} selects no label; give a value, `!a`, `in(a, b)` or `!in(a, b)`")
@@ -237,7 +237,7 @@ class PretrainSpec(TokenStoreSpec):
     execution: ExecutionSpec = execution(ExecutionSpec(), "Execution of the run.")
 
     @model_validator(mode="after")
-    def _steps_and_batches_fit(self) -> Self:
+    def _check_steps_and_batches(self) -> Self:
         if self.global_batch_size < self.execution.max_workers:
             raise ValueError(
                 f"global_batch_size {self.global_batch_size} cannot be shared by {self.execution.max_workers} workers; "
@@ -271,7 +271,7 @@ class PretrainSpec(TokenStoreSpec):
         return self
 
     @model_validator(mode="after")
-    def _objectives_fit(self) -> Self:
+    def _check_objectives(self) -> Self:
         if abs(sum(self.mask_mix) - 1.0) > 1e-6 or min(self.mask_mix) < 0:
             raise ValueError(f"mask_mix {self.mask_mix} must be three shares that add up to 1")
         objective, family = self.sentence_objective, self.model.family
@@ -296,7 +296,7 @@ class PretrainSpec(TokenStoreSpec):
         return self
 
     @model_validator(mode="after")
-    def _precisions_fit(self) -> Self:
+    def _check_precisions(self) -> Self:
         if self.residual_precision == "bf16" and self.precision != "bf16":
             raise ValueError(
                 f"residual_precision is bf16, and precision is {self.precision}, in which nothing is rounded to bf16; "

@@ -97,7 +97,7 @@ class SweepSpec(Spec):
         return len(self.seeds) * len(self.folds)
 
     @model_validator(mode="after")
-    def _consistent(self) -> Self:
+    def _check_together(self) -> Self:
         search, axes = SEARCHES[self.search], self.axes
         for name, axis in axes.items():
             if name not in RecipeSpec.model_fields:
@@ -161,7 +161,7 @@ class ProbeSpec(Spec):
     execution: SweepExecutionSpec = execution(SweepExecutionSpec(), "How trials share the machine.")
 
     @model_validator(mode="after")
-    def _consistent(self) -> Self:
+    def _check_together(self) -> Self:
         if self.recipe.init_from != RANDOM:
             raise ValueError(
                 f"recipe.init_from is {self.recipe.init_from}, but trials start from the snapshots of `run`; "
