@@ -82,7 +82,7 @@ def is_run_id(text: str) -> bool:
 
 
 def check_name(name: str) -> str:
-    """Return the name of a run. Raises: ValueError for one that commands would take for a path or an option."""
+    """Return the name of a run. Raises: ValueError where commands would take it for a path or an option."""
     if name[:1] in ("", ".", "/", "~", "-") or name != name.strip():
         raise ValueError(
             f"{name!r} cannot be a run's name, by which commands find it: it has no blanks at its ends, and does not "

@@ -15,8 +15,7 @@ A run that a person removes goes into the trash: its record into one row there, 
 collection, and until then it can be restored. Removed at once, its files go first: where that is interrupted, the
 record is still there and doing so again removes the rest. What is kept here is refused: runs at work, pinned ones, and
 what registered models, groups of trials and other runs rest on. A pipeline goes with its stages, the newest first and
-itself last; a stage that others need stays: one that another pipeline uses too, or whose model or files another run
-names.
+itself last. A stage stays where another pipeline uses it too, or another run names its model or files.
 """
 
 import time
@@ -289,7 +288,7 @@ def find_removals(prefixes: Sequence[str], settings: Settings, *, force: bool = 
 
 
 def remove_runs(removals: Sequence[Removal], settings: Settings, *, at_once: bool = False) -> Iterator[Removal]:
-    """Remove runs, except one that has come to be needed in the meantime, and its pipeline; yields what is gone.
+    """Remove runs, and yield what is gone; a run that has come to be needed meanwhile stays, with its pipeline.
 
     Args:
         at_once: whether files and record are deleted now, rather than put into the trash.

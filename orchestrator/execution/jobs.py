@@ -2,7 +2,7 @@
 
 A run's id is drawn where it is submitted, and is the id of its job; its later attempts' jobs are ID-2, ID-3, …. What is
 uploaded is the spec alone: what it names must lie where the cluster reaches it. Settings that were given here travel in
-the job's command; for all others the cluster's own hold. Anyone who sees the dashboard can read that command. So a
+the job's command; the cluster has its own for all others. Anyone who sees the dashboard can read that command. So a
 registry URL with a password is refused; `file:PATH`, a file on the cluster, holds one safely.
 """
 
@@ -43,6 +43,11 @@ _CHATTY_LOGGERS = (
     "ray.dashboard.modules.job.sdk",
     "ray._private.runtime_env.packaging",
 )
+ROLE_OF_RUNS = "run"
+"""Value of the metadata `role` of a run's job."""
+SPEC_FILE = "spec.yaml"
+_JOB_CONFIG_VARIABLE = "RAY_JOB_CONFIG_JSON_ENV_VAR"
+"""Set by Ray for the command of a job: what it says of the job, as JSON."""
 
 
 class JobDetails(Protocol):
@@ -161,13 +166,6 @@ def _translated(address: str) -> Iterator[None]:
             ) from error
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise ClusterError(f"the cluster at {address} did not answer as a Ray dashboard does: {reason}") from error
-
-
-ROLE_OF_RUNS = "run"
-"""Value of the metadata `role` of a run's job."""
-SPEC_FILE = "spec.yaml"
-_JOB_CONFIG_VARIABLE = "RAY_JOB_CONFIG_JSON_ENV_VAR"
-"""Set by Ray for the command of a job: what it says of the job, as JSON."""
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Runner of specs: checks before anything starts, and the run from then on.
 
-    spec ─► preflight (nothing started, nothing recorded) ─► Ray ─► controller ─► attempt
+spec ─► preflight (nothing started, nothing recorded) ─► Ray ─► controller ─► attempt
 """
 
 import logging

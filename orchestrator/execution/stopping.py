@@ -1,4 +1,4 @@
-"""Stopping a run from another shell or machine, so that it ends in one way, whoever asks: all that Ctrl-C does.
+"""Stop requests to a run of another shell or machine: the run ends as it does by Ctrl-C.
 
 The request is a file because the storage is what every machine of a run reaches, that of a submitted job included.
 """
@@ -33,8 +33,8 @@ def stop_run(
 ) -> RunRecord:
     """Ask a run to stop, on whatever machine it works, and wait until it has ended.
 
-    A run whose driver is gone is recorded as STOPPED here; one that has ended stays as it is, unless a `resume` is
-    starting: that one is stopped as soon as its attempt begins.
+    A run whose driver is gone is recorded as STOPPED here. A run that has ended is left alone, unless a `resume` is
+    starting: its attempt is stopped as soon as it begins.
 
     Args:
         force: whether it leaves at once, without saving anything.

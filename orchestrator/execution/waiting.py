@@ -20,7 +20,7 @@ _POLL_S = 2.0
 RECORDED_WITHIN_S = 60.0
 """Time in which a submitted run is recorded, once its id is known: Ray starts the job, and the job a driver."""
 _SHOWN = ("train.loss", "train.mlm_loss")
-"""Measurements that a line of progress shows, the first one that there is; before them the score that ranks the run."""
+"""Metrics for a line of progress, which shows the first one recorded; the score that ranks the run precedes them."""
 
 
 def looks(timeout_s: float | None, pause_s: float) -> Iterator[None]:

@@ -195,6 +195,8 @@ class Kind(ABC, Generic[S, R]):
         """Return the kind itself, or the object for one of the ways in which it works, as the spec asks for."""
         return self
 
+    # Before a run: checks and plans.
+
     def problems(self, spec: S, inputs: Resolved) -> list[Problem]:
         """Find out why a spec cannot run, as far as its files, models and tokenizers tell before anything starts."""
         try:
@@ -233,6 +235,8 @@ class Kind(ABC, Generic[S, R]):
         """Resources that a run takes of the cluster."""
         return Resources.of_one_process()
 
+    # The run.
+
     def check_resume(self, spec: S, run_folder: str) -> None:
         """Check, before anything starts, that an attempt without drift can go on from what a run's folder has.
 
@@ -266,6 +270,8 @@ class Kind(ABC, Generic[S, R]):
         except Exception as error:
             return [f"the result cannot be shown: {error}"]
 
+    # Stages of a pipeline: when a run can stand for one, and what it will leave to later ones.
+
     def input_identity(self, spec: S, inputs: Resolved) -> list[Any]:
         """Return plain values that change when any file that the spec reads does.
 
@@ -284,7 +290,7 @@ class Kind(ABC, Generic[S, R]):
         ]
 
     def model_configs(self, spec: S, inputs: Resolved) -> Iterator[BertConfig | None]:
-        """Yield the configuration of each model that a run may leave; None for one that only the run decides."""
+        """Yield the configuration of each model that a run may leave; None where only the run decides it."""
         yield from ()
 
     def vocab_size(self, spec: S, inputs: Resolved) -> int | None:
@@ -292,11 +298,11 @@ class Kind(ABC, Generic[S, R]):
         return None
 
     def tokenizer_like(self, spec: S, inputs: Resolved) -> Tokenizer | None:
-        """Return a tokenizer that cuts text about as that of a run will, to measure with; None where nothing tells."""
+        """Return a tokenizer similar to what a run will leave, to measure with; None where nothing tells."""
         return None
 
     def snapshot_steps(self, spec: S) -> tuple[int, ...]:
-        """Return the steps after which a run keeps its model, beside the one that it leaves at its end."""
+        """Return the steps after which a run keeps a snapshot of its model."""
         return ()
 
 

@@ -16,8 +16,14 @@ from orchestrator.corpus.input_files import find_files
 from orchestrator.kinds.base import DiskUse, Fact, Kind, MeasuredTime, Resources, RunContext
 from orchestrator.kinds.checks import check_positions, check_tokenizer
 from orchestrator.kinds.corpus import log_dataset, report_tokenizing
-from orchestrator.kinds.estimates import BYTES_PER_SAVED_PARAMETER, count_pretraining_parameters, memory_text, slow_bf16
-from orchestrator.kinds.pretraining_estimates import measure_steps, passes_facts, pretraining_disk, step_facts
+from orchestrator.kinds.estimates import (
+    BYTES_PER_SAVED_PARAMETER,
+    count_pretraining_parameters,
+    memory_text,
+    pretraining_disk,
+    slow_bf16,
+)
+from orchestrator.kinds.pretraining_estimates import measure_steps, passes_facts, step_facts
 from orchestrator.kinds.resolved import Resolved
 from orchestrator.pretraining.job import PretrainListener, PretrainRequest, text_sizes, worker_processes
 from orchestrator.pretraining.progress_line import TrainingStatus

@@ -1,7 +1,7 @@
-"""Estimates of a pretraining before it starts: passes over its text, time, disk.
+"""Estimates of a pretraining before it starts: steps, passes over its text, time.
 
 Passes are counted where the text is tokenized already, or short. Of a longer text the beginning is tokenized, and of a
-text whose tokenizer is not there yet the bytes are counted.
+text whose tokenizer does not exist yet the bytes are counted.
 """
 
 from collections.abc import Iterator
@@ -17,9 +17,8 @@ from orchestrator.corpus.document_batches import read_corpus
 from orchestrator.corpus.input_files import find_files
 from orchestrator.corpus.preview import SampleStore, open_sample_store
 from orchestrator.corpus.stream import ExampleStream, SplitShards
-from orchestrator.kinds.base import DiskUse, Fact, MeasuredTime
-from orchestrator.kinds.corpus import token_store_disk
-from orchestrator.kinds.estimates import BYTES_PER_SAVED_PARAMETER, BYTES_PER_WEIGHT, trains_on_gpu
+from orchestrator.kinds.base import Fact, MeasuredTime
+from orchestrator.kinds.estimates import trains_on_gpu
 from orchestrator.kinds.resolved import Resolved
 from orchestrator.pretraining.meter import measure_training
 from orchestrator.pretraining.streams import build_stream
@@ -131,16 +130,3 @@ def measure_steps(
     if own is None or theirs is None:
         return None
     return MeasuredTime(own + FORWARD_SHARE * theirs, f"{spec.steps:,} steps")
-
-
-def pretraining_disk(spec: PretrainSpec, num_parameters: int | None, inputs: Resolved) -> Iterator[DiskUse]:
-    """Yield what a pretraining leaves: its text as tokens; checkpoints, snapshots and model where their size is known.
-
-    Raises: CorpusError, TokenizerError.
-    """
-    if num_parameters is not None:
-        kept = spec.execution.keep_checkpoints + 1  # a new one is whole before the oldest one goes
-        yield DiskUse("checkpoints", kept * num_parameters * BYTES_PER_SAVED_PARAMETER)
-        num_models = 1 + len(spec.execution.snapshot_steps)
-        yield DiskUse("model and snapshots", num_models * num_parameters * BYTES_PER_WEIGHT)
-    yield from token_store_disk(spec, inputs)

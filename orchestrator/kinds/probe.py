@@ -142,7 +142,7 @@ def learning_curve(trials: Sequence[TrialResult], snapshots: Mapping[int, str], 
 
 
 def _names_in_all(scores: Sequence[Mapping[str, float]], metric: str) -> list[str]:
-    """The scores that every trial has; of the baseline's, which are the same at all steps, only the one that ranks."""
+    """The scores that every trial has; of the baseline only the score that ranks, since it is the same at all steps."""
     common = set.intersection(*map(set, scores)) if scores else set()
     return sorted(name for name in common if not name.startswith("baseline.") or name == f"baseline.{metric}")
 

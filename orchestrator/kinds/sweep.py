@@ -39,6 +39,7 @@ from orchestrator.training.batch_order import Schedule
 
 _TRAINING_VERSION = 1
 """Raised when the same trial would end with other weights, predictions or scores."""
+logger = logging.getLogger(__name__)
 
 
 def sweep_identity(spec: SweepSpec, inputs: Resolved) -> dict[str, str]:
@@ -66,9 +67,6 @@ def sweep_identity(spec: SweepSpec, inputs: Resolved) -> dict[str, str]:
         "torch": version("torch"),
         "features and training of this package": f"{FEATURES_VERSION}.{_TRAINING_VERSION}",
     }
-
-
-logger = logging.getLogger(__name__)
 
 
 class SweepKind(Kind[SweepSpec, SweepResult]):

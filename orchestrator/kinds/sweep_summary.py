@@ -25,6 +25,15 @@ from orchestrator.significance.summary import Summary, summarize
 from orchestrator.specs.references import RANDOM
 from orchestrator.storage import local_copy
 
+_MOST_ROWS = 10
+_WIDTH = 80
+"""Characters of a line of the table at most."""
+_INDENT = "  "
+_PARAMETER = "params."
+_SEVERAL_SEEDS = "seeds=[0,1,2]"
+_CODE = "version of the code"
+"""Heading of the column that tells groups of different code apart."""
+
 
 @dataclass(frozen=True)
 class Difference:
@@ -59,16 +68,6 @@ def compute_difference(first: Summary, second: Summary, noise: SeedNoise | None)
         return Difference(value)
     sds = [math.sqrt(noise.of_mean(group).variance * group.n) for group in (first, second)]
     return Difference(value, noise.of_difference(first, second).half_width(), seeds_of_each_group(value, *sds))
-
-
-_MOST_ROWS = 10
-_WIDTH = 80
-"""Characters of a line of the table at most."""
-_INDENT = "  "
-_PARAMETER = "params."
-_SEVERAL_SEEDS = "seeds=[0,1,2]"
-_CODE = "version of the code"
-"""Heading of the column that tells groups of different code apart."""
 
 
 def sweep_summary(run: RunRecord, registry: Registry) -> Iterator[str]:
@@ -115,7 +114,7 @@ def sweep_summary(run: RunRecord, registry: Registry) -> Iterator[str]:
 
 
 def _several_seeds(run: RunRecord, registry: Registry) -> str:
-    """Override that has each recipe trained with several seeds, as it is typed for the spec that was run."""
+    """Override that trains each recipe with several seeds, as a person types it for the spec of the run."""
     for tag in registry.annotations.tags(run.id):
         if tag.startswith(PIPELINE):
             pipeline = registry.run(tag.removeprefix(PIPELINE))

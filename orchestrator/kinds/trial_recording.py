@@ -26,6 +26,8 @@ _MOST_ITEMS = 500
 
 Item = TypeVar("Item")
 logger = logging.getLogger(__name__)
+Advice = Callable[[TrialResult], str | None]
+"""Function that advises on the length of a trial that learned nothing; None where it was long enough."""
 
 
 class BackgroundWriter(Generic[Item]):
@@ -101,10 +103,6 @@ def background_writer(
         raise
 
 
-Advice = Callable[[TrialResult], str | None]
-"""Function that advises on the length of a trial that learned nothing; None where it was long enough."""
-
-
 class TrialRecording:
     """Records the trials of one sweep, from the driver's callbacks to journal and registry.
 
@@ -147,7 +145,7 @@ class TrialRecording:
                 self._writer.put([result, TrialEvents(result.key, trial.events)])
 
     def started(self, start: TrialStart) -> None:
-        """Record the start of a trial; one that starts again reports its measurements again."""
+        """Record the start of a trial, which reports its measurements again where it starts again."""
         self._events[start.key] = []
         self._writer.put([start])
 
@@ -157,7 +155,7 @@ class TrialRecording:
         self._writer.put([TrialEvents(key, events)])
 
     def ended(self, result: TrialResult) -> None:
-        """Record how a trial ended; one that failed runs again in the next attempt, and is not in the journal."""
+        """Record how a trial ended; a failed trial is not in the journal, so that the next attempt runs it again."""
         self._context.refuse_if_superseded()
         events = self._events.pop(result.key, [])
         if result.state != RunState.FAILED:

@@ -1,4 +1,4 @@
-"""Distillation: a small student learns to answer as a teacher that is there already."""
+"""Distillation: a small student learns to answer as its teacher, a trained model."""
 
 from typing import Annotated, ClassVar, Literal, Self
 

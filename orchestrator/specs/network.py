@@ -20,7 +20,7 @@ else:  # mypy knows no literals that are made from a list
 
 
 def _check_size(size: str) -> str:
-    """Return the name of a size as it is. Raises: ValueError when there is no such size."""
+    """Return the name of a size. Raises: ValueError for an unknown one."""
     try:
         shape_of(size)
     except ConfigError as error:

@@ -23,6 +23,10 @@ else:  # mypy knows no literals that are made from a list
     TokenObjectiveName = Literal[tuple(TOKEN_OBJECTIVES)]
     SentenceObjectiveName = Literal[(*SENTENCE_OBJECTIVES, NO_SENTENCE_OBJECTIVE)]
 
+_LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
+_SELECTED = re.compile(rf"!?(?:{_LABEL}|in\({_LABEL}(?:, ?{_LABEL})*\))")
+"""Values of Ray's label selectors."""
+
 
 class WorkerRange(Section):
     """A smallest and a largest number of workers."""
@@ -45,11 +49,6 @@ NumWorkers = Annotated[
     Annotated[int, Field(ge=1), Tag("number")] | Annotated[WorkerRange, Tag("range")], Discriminator(_tag_of)
 ]
 """A number or a range. Which of them is decided before either is checked, so that messages speak of one alone."""
-
-
-_LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
-_SELECTED = re.compile(rf"!?(?:{_LABEL}|in\({_LABEL}(?:, ?{_LABEL})*\))")
-"""Values of Ray's label selectors."""
 
 
 class ExecutionSpec(ExecutionSection):

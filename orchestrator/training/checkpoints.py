@@ -1,7 +1,7 @@
 """Checkpoints of a run: folders on the storage, and one pointer file that names the complete ones.
 
 The pointer file is replaced after a checkpoint is complete, so that it never names half of one; no checkpoint is found
-by listing folders. One that does not match its digests is skipped with a warning, and the one before it is used.
+by listing folders. A checkpoint that does not match its digests is skipped with a warning, and the previous one used.
 
 Each carries digests of all that decides the next steps (its identity), by part: spec, data, tokenizer, teacher,
 versions. Going on where one differs would mix two runs. That is refused, unless the attempt allows it; then the run is
@@ -193,7 +193,7 @@ class CheckpointSaver:
         if self._thread is None or self._copies is None:
             self._write(step, contents_of(model, optimizer, extra))
         else:
-            assert self._writing is None, "the copy of a checkpoint that is being written must stay as it is"
+            assert self._writing is None, "the copy of a checkpoint must not change while it is written"
             contents = contents_of(model, optimizer, extra, self._copies.of)
             self._writing = self._thread.submit(self._write, step, contents)
 

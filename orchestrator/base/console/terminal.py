@@ -58,7 +58,7 @@ def terminal_width(stream: TextIO | None) -> int | None:
 
 @contextmanager
 def reader_may_leave(stream: TextIO | None) -> Iterator[None]:
-    """Go on after the block where the one who reads a stream of this process has left."""
+    """Go on after the block where the reader of a stream of this process has left."""
     try:
         yield
     except BrokenPipeError:
