@@ -79,11 +79,9 @@ class Checkpoints:
                 return event.step, read_json(join(event.path, STATE_FILE))["extra"]
         return None
 
-    def save(
-        self, step: int, model: nn.Module, optimizer: Optimizer, extra: Mapping[str, Any], warn: Warn = logger.warning
-    ) -> CheckpointEvent:
+    def save(self, step: int, model: nn.Module, optimizer: Optimizer, extra: Mapping[str, Any]) -> CheckpointEvent:
         """Write a checkpoint of a model and its optimizer, as `write` does."""
-        return self.write(step, contents_of(model, optimizer, extra), warn)
+        return self.write(step, contents_of(model, optimizer, extra))
 
     def write(self, step: int, contents: StateContents, warn: Warn = logger.warning) -> CheckpointEvent:
         """Write a checkpoint, then the pointer file, then delete old ones; `warn` is told where that fails.
