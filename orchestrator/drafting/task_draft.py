@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Self
 from bert_core.config import BertConfig
 from bert_core.text.characters import Characters, count_words, plain_text
 from bert_core.text.tokenization import MUCH_UNKNOWN, Tokenizer
-from orchestrator.base.console import counted, first_names
+from orchestrator.base.console import counted, names_text
 from orchestrator.base.errors import InputError
 from orchestrator.base.results import Split
 from orchestrator.corpus.preview import quantile
@@ -272,7 +272,7 @@ def _data_findings(data: _Data, choice: TaskChoice) -> Iterator[Finding]:
         shares = [f"{shown_name(label)}: {_share(count, train.labels.total())}" for label, count in common]
         rarest, least = common[-1]
         unbalanced = f"; unbalanced: {shown_name(rarest)} has {least:,}" if common[0][1] > _IMBALANCE * least else ""
-        yield "labels", first_names(shares) + unbalanced
+        yield "labels", names_text(shares) + unbalanced
     if (positive := task_type.positive_label(data.task)) is not None:
         order = f"it is the second of {' and '.join(map(shown_name, data.task.labels))}"
         yield "", f"f1 is the score of {shown_name(positive)}: {order}; task.labels in the spec can say another order"
@@ -320,7 +320,7 @@ def _validation_findings(data: _Data) -> Iterator[Finding]:
         counts = f"{len(data.splits['train'].examples):,} for training, {count:,} for validation"
         yield "split", f"{counts}; no text is in both{shares}"
     if missing:
-        yield "", f"not in validation: {first_names(missing)}: no score tells how well this is learned; add examples"
+        yield "", f"not in validation: {names_text(missing)}: no score tells how well this is learned; add examples"
     if count < _FEW_VALIDATION:
         measure = "measures next to nothing, it is" if count == 1 else "measure next to nothing, each is"
         points = f"{100 / max(1, count):.0f} points of the score"
@@ -339,7 +339,7 @@ def _model_findings(request: DraftRequest, unknown_share: float) -> Iterator[Fin
     named = "--model NAME, of one on the hub (bert-base-uncased), a registered model or a folder"
     yield "model", f"{random}. Starting from a pretrained model is far better: {named}"
     if names := pretrained_models(request.settings):
-        yield "", f"registered here: {first_names(names)}"
+        yield "", f"registered here: {names_text(names)}"
 
 
 def _sizes_text(sizes: TaskSizes, request: DraftRequest) -> str:

@@ -110,12 +110,13 @@ def delete_garbage(
             now = {(item.what, item.path) for item in find_garbage(settings, older_than_s, measured=False)}
             for item in items:
                 if (item.what, item.path) in now and (item.what != TRASH or claim(str(item.run_id))):
-                    going.append((item, item.path if item.what in _KEEP_THEIR_NAMES else take_name(item.path)))
+                    path = item.path if item.what in _KEEP_THEIR_NAMES else rename_for_deletion(item.path)
+                    going.append((item, path))
         for item, path in going:
             if item.what == TRASH:  # its files, then what would restore it
                 for removed in registry.trash.records():
                     if removed.run_id == item.run_id and removed.storage_path and exists(removed.storage_path):
-                        delete(take_name(removed.storage_path))
+                        delete(rename_for_deletion(removed.storage_path))
                 registry.lifecycle.remove(str(item.run_id))
             elif item.what != DOWNLOAD:
                 delete(path)
@@ -237,7 +238,7 @@ def _age_s(path: Path) -> float:
     return time.time() - max(times)
 
 
-def take_name(path: str) -> str:
+def rename_for_deletion(path: str) -> str:
     """Rename a file or folder of this machine that is about to be deleted; returns where it lies now.
 
     Elsewhere nothing can be renamed: it keeps its name until it is gone.
@@ -312,7 +313,7 @@ def remove_runs(removals: Sequence[Removal], settings: Settings, *, at_once: boo
             # Before its files, so that whoever asks for a model finds a whole one.
             registry.models.remove_of([run.id, *trials], run.model_folder)
             if run.storage_path is not None and exists(run.storage_path):
-                delete(take_name(run.storage_path))
+                delete(rename_for_deletion(run.storage_path))
             registry.lifecycle.remove(run.id)
             yield removal
 

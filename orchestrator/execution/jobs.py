@@ -29,7 +29,7 @@ from orchestrator.base.settings import (
 )
 from orchestrator.cluster.connection import check_listening
 from orchestrator.execution.launch_folder import with_absolute_paths
-from orchestrator.execution.waiting import looks
+from orchestrator.execution.waiting import poll
 from orchestrator.specs import AnySpec
 from orchestrator.specs.loading import spec_values
 
@@ -117,7 +117,7 @@ class Jobs:
 
     def wait(self, job_id: str) -> JobDetails:
         """Wait until a job has ended, and return what Ray says of it."""
-        for _ in looks(None, _POLL_S):
+        for _ in poll(None, _POLL_S):
             details: JobDetails = self.ask("get_job_info", job_id)
             if details.status.is_terminal():
                 break

@@ -47,12 +47,12 @@ def working_in_launch_folder(run_folder: str | None, settings: Settings) -> Iter
     if not folder.is_dir():
         logger.warning(f"the run was started in {folder}, which is gone: relative paths now begin at {Path.cwd()}")
         folder = Path.cwd()
-    settings = means_the_same_anywhere(settings)
+    settings = with_absolute_registry(settings)
     with chdir(folder):
         yield settings
 
 
-def means_the_same_anywhere(settings: Settings) -> Settings:
+def with_absolute_registry(settings: Settings) -> Settings:
     """The settings with a registry that is the same one in every folder."""
     prefixes = ("file:", _SQLITE, _SQLITE.replace(":", "+pysqlite:", 1))
     prefix = next((prefix for prefix in prefixes if settings.registry.startswith(prefix)), "")

@@ -13,7 +13,7 @@ from orchestrator.base.run_states import RunState
 from orchestrator.base.settings import Settings
 from orchestrator.cluster.own_errors import OWN_ERRORS
 from orchestrator.execution.attempt_files import StopRequest, has_died_here, is_alive, starting_attempt
-from orchestrator.execution.waiting import looks
+from orchestrator.execution.waiting import poll
 from orchestrator.registry.database import patient
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
@@ -86,7 +86,7 @@ def _wait_for_end(
         folder: of the run, whose next attempt is starting: that has to begin first, or its process to give up; None
             where the attempt is recorded.
     """
-    for _ in looks(timeout_s, _POLL_S):
+    for _ in poll(timeout_s, _POLL_S):
         # Before the run is read: its process may begin the attempt, or write its state as its last deed.
         is_starting = folder is not None and starting_attempt(asked, folder) is not None
         has_died = has_died_here(asked)
@@ -116,7 +116,7 @@ def _record_stopped(registry: Registry, record: RunRecord, say: Callable[[str], 
     return registry.run(record.id)
 
 
-def record_left(run_id: str, settings: Settings) -> None:
+def record_abandoned(run_id: str, settings: Settings) -> None:
     """Record a run that this process leaves without saving as STOPPED, and so the stage of a pipeline at work."""
     own = (socket.gethostname(), os.getpid())
     with suppress(*OWN_ERRORS), Registry(settings.registry) as registry:

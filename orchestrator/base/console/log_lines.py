@@ -49,7 +49,7 @@ def counted(number: float, noun: str) -> str:
     return f"{text} {noun}{'' if number == 1 else 's'}"
 
 
-def first_names(names: Sequence[str], most: int = 6) -> str:
+def names_text(names: Sequence[str], most: int = 6) -> str:
     """The first names of a list, and the number of the others."""
     return ", ".join(names[:most]) + (f" and {len(names) - most:,} more" if len(names) > most else "")
 
