@@ -1,20 +1,15 @@
 """Estimates of a pretraining before it starts: steps, passes over its text, time.
 
-Passes are counted where the text is tokenized already, or short. Of a longer text the beginning is tokenized, and of a
-text whose tokenizer does not exist yet the bytes are counted.
+Passes are counted where the text is tokenized already, or short; of a longer text the beginning is tokenized. For the
+tokenizer of an earlier stage stands one that is trained on the first text.
 """
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import numpy as np
-
 from bert_core.config import BertConfig
-from bert_core.examples.chunks import count_chunks
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.base.errors import CorpusError
-from orchestrator.corpus.document_batches import read_corpus
-from orchestrator.corpus.input_files import find_files
 from orchestrator.corpus.preview import SampleStore, open_sample_store
 from orchestrator.corpus.stream import ExampleStream, SplitShards
 from orchestrator.kinds.base import Fact, MeasuredTime
@@ -30,8 +25,6 @@ SAMPLE_BYTES = 1 << 20
 """Text that is looked at where there is no token store: under a second of tokenizing."""
 MANY_PASSES = 100
 """Passes from which on the plan says so. BERT read its text about 40 times (Devlin et al. 2019, appendix A.2)."""
-_BYTES_PER_TOKEN = 4.0
-_NUM_SPECIALS = 3
 
 
 class TextTooShortError(CorpusError):
@@ -49,43 +42,26 @@ def step_facts(spec: PretrainSpec) -> Iterator[Fact]:
 def passes_facts(spec: PretrainSpec, inputs: Resolved) -> Iterator[Fact]:
     """Yield how often a pretraining reads its text, and a note where that is very often.
 
+    Yields nothing where only a run decides the tokenizer, or where the beginning of the text has too few documents.
+
     Raises: CorpusError where the whole text has too few documents to train on, or too short ones.
     """
-    passes, num_tokens, source = (
-        _without_tokenizer(spec) if spec.tokenizer.startswith(STAGE_MARK) else _with_tokenizer(spec, inputs)
-    )
-    about, estimate = ("about ", f", estimated from {source}") if source else ("", "")
-    rounded = f"{passes:,.0f}" if passes >= 10 else f"{passes:.2g}"
-    yield "passes over the text", f"{about}{rounded} ({about}{num_tokens:,} tokens{estimate})"
-    if passes >= MANY_PASSES:
-        yield "note", "so many passes teach little; lower steps or add text (BERT's own took about 40)"
-
-
-def _with_tokenizer(spec: PretrainSpec, inputs: Resolved) -> tuple[float, int, str]:
-    """Passes, tokens to train on, and what was looked at where that is an estimate."""
-    tokenizer = inputs.tokenizer(spec.tokenizer)
+    tokenizer = inputs.tokenizer_like(spec.tokenizer)
+    if tokenizer is None:
+        return
     try:
         with open_first_text(spec, tokenizer, inputs.settings.storage) as (stream, sample):
             num_tokens = round(sample.store.manifest.counts("train")["num_tokens"] / sample.share)
             passes = stream.epoch_after(spec.steps) * sample.share
-            return passes, num_tokens, "" if sample.share == 1 else f"its first {SAMPLE_BYTES >> 20} MB"
     except TextTooShortError:
-        return _without_tokenizer(spec)
-
-
-def _without_tokenizer(spec: PretrainSpec) -> tuple[float, int, str]:
-    """Estimate the same from the number of bytes of the first documents."""
-    total = sum(file.estimated_text_bytes for file in find_files(spec.corpus))
-    first: list[float] = [len(document.text.encode()) for document in read_corpus(spec.corpus, SAMPLE_BYTES)]
-    sizes = np.array(first or [total], np.float64)  # a document longer than what is looked at stands for all
-    share = min(1.0, float(sizes.sum()) / max(1.0, total))
-    lengths = np.maximum(1, sizes / _BYTES_PER_TOKEN).astype(np.int64)
-    train = 1 - spec.validation_fraction
-    passes = sum(
-        steps * spec.global_batch_size * share / (train * count_chunks(lengths, length - _NUM_SPECIALS).sum())
-        for length, steps in spec.phase_steps()
-    )
-    return float(passes), round(lengths.sum() * train / share), f"{_BYTES_PER_TOKEN:g} bytes of text a token"
+        return
+    is_whole = sample.share == 1
+    about = "" if is_whole and not spec.tokenizer.startswith(STAGE_MARK) else "about "
+    estimate = "" if is_whole else f", estimated from its first {SAMPLE_BYTES >> 20} MB"
+    rounded = f"{passes:,.0f}" if passes >= 10 else f"{passes:.2g}"
+    yield "passes over the text", f"{about}{rounded} ({about}{num_tokens:,} tokens{estimate})"
+    if passes >= MANY_PASSES:
+        yield "note", "so many passes teach little; lower steps or add text (BERT's own took about 40)"
 
 
 @contextmanager
