@@ -21,6 +21,9 @@ from bert_core.text.segment_layout import NUM_SINGLE_SPECIALS, SegmentLayout
 from bert_core.text.tokenizer_files import read_tokenizer
 from bert_core.text.word_boundaries import WordBoundaries, find_word_boundaries
 
+MUCH_UNKNOWN = 0.1
+"""Share of unknown tokens in a text from which on a model hardly reads it."""
+
 
 class Tokenizer:
     """A frozen tokenizer: ids without special tokens, and where those stand in the vocabulary."""

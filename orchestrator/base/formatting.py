@@ -13,6 +13,7 @@ MISSING = "–"
 """Text of a cell without a value."""
 _SETTINGS = ("params.", "spec.")
 """Beginnings of the names of settings, but for those of a recipe."""
+_OF_HUB = r"^hf://|(?<=@[0-9a-f]{4})[0-9a-f]{36}$"
 
 
 def printable(text: str, *, keep_lines: bool = True) -> str:
@@ -133,9 +134,6 @@ def plain_value(value: Any, *, is_drawn: bool = False) -> Any:
 def heading(column: str) -> str:
     """Heading of a column: its name without the prefixes and suffixes that the values make plain."""
     return column.removeprefix("metrics.").removeprefix("params.").removesuffix("_at")
-
-
-_OF_HUB = r"^hf://|(?<=@[0-9a-f]{4})[0-9a-f]{36}$"
 
 
 def short_value(value: object, longest: int = 20) -> str:

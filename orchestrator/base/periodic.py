@@ -34,9 +34,9 @@ class Reminders:
 
     def __init__(self, find_shortage: Callable[[], Shortage]) -> None:
         self._find_shortage = find_shortage
-        self.begin_anew()
+        self.reset()
 
-    def begin_anew(self) -> None:
+    def reset(self) -> None:
         """Reset: the trouble is over."""
         self._told_s, self._ask_at_s, self._was_waiting = 0.0, ASK_EVERY_S, False
 

@@ -8,15 +8,19 @@
     PRUNED     a trial that its scheduler ended early; only a result that arrives late changes it
     LOST       the driver fell silent
 
-LOST is never stored for a run: a running run reads so where its last heartbeat is too old. LOST is stored for an
-attempt, when the next attempt of the same run starts before it has ended. An id is drawn where a run is asked for; the
-job that carries it out on a cluster is called the same.
+LOST is never stored for a run: a running run reads so where its last heartbeat is older than `LOST_AFTER_S`. LOST is
+stored for an attempt, when the next attempt of the same run starts before it has ended. An id is drawn where a run is
+asked for; the job that carries it out on a cluster is called the same.
 """
 
 import re
 from enum import StrEnum
 from uuid import uuid4
 
+HEARTBEAT_INTERVAL_S = 10.0
+"""Time between two heartbeats of a driver, by which others know that it lives."""
+LOST_AFTER_S = 60.0
+"""Age of the last heartbeat of a running run from which on its driver counts as lost."""
 _RUN_ID = re.compile("[0-9a-f]{12}")
 
 
@@ -78,7 +82,7 @@ def is_run_id(text: str) -> bool:
 
 
 def check_name(name: str) -> str:
-    """Return the name of a run. Raises: ValueError for one that commands would take for a path or an option."""
+    """Return the name of a run. Raises: ValueError where commands would take it for a path or an option."""
     if name[:1] in ("", ".", "/", "~", "-") or name != name.strip():
         raise ValueError(
             f"{name!r} cannot be a run's name, by which commands find it: it has no blanks at its ends, and does not "

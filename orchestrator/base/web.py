@@ -67,7 +67,7 @@ def listening(host: str, port: int, *, has_host_option: bool = True) -> Iterator
 
 
 def url_of(host: str, port: int) -> str:
-    """Address by which a browser calls the server; of one that listens everywhere, by this machine's name."""
+    """Address by which a browser calls the server: with this machine's name where it listens on all interfaces."""
     host = socket.gethostname() if host in ("0.0.0.0", "::") else host
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 

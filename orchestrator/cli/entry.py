@@ -20,7 +20,7 @@ from typing import NoReturn
 import click
 
 from bert_core.errors import BertCoreError
-from orchestrator.base.console import say_interrupted, send_nowhere, show_progress
+from orchestrator.base.console import redirect_to_null, say_interrupted, show_progress
 from orchestrator.base.errors import OrchestratorError, interruption_under_way
 from orchestrator.cli.messages import at_work, notify, write_message
 from orchestrator.cli.tree import COMPLETION_VARIABLE, cli, message_of
@@ -65,10 +65,10 @@ def main() -> NoReturn:
         if sys.stdout is not None:  # None: the shell closed it (`>&-`)
             sys.stdout.flush()
     except BrokenPipeError:
-        send_nowhere(sys.stdout)
+        redirect_to_null(sys.stdout)
     except OSError as error:
         status = _fail(f"the output cannot be written: {error.strerror}", 1, debug=False)
-        send_nowhere(sys.stdout)
+        redirect_to_null(sys.stdout)
     gc.freeze()  # the interpreter would look for cycles once more, for a fifth of a short command's time
     sys.exit(status)
 
@@ -94,7 +94,7 @@ def run_command_line(arguments: Sequence[str]) -> int:
     except BertCoreError as error:
         return _fail(str(error), 2, debug)
     except BrokenPipeError:
-        send_nowhere(sys.stdout)
+        redirect_to_null(sys.stdout)
         return 0
     except (click.Abort, KeyboardInterrupt) as error:
         if debug:

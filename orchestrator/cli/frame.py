@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from orchestrator.base.console import reader_may_leave
+from orchestrator.base.console import ignoring_broken_pipe
 from orchestrator.base.settings import (
     ADDRESS_VARIABLE,
     API_ADDRESS_VARIABLE,
@@ -196,7 +196,7 @@ def _run_there(context: click.Context, words: list[str], settings: Settings, add
     answer = ask_head([*words, *_typed(context.command, values)], settings, address, files=files, returned=returned)
     click.echo(answer.out, nl=False)
     sys.stdout.flush()
-    with reader_may_leave(sys.stderr):
+    with ignoring_broken_pipe(sys.stderr):
         click.echo(answer.err, nl=False, err=True)
     if output and answer.file is not None:
         write_file(output, answer.file)

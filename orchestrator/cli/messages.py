@@ -11,7 +11,7 @@ from typing import TextIO
 
 import click
 
-from orchestrator.base.console import UNDER_WAY, clear_screen, is_terminal, reader_may_leave, terminal_width
+from orchestrator.base.console import UNDER_WAY, clear_screen, ignoring_broken_pipe, is_terminal, terminal_width
 from orchestrator.base.console.log_lines import folded
 from orchestrator.base.errors import InputError
 from orchestrator.base.formatting import printable
@@ -33,7 +33,7 @@ def notify(message: str, heading: str = "") -> None:
 def write_message(text: str) -> None:
     """Write text to stderr as it is, if somebody still reads it."""
     make_room(sys.stderr)
-    with reader_may_leave(sys.stderr):
+    with ignoring_broken_pipe(sys.stderr):
         click.echo(text, nl=False, err=True)
 
 

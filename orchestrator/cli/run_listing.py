@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from orchestrator.base.console import counted, first_names
+from orchestrator.base.console import counted, names_text
 from orchestrator.base.run_states import RunState
 from orchestrator.cli.frame import given_options, refuse_options
 from orchestrator.cli.messages import notify
@@ -185,7 +185,7 @@ def _show_runs(
         for why in sorted(set(refusals.values())):
             runs = [run_id for run_id, reason in refusals.items() if reason == why]
             scores = "the test score of 1 run is" if len(runs) == 1 else f"the test scores of {len(runs)} runs are"
-            notify(f"{scores} refused, as {why}: {first_names(runs, NUM_LISTED)}")
+            notify(f"{scores} refused, as {why}: {names_text(runs, NUM_LISTED)}")
 
 
 def _brief_columns(table: "RecordTable", asked: str, *, trials: bool) -> list[str]:

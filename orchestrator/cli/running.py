@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from orchestrator.base.console import is_terminal, reader_may_leave, show_progress
+from orchestrator.base.console import ignoring_broken_pipe, is_terminal, show_progress
 from orchestrator.base.errors import ClusterError, HoursReached
 from orchestrator.base.run_states import RunState, check_name, is_run_id, new_run_id
 from orchestrator.base.settings import ASKED_AT_VARIABLE
@@ -137,8 +137,8 @@ def _carry_out(work: Callable[..., "RunRecord"], *again: str, is_shown: bool = T
         again: words that a person will want to type again when going on.
         is_shown: whether the id goes to stdout once it is recorded, and commands to go on with follow the run's end.
     """
-    from orchestrator.execution.launch_folder import means_the_same_anywhere
-    from orchestrator.execution.stopping import record_left, where_it_stopped
+    from orchestrator.execution.launch_folder import with_absolute_registry
+    from orchestrator.execution.stopping import record_abandoned, where_it_stopped
 
     started: list[str] = []
 
@@ -146,11 +146,11 @@ def _carry_out(work: Callable[..., "RunRecord"], *again: str, is_shown: bool = T
         return f"go on with: {' '.join([resume_command(run_id), *map(shlex.quote, (*again, *more))])}"
 
     def on_started(run_id: str) -> None:
-        settings = means_the_same_anywhere(current_settings())  # a resume works in the folder of the run's origin
+        settings = with_absolute_registry(current_settings())  # a resume works in the folder of the run's origin
         started.append(run_id)
-        at_work.append((f"left without saving; {go_on(run_id)}", partial(record_left, run_id, settings)))
+        at_work.append((f"left without saving; {go_on(run_id)}", partial(record_abandoned, run_id, settings)))
         if is_shown:
-            with reader_may_leave(sys.stdout):
+            with ignoring_broken_pipe(sys.stdout):
                 show_text(run_id)
 
     try:
@@ -213,7 +213,7 @@ def submit(
         metadata = {"job_name": found["name"], "kind": found["kind"]}
         job = submit_resume(found["id"], changed, metadata, allow_drift, settings, address)
     notify(f"submitted to {job.address} as job {job.id}")
-    with reader_may_leave(sys.stdout):
+    with ignoring_broken_pipe(sys.stdout):
         show_text(job.run_id)
         sys.stdout.flush()
     if no_wait:
@@ -228,7 +228,7 @@ def _check_on_head(words: Sequence[str], address: str, files: Mapping[str, bytes
 
     say_now(f"checking it on the head of the cluster at {address}")
     answer = ask_head(words, current_settings(), address, files=files)
-    with reader_may_leave(sys.stderr):
+    with ignoring_broken_pipe(sys.stderr):
         click.echo(answer.err, nl=False, err=True)
     if answer.status:
         notify("nothing was submitted")

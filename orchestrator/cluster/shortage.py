@@ -145,7 +145,7 @@ class StallWatch:
     def note(self) -> None:
         """Note that something has come."""
         self._since, self._has_begun = self._clock(), True
-        self._reminders.begin_anew()
+        self._reminders.reset()
 
     def look(self) -> None:
         """Say what is missing where nothing has come for long; ever more rarely while that lasts."""

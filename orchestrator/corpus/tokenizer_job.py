@@ -8,7 +8,7 @@ from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
 
-from bert_core.text.tokenization import Tokenizer
+from bert_core.text.tokenization import MUCH_UNKNOWN, Tokenizer
 from bert_core.text.tokenizer_training import TRAINERS
 from orchestrator.base.console import counted
 from orchestrator.base.results import TokenizerResult
@@ -19,8 +19,6 @@ from orchestrator.storage import digest_file, exists, join, read_json, write_byt
 
 _FORMAT = "tokenizer-1"
 _MANIFEST = "manifest.json"
-_MUCH_UNKNOWN = 0.1
-"""Unknown tokens per word from which on little is left to learn from."""
 VALIDATION_FRACTION = 0.02
 """Share of the documents that the report is computed on, and that the vocabulary is not learned from."""
 VALIDATION_BYTES = 4 << 20
@@ -82,7 +80,7 @@ def tokenizer_notes(spec: TokenizerSpec, result: TokenizerResult) -> Iterator[st
             "more text gives more"
         )
     unknown_rate = result.report.get("unknown_rate", 0.0)
-    if unknown_rate > _MUCH_UNKNOWN:
+    if unknown_rate > MUCH_UNKNOWN:
         yield (
             f"{unknown_rate:.0%} of the words are unknown ([UNK]), as the vocabulary has no room for their characters: "
             "raise vocab_size, or train byte_bpe, to which no character is unknown"

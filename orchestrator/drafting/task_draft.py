@@ -11,8 +11,8 @@ from typing import Any, NamedTuple, Self
 
 from bert_core.config import BertConfig
 from bert_core.text.characters import Characters, count_words, plain_text
-from bert_core.text.tokenization import Tokenizer
-from orchestrator.base.console import counted, first_names
+from bert_core.text.tokenization import MUCH_UNKNOWN, Tokenizer
+from orchestrator.base.console import counted, names_text
 from orchestrator.base.errors import InputError
 from orchestrator.base.results import Split
 from orchestrator.corpus.inspection import quantile
@@ -39,8 +39,6 @@ _VOCABULARY_BYTES = 64 << 20
 """Text that a vocabulary is learned from, at most."""
 _MEASURED_EXAMPLES = 1000
 """Examples that a tokenizer is measured on, and whose characters are looked at."""
-_MUCH_UNKNOWN = 0.1
-"""Share of unknown tokens from which on a model hardly reads a text."""
 _FEW_VALIDATION = 20
 """Examples for validation below which a single one moves the score by more than 5 points."""
 _OUTLIER = 50
@@ -275,7 +273,7 @@ def _data_findings(data: _Data, choice: TaskChoice) -> Iterator[Finding]:
         shares = [f"{shown_name(label)}: {_share(count, train.labels.total())}" for label, count in common]
         rarest, least = common[-1]
         unbalanced = f"; unbalanced: {shown_name(rarest)} has {least:,}" if common[0][1] > _IMBALANCE * least else ""
-        yield "labels", first_names(shares) + unbalanced
+        yield "labels", names_text(shares) + unbalanced
     if (positive := task_type.positive_label(data.task)) is not None:
         order = f"it is the second of {' and '.join(map(shown_name, data.task.labels))}"
         yield "", f"f1 is the score of {shown_name(positive)}: {order}; task.labels in the spec can say another order"
@@ -324,7 +322,7 @@ def _validation_findings(data: _Data) -> Iterator[Finding]:
         counts = f"{len(data.splits['train'].examples):,} for training, {count:,} for validation"
         yield "split", f"{counts}; no text is in both{shares}"
     if missing:
-        yield "", f"not in validation: {first_names(missing)}: no score tells how well this is learned; add examples"
+        yield "", f"not in validation: {names_text(missing)}: no score tells how well this is learned; add examples"
     if count < _FEW_VALIDATION:
         measure = "measures next to nothing, it is" if count == 1 else "measure next to nothing, each is"
         points = f"{100 / max(1, count):.0f} points of the score"
@@ -334,7 +332,7 @@ def _validation_findings(data: _Data) -> Iterator[Finding]:
 def _model_findings(request: DraftRequest, unknown_share: float) -> Iterator[Finding]:
     """Yield which weights the fine-tuning starts from; without a model also those that are registered."""
     if request.model:
-        if unknown_share > _MUCH_UNKNOWN:
+        if unknown_share > MUCH_UNKNOWN:
             unknown = f"{100 * unknown_share:.0f} % of the tokens of these texts are unknown to {request.model} ([UNK])"
             yield "unknown", f"{unknown}, which learned its vocabulary from other text: start from another model"
         yield "model", f"starts from {request.model}"
@@ -343,7 +341,7 @@ def _model_findings(request: DraftRequest, unknown_share: float) -> Iterator[Fin
     named = "--model NAME, of one on the hub (bert-base-uncased), a registered model or a folder"
     yield "model", f"{random}. Starting from a pretrained model is far better: {named}"
     if names := pretrained_models(request.settings):
-        yield "", f"registered here: {first_names(names)}"
+        yield "", f"registered here: {names_text(names)}"
 
 
 def _sizes_text(sizes: TaskSizes, request: DraftRequest) -> str:

@@ -59,11 +59,13 @@ REQUEST_INTERVAL_S = 2.0
 """Pause between two looks of a driver at its run's folder."""
 METER_INTERVAL_S = 5.0
 logger = logging.getLogger(__name__)
+_current_log: ContextVar["RunLog | None"] = ContextVar("current_log", default=None)
+"""Log of the innermost run that is going on: a pipeline's stages are runs with logs of their own."""
 
 
 @dataclass(frozen=True)
-class Session:
-    """A connected Ray, an open registry, and the inputs of the spec that is carried out."""
+class RunController:
+    """Starts and resumes runs on the connected Ray, and records how they end."""
 
     inputs: Resolved
     registry: Registry
@@ -134,15 +136,15 @@ class Session:
                     for change in execution_changes(parse_spec(record.spec), spec):
                         logger.info(f"this attempt changes {change}")
                     context = RunContext(
-                        record.id,
-                        record.attempt,
-                        run_folder,
-                        self.settings,
-                        self.recorder,
-                        progress,
-                        superseded,
-                        self.allow_drift,
-                        RunGauges(record.id, record.name).show,
+                        run_id=record.id,
+                        attempt=record.attempt,
+                        run_folder=run_folder,
+                        settings=self.settings,
+                        recorder=self.recorder,
+                        progress=progress,
+                        superseded=superseded,
+                        allow_drift=self.allow_drift,
+                        show=RunGauges(record.id, record.name).show,
                         stages=self,
                     )
                     with metered(record, spec, self.registry, self.watcher, most_cpus=most_cpus(self.settings)):
@@ -158,10 +160,6 @@ class Session:
                 logger.warning(f"how run {record.id} ended is not recorded: {trouble}")
             raise
         return self.recorder.registry.run(record.id)
-
-
-_current_log: ContextVar["RunLog | None"] = ContextVar("current_log", default=None)
-"""Log of the innermost run that is going on: a pipeline's stages are runs with logs of their own."""
 
 
 class RunLog(logging.Handler):
@@ -262,7 +260,7 @@ class StopRequestWatcher:
             yield
             return
         done = threading.Event()
-        # That of a pipeline is the last resort of its stages as well.
+        # A pipeline's watch serves its stages as well.
         head = self._watch_head(how_to_go_on(record.id)) if self._watch_head and not self._at_work else None
 
         def watch() -> None:
@@ -303,7 +301,7 @@ class StopRequestWatcher:
     def stop(self, reason: StopRequested) -> bool:
         """Interrupt the run at work as a request does, for a reason of this driver's own.
 
-        Returns whether it can be interrupted: one that the main thread does not carry out cannot.
+        Returns whether it can be interrupted, which takes a run of the main thread.
         """
         with self._lock:
             if self._at_work:
@@ -418,7 +416,7 @@ class _Meter:
         self._held_s = 0.0
 
     def record(self) -> None:
-        """Record what the attempt has taken so far; a registry that does not answer is asked again.
+        """Record what the attempt has taken until now; where the registry does not answer, the next call records it.
 
         Nothing is recorded of a pipeline, whose stages have the costs.
         """

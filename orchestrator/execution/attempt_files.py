@@ -103,7 +103,7 @@ def is_over(record: RunRecord, settings: Settings) -> bool:
 def announced(run_id: str, settings: Settings) -> Iterator[None]:
     """Announce this process's next attempt at a run until the end of the block, within which it begins.
 
-    A run that cannot go on is not announced: whoever tries is told why. Within a block of its own, this does nothing.
+    A run that cannot go on is not announced: whoever tries is told why. Inner blocks do nothing.
     """
     record = _run_to_announce(run_id, settings)
     folder = None if record is None else absolute(record.folder(settings.storage))
@@ -126,7 +126,7 @@ def announced(run_id: str, settings: Settings) -> Iterator[None]:
 
 def _run_to_announce(run_id: str, settings: Settings) -> RunRecord | None:
     """The run that an id means, a trial's sweep included; None where no attempt at it can begin."""
-    # Whatever goes wrong here, who goes on meets it again, and is told.
+    # Whatever goes wrong here goes wrong again in the attempt, which tells it.
     with suppress(Exception), Registry(settings.registry, read_only=True) as registry:
         record = registry.run(run_id)
         record = record if record.parent_id is None else registry.run(record.parent_id)
@@ -143,7 +143,7 @@ def has_died_here(record: RunRecord) -> bool:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process of this machine is there; one that has ended and that its parent has not asked about is not."""
+    """Whether a process of this machine runs; a zombie, whose parent has not asked about its end, does not."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

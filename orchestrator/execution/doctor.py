@@ -22,6 +22,9 @@ from orchestrator.storage import delete, join, read_bytes, write_bytes
 
 GIB = 1 << 30
 MIN_DISK_BYTES = 5 * GIB
+NODE_TIMEOUT_S = 30.0
+"""Time for a node to answer: a process starts there first, which takes seconds on a busy host."""
+_MARKER = "driver"
 
 
 @dataclass(frozen=True)
@@ -156,11 +159,6 @@ def _cluster(settings: Settings) -> Iterator[Finding]:
     if not names_no_cluster(settings):
         check_reachable(str(settings.address))
     yield Finding("cluster", "ok", f"at {settings.address}" if settings.address else "none named")
-
-
-NODE_TIMEOUT_S = 30.0
-"""Time for a node to answer: a process starts there first, which takes seconds on a busy host."""
-_MARKER = "driver"
 
 
 def survey_nodes(settings: Settings, timeout_s: float = NODE_TIMEOUT_S) -> tuple[list[dict[str, Any]], list[Finding]]:

@@ -15,8 +15,7 @@ A run that a person removes goes into the trash: its record into one row there, 
 collection, and until then it can be restored. Removed at once, its files go first: where that is interrupted, the
 record is still there and doing so again removes the rest. What is kept here is refused: runs at work, pinned ones, and
 what registered models, groups of trials and other runs rest on. A pipeline goes with its stages, the newest first and
-itself last; a stage that others need stays: one that another pipeline uses too, or whose model or files another run
-names.
+itself last. A stage stays where another pipeline uses it too, or another run names its model or files.
 """
 
 import time
@@ -111,12 +110,13 @@ def delete_garbage(
             now = {(item.what, item.path) for item in find_garbage(settings, older_than_s, measured=False)}
             for item in items:
                 if (item.what, item.path) in now and (item.what != TRASH or claim(str(item.run_id))):
-                    going.append((item, item.path if item.what in _KEEP_THEIR_NAMES else take_name(item.path)))
+                    path = item.path if item.what in _KEEP_THEIR_NAMES else rename_for_deletion(item.path)
+                    going.append((item, path))
         for item, path in going:
             if item.what == TRASH:  # its files, then what would restore it
                 for removed in registry.trash.records():
                     if removed.run_id == item.run_id and removed.storage_path and exists(removed.storage_path):
-                        delete(take_name(removed.storage_path))
+                        delete(rename_for_deletion(removed.storage_path))
                 registry.lifecycle.remove(str(item.run_id))
             elif item.what != DOWNLOAD:
                 delete(path)
@@ -238,7 +238,7 @@ def _age_s(path: Path) -> float:
     return time.time() - max(times)
 
 
-def take_name(path: str) -> str:
+def rename_for_deletion(path: str) -> str:
     """Rename a file or folder of this machine that is about to be deleted; returns where it lies now.
 
     Elsewhere nothing can be renamed: it keeps its name until it is gone.
@@ -289,7 +289,7 @@ def find_removals(prefixes: Sequence[str], settings: Settings, *, force: bool = 
 
 
 def remove_runs(removals: Sequence[Removal], settings: Settings, *, at_once: bool = False) -> Iterator[Removal]:
-    """Remove runs, except one that has come to be needed in the meantime, and its pipeline; yields what is gone.
+    """Remove runs, and yield what is gone; a run that has come to be needed meanwhile stays, with its pipeline.
 
     Args:
         at_once: whether files and record are deleted now, rather than put into the trash.
@@ -313,7 +313,7 @@ def remove_runs(removals: Sequence[Removal], settings: Settings, *, at_once: boo
             # Before its files, so that whoever asks for a model finds a whole one.
             registry.models.remove_of([run.id, *trials], run.model_folder)
             if run.storage_path is not None and exists(run.storage_path):
-                delete(take_name(run.storage_path))
+                delete(rename_for_deletion(run.storage_path))
             registry.lifecycle.remove(run.id)
             yield removal
 

@@ -2,7 +2,7 @@
 
 A run's id is drawn where it is submitted, and is the id of its job; its later attempts' jobs are ID-2, ID-3, …. What is
 uploaded is the spec alone: what it names must lie where the cluster reaches it. Settings that were given here travel in
-the job's command; for all others the cluster's own hold. Anyone who sees the dashboard can read that command. So a
+the job's command; the cluster has its own for all others. Anyone who sees the dashboard can read that command. So a
 registry URL with a password is refused; `file:PATH`, a file on the cluster, holds one safely.
 """
 
@@ -29,7 +29,7 @@ from orchestrator.base.settings import (
 )
 from orchestrator.cluster.connection import check_listening
 from orchestrator.execution.launch_folder import with_absolute_paths
-from orchestrator.execution.waiting import looks
+from orchestrator.execution.waiting import poll
 from orchestrator.specs import AnySpec
 from orchestrator.specs.loading import spec_values
 
@@ -43,6 +43,11 @@ _CHATTY_LOGGERS = (
     "ray.dashboard.modules.job.sdk",
     "ray._private.runtime_env.packaging",
 )
+ROLE_OF_RUNS = "run"
+"""Value of the metadata `role` of a run's job."""
+SPEC_FILE = "spec.yaml"
+_JOB_CONFIG_VARIABLE = "RAY_JOB_CONFIG_JSON_ENV_VAR"
+"""Set by Ray for the command of a job: what it says of the job, as JSON."""
 
 
 class JobDetails(Protocol):
@@ -112,7 +117,7 @@ class Jobs:
 
     def wait(self, job_id: str) -> JobDetails:
         """Wait until a job has ended, and return what Ray says of it."""
-        for _ in looks(None, _POLL_S):
+        for _ in poll(None, _POLL_S):
             details: JobDetails = self.ask("get_job_info", job_id)
             if details.status.is_terminal():
                 break
@@ -163,13 +168,6 @@ def _translated(address: str) -> Iterator[None]:
         raise ClusterError(f"the cluster at {address} did not answer as a Ray dashboard does: {reason}") from error
 
 
-ROLE_OF_RUNS = "run"
-"""Value of the metadata `role` of a run's job."""
-SPEC_FILE = "spec.yaml"
-_JOB_CONFIG_VARIABLE = "RAY_JOB_CONFIG_JSON_ENV_VAR"
-"""Set by Ray for the command of a job: what it says of the job, as JSON."""
-
-
 @dataclass(frozen=True)
 class SubmittedJob:
     """A job that the cluster has accepted."""
@@ -185,7 +183,7 @@ def spec_files(spec: AnySpec) -> dict[str, bytes]:
 
     Raises: InputError for a password in it, which everyone who sees the cluster's storage of uploads could read.
     """
-    values = with_absolute_paths(spec_values(spec), even_missing=True)
+    values = spec_values(with_absolute_paths(spec, even_missing=True))
     _refuse_secrets(values)
     return {SPEC_FILE: json.dumps(values, indent=2, ensure_ascii=False).encode()}  # JSON is YAML
 

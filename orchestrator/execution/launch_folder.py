@@ -10,20 +10,22 @@ from collections.abc import Iterator
 from contextlib import chdir, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import get_args
 
 from orchestrator.base.errors import InputError
+from orchestrator.base.results import Split
 from orchestrator.base.settings import Settings
 from orchestrator.registry.model_names import is_place
 from orchestrator.specs import Spec
 from orchestrator.specs.loading import spec_values
-from orchestrator.specs.references import NAME_FIELDS, STAGE_MARK
+from orchestrator.specs.references import NAME_FIELDS, STAGE_MARK, SpecT, replace_texts
 from orchestrator.storage import exists, join, read_json, write_json
 from orchestrator.storage.uris import absolute
 
 logger = logging.getLogger(__name__)
 LAUNCH_FILE = "origin.json"
-_PATH_FIELDS = ("files", "folder", "unlabeled", *NAME_FIELDS)
+_PATH_FIELDS = ("files", *get_args(Split), "folder", "unlabeled", *NAME_FIELDS)
+"""Fields that hold paths; the files of a task stand under the names of its splits."""
 _SQLITE = "sqlite:///"
 
 
@@ -31,7 +33,7 @@ def save_launch_folder(run_folder: str, spec: Spec) -> None:
     """Write the current folder, and the spec with its paths resolved, into a run's folder, unless they are there."""
     if exists(join(run_folder, LAUNCH_FILE)):
         return
-    values = {"folder": str(Path.cwd()), "spec": with_absolute_paths(spec_values(spec))}
+    values = {"folder": str(Path.cwd()), "spec": spec_values(with_absolute_paths(spec))}
     write_json(join(run_folder, LAUNCH_FILE), values)
 
 
@@ -45,12 +47,12 @@ def working_in_launch_folder(run_folder: str | None, settings: Settings) -> Iter
     if not folder.is_dir():
         logger.warning(f"the run was started in {folder}, which is gone: relative paths now begin at {Path.cwd()}")
         folder = Path.cwd()
-    settings = means_the_same_anywhere(settings)
+    settings = with_absolute_registry(settings)
     with chdir(folder):
         yield settings
 
 
-def means_the_same_anywhere(settings: Settings) -> Settings:
+def with_absolute_registry(settings: Settings) -> Settings:
     """The settings with a registry that is the same one in every folder."""
     prefixes = ("file:", _SQLITE, _SQLITE.replace(":", "+pysqlite:", 1))
     prefix = next((prefix for prefix in prefixes if settings.registry.startswith(prefix)), "")
@@ -76,30 +78,19 @@ def launch_folder(run_folder: str | None) -> Path:
         ) from error
 
 
-def with_absolute_paths(values: Any, field: str = "", *, even_missing: bool = False) -> Any:
-    """Make those relative paths absolute that lead to something here: a job runs in another folder.
+def with_absolute_paths(spec: SpecT, *, even_missing: bool = False) -> SpecT:
+    """Make the relative paths of a spec absolute where they lead to something: a job runs in another folder.
 
     Args:
         even_missing: whether to do so also where nothing is, unless it may be a name: a message then shows the path
             as it is meant here.
     """
-    if isinstance(values, dict):
-        return {
-            key: with_absolute_paths(value, _field(field, key), even_missing=even_missing)
-            for key, value in values.items()
-        }
-    if isinstance(values, list):
-        return [with_absolute_paths(value, field, even_missing=even_missing) for value in values]
-    if field in _PATH_FIELDS and isinstance(values, str) and "://" not in values and not values.startswith(STAGE_MARK):
-        is_glob = any(sign in values for sign in "*?[")
-        is_there = is_place(field, values) if field in NAME_FIELDS else even_missing or exists(values)
-        if is_there or (is_glob and field == "files"):
-            return absolute(values)
-    return values
 
+    def replace_path(field: str, text: str) -> str:
+        if field not in _PATH_FIELDS or "://" in text or text.startswith(STAGE_MARK):
+            return text
+        is_glob = field == "files" and any(sign in text for sign in "*?[")
+        is_there = is_place(field, text) if field in NAME_FIELDS else even_missing or exists(text)
+        return absolute(text) if is_there or is_glob else text
 
-def _field(above: str, key: str) -> str:
-    """Name of the field whose value stands at a key: splits of `files` and an axis's `choice` are no fields."""
-    if above == "stages":  # a stage may be called like a field
-        return ""
-    return above if above == "files" or key == "choice" else key
+    return replace_texts(spec, replace_path)

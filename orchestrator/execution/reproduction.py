@@ -124,7 +124,7 @@ def _changed_names(registry: Registry, spec: Spec, settings: Settings) -> Iterat
 
 
 def _digests(registry: Registry, field: str, name: str, folder: str) -> tuple[str, str] | None:
-    """Digests of a model or tokenizer as it was recorded, and as it is now; None where none was recorded."""
+    """Recorded and present digest of a model or tokenizer; None where none was recorded."""
     try:
         return registry.models.get(name).digest, weights_digest(folder)
     except NotFoundError:

@@ -1,7 +1,6 @@
 """Runner of specs: checks before anything starts, and the run from then on.
 
-spec ─► preflight (nothing started, nothing recorded) ─► session with a Ray ─► attempt
-
+spec ─► preflight (nothing started, nothing recorded) ─► Ray ─► controller ─► attempt
 """
 
 import logging
@@ -19,7 +18,7 @@ from orchestrator.base.settings import Settings
 from orchestrator.cluster.capacity import Node, cluster_resources, logical_cpus
 from orchestrator.cluster.connection import connect, names_no_cluster
 from orchestrator.cluster.head_watch import LAST_PATIENCE_S, watch_head
-from orchestrator.execution.attempt import Session, StopRequestWatcher, hours_reached
+from orchestrator.execution.attempt import RunController, StopRequestWatcher, hours_reached
 from orchestrator.execution.attempt_files import announced, has_died_here
 from orchestrator.execution.jobs import own_job_id
 from orchestrator.execution.launch_folder import working_in_launch_folder
@@ -92,8 +91,8 @@ def run_spec(
     inputs = resolved_inputs(spec, settings)
     refuse(preflight(spec, inputs))
     inputs.fetch(spec)
-    with open_session(spec, inputs, overrides=overrides) as session:
-        return session.start(spec, run_id=run_id, on_started=on_started)
+    with open_controller(spec, inputs, overrides=overrides) as controller:
+        return controller.start(spec, run_id=run_id, on_started=on_started)
 
 
 def resume_run(
@@ -123,8 +122,8 @@ def resume_run(
             refuse(disk_problems(spec, inputs, _left(record, settings)))
             inputs.fetch(spec)
             words = override_words(overrides)
-            with open_session(spec, inputs, overrides=words, allow_drift=allow_drift) as session:
-                return session.resume(record, spec)
+            with open_controller(spec, inputs, overrides=words, allow_drift=allow_drift) as controller:
+                return controller.resume(record, spec)
 
 
 def check_resume(run_id: str, overrides: Overrides = (), *, settings: Settings, allow_drift: bool = False) -> RunRecord:
@@ -215,9 +214,9 @@ def _check_run_folder(record: RunRecord, registry: Registry) -> None:
 
 
 @contextmanager
-def open_session(
+def open_controller(
     spec: Spec, inputs: Resolved, *, overrides: Sequence[str] = (), allow_drift: bool = False
-) -> Iterator[Session]:
+) -> Iterator[RunController]:
     """Open the registry, connect to Ray or start one, and check that it has what the spec takes; all ends with the
     block.
 
@@ -236,7 +235,7 @@ def open_session(
             check_capacity(spec, settings)
             recorder = Recorder(registry, own_job_id(), capture(overrides))
             watcher = StopRequestWatcher(recorder, partial(watch_head, patience_s=LAST_PATIENCE_S))
-            yield Session(inputs, registry, recorder, watcher, allow_drift)
+            yield RunController(inputs, registry, recorder, watcher, allow_drift)
 
 
 def plan_spec(spec: Spec, inputs: Resolved) -> list[PlanRow]:

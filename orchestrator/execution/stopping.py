@@ -1,4 +1,4 @@
-"""Stopping a run from another shell or machine, so that it ends in one way, whoever asks: all that Ctrl-C does.
+"""Stop requests to a run of another shell or machine: the run ends as it does by Ctrl-C.
 
 The request is a file because the storage is what every machine of a run reaches, that of a submitted job included.
 """
@@ -13,7 +13,7 @@ from orchestrator.base.run_states import RunState
 from orchestrator.base.settings import Settings
 from orchestrator.cluster.own_errors import OWN_ERRORS
 from orchestrator.execution.attempt_files import StopRequest, has_died_here, is_alive, starting_attempt
-from orchestrator.execution.waiting import looks
+from orchestrator.execution.waiting import poll
 from orchestrator.registry.database import patient
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
@@ -33,8 +33,8 @@ def stop_run(
 ) -> RunRecord:
     """Ask a run to stop, on whatever machine it works, and wait until it has ended.
 
-    A run whose driver is gone is recorded as STOPPED here; one that has ended stays as it is, unless a `resume` is
-    starting: that one is stopped as soon as its attempt begins.
+    A run whose driver is gone is recorded as STOPPED here. A run that has ended is left alone, unless a `resume` is
+    starting: its attempt is stopped as soon as it begins.
 
     Args:
         force: whether it leaves at once, without saving anything.
@@ -86,7 +86,7 @@ def _wait_for_end(
         folder: of the run, whose next attempt is starting: that has to begin first, or its process to give up; None
             where the attempt is recorded.
     """
-    for _ in looks(timeout_s, _POLL_S):
+    for _ in poll(timeout_s, _POLL_S):
         # Before the run is read: its process may begin the attempt, or write its state as its last deed.
         is_starting = folder is not None and starting_attempt(asked, folder) is not None
         has_died = has_died_here(asked)
@@ -116,7 +116,7 @@ def _record_stopped(registry: Registry, record: RunRecord, say: Callable[[str], 
     return registry.run(record.id)
 
 
-def record_left(run_id: str, settings: Settings) -> None:
+def record_abandoned(run_id: str, settings: Settings) -> None:
     """Record a run that this process leaves without saving as STOPPED, and so the stage of a pipeline at work."""
     own = (socket.gethostname(), os.getpid())
     with suppress(*OWN_ERRORS), Registry(settings.registry) as registry:

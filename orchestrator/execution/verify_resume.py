@@ -1,4 +1,4 @@
-"""Comparison of a run that nothing interrupts with one that is killed and resumed, and with other numbers of workers.
+"""Comparison of an uninterrupted run with killed and resumed ones, and with other numbers of workers.
 
 | kind | killed | compared |
 | --- | --- | --- |
@@ -57,6 +57,11 @@ _OF_A_PERSON = (HOME_VARIABLE, STORAGE_VARIABLE, REGISTRY_VARIABLE, ADDRESS_VARI
 """Beginnings of the variables that would lead a child to a person's registry, storage or cluster."""
 _DETERMINISTIC = {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
 """Variable by which cuBLAS gives the same bits again; kernels of torch are asked for by the workers."""
+BATCHES = "batches"
+"""Name of what does not depend on the number of workers."""
+_OF_THE_CLOCK = set(RUN_COLUMNS) - {"number", "seed", "state"}
+Outcome = dict[str, str]
+"""Digests by the name of what they are of."""
 
 
 @dataclass(frozen=True)
@@ -193,14 +198,6 @@ def _kill(child: "subprocess.Popen[str]") -> None:
     child.wait()
 
 
-BATCHES = "batches"
-"""Name of what does not depend on the number of workers."""
-_OF_THE_CLOCK = set(RUN_COLUMNS) - {"number", "seed", "state"}
-
-Outcome = dict[str, str]
-"""Digests by the name of what they are of."""
-
-
 def pretraining_outcome(run: ChildRun, settings: Settings, num_steps: int) -> Outcome:
     """Digests of a pretraining: batches in their order, then weights and optimizer after the last step."""
     with Registry(settings.registry) as registry:
@@ -245,11 +242,11 @@ class Comparison:
     """Comparison of one thing that two runs consumed or left."""
 
     run: str
-    """Name of the run that is compared with the one that nothing interrupts."""
+    """Name of the run that is compared with the uninterrupted one."""
     what: str
     equal: bool
     straight: str
-    """Digest of the run that nothing interrupts."""
+    """Digest of the uninterrupted run."""
     other: str
 
 

@@ -20,10 +20,10 @@ _POLL_S = 2.0
 RECORDED_WITHIN_S = 60.0
 """Time in which a submitted run is recorded, once its id is known: Ray starts the job, and the job a driver."""
 _SHOWN = ("train.loss", "train.mlm_loss")
-"""Measurements that a line of progress shows, the first one that there is; before them the score that ranks the run."""
+"""Metrics for a line of progress, which shows the first one recorded; the score that ranks the run precedes them."""
 
 
-def looks(timeout_s: float | None, pause_s: float) -> Iterator[None]:
+def poll(timeout_s: float | None, pause_s: float) -> Iterator[None]:
     """Yield again and again, with pauses, until the time is over; for ever where it is None."""
     give_up_at = None if timeout_s is None else time.monotonic() + timeout_s
     yield
@@ -38,7 +38,7 @@ def recorded_id(registry: Registry, run_id: str, *, patience_s: float = RECORDED
     Raises: NotFoundError.
     """
     has_said = False
-    for _ in looks(patience_s, pause_s):
+    for _ in poll(patience_s, pause_s):
         try:
             return patient(registry).run(run_id).id
         except NotFoundError:
@@ -71,7 +71,7 @@ def wait_for_run(
     with Registry(settings.registry, read_only=True) as registry:
         patience_s = RECORDED_WITHIN_S if timeout_s is None else min(timeout_s, RECORDED_WITHIN_S)
         whole_id = recorded_id(registry, run_id, patience_s=patience_s, pause_s=pause_s)
-        for _ in looks(timeout_s, pause_s):
+        for _ in poll(timeout_s, pause_s):
             record = patient(registry).run(whole_id)
             if is_over(record, settings):
                 return record
@@ -128,7 +128,7 @@ def follow_log(
     with Registry(settings.registry, read_only=True) as registry:
         whole_id = recorded_id(registry, run_id, pause_s=pause_s)
         logs = _GrowingLogs(settings.storage, write)
-        for _ in looks(None, pause_s):
+        for _ in poll(None, pause_s):
             # The state before the log, so that the last lines are there when the run has ended.
             record = patient(registry).run(whole_id)
             stages = patient(registry).stages(whole_id) if record.kind == "pipeline" else []

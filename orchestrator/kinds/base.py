@@ -113,13 +113,13 @@ class Resources:
 
 @dataclass(frozen=True)
 class MeasuredTime:
-    """Time that a run would take, from some of its steps or from recorded runs like it."""
+    """Time that a run would take, from a small part of it that was done."""
 
     seconds: float
     of_what: str
     """Part of the run that takes that long: so many steps, or so many trials."""
     by: str = "a few steps"
-    """Part of the run that was done to find out."""
+    """Part of the run that was done."""
 
 
 class StageRuns(Protocol):
@@ -199,6 +199,8 @@ class Kind(ABC, Generic[S, R]):
         """Return the kind itself, or the object for one of the ways in which it works, as the spec asks for."""
         return self
 
+    # Before a run: checks and plans.
+
     def problems(self, spec: S, inputs: Resolved) -> list[Problem]:
         """Find out why a spec cannot run, as far as its files, models and tokenizers tell before anything starts."""
         try:
@@ -229,10 +231,6 @@ class Kind(ABC, Generic[S, R]):
         """
         return None
 
-    def recorded_time(self, spec: S, registry: Registry) -> MeasuredTime | None:
-        """Return how long a run takes by what recorded runs like it took; None where there are none."""
-        return None
-
     def pretraining(self, spec: S) -> tuple[str, PretrainSpec] | None:
         """Path of the section that pretrains on a corpus, with a dot at its end, and the section; None without one."""
         return None
@@ -256,6 +254,8 @@ class Kind(ABC, Generic[S, R]):
         logger.info(f"precision {precision}: the {'GPUs' if on_gpus else 'CPUs'} {units} for bf16")
         settled: S = parse_spec(spec_values(with_precision(spec, precision)))  # type: ignore[assignment]
         return settled
+
+    # The run.
 
     def check_resume(self, spec: S, run_folder: str) -> None:
         """Check, before anything starts, that an attempt without drift can go on from what a run's folder has.
@@ -290,6 +290,8 @@ class Kind(ABC, Generic[S, R]):
         except Exception as error:
             return [f"the result cannot be shown: {error}"]
 
+    # Stages of a pipeline: when a run can stand for one, and what it will leave to later ones.
+
     def input_identity(self, spec: S, inputs: Resolved) -> list[Any]:
         """Return plain values that change when any file that the spec reads does.
 
@@ -310,7 +312,7 @@ class Kind(ABC, Generic[S, R]):
         ]
 
     def model_configs(self, spec: S, inputs: Resolved) -> Iterator[BertConfig | None]:
-        """Yield the configuration of each model that a run may leave; None for one that only the run decides."""
+        """Yield the configuration of each model that a run may leave; None where only the run decides it."""
         yield from ()
 
     def vocab_size(self, spec: S, inputs: Resolved) -> int | None:
@@ -318,11 +320,11 @@ class Kind(ABC, Generic[S, R]):
         return None
 
     def tokenizer_like(self, spec: S, inputs: Resolved) -> Tokenizer | None:
-        """Return a tokenizer that cuts text about as that of a run will, to measure with; None where nothing tells."""
+        """Return a tokenizer similar to what a run will leave, to measure with; None where nothing tells."""
         return None
 
     def snapshot_steps(self, spec: S) -> tuple[int, ...]:
-        """Return the steps after which a run keeps its model, beside the one that it leaves at its end."""
+        """Return the steps after which a run keeps a snapshot of its model."""
         return ()
 
 

@@ -38,7 +38,7 @@ class TokenizerKind(Kind[TokenizerSpec, TokenizerResult]):
         yield "vocabulary", f"at most {spec.vocab_size:,} entries"
 
     def measure_time(self, spec: TokenizerSpec, inputs: Resolved) -> MeasuredTime | None:
-        """Train on the first text, half of it and all of it; None where the tokenizer is there already."""
+        """Train on the first text, half of it and all of it; None where the tokenizer exists."""
         if is_trained(spec, inputs.settings.storage):
             return None
         total = sum(file.estimated_text_bytes for file in find_files(spec.corpus))
@@ -51,7 +51,7 @@ class TokenizerKind(Kind[TokenizerSpec, TokenizerResult]):
         return MeasuredTime(seconds, "training the tokenizer", "its first text")
 
     def run(self, spec: TokenizerSpec, inputs: Resolved, context: RunContext) -> TokenizerResult:
-        """Train the tokenizer; one that was trained before on the same text is used again."""
+        """Train the tokenizer, or take the one that was trained on the same text before."""
         context.progress.status(f"training a tokenizer of {spec.vocab_size:,} entries")
         result = train_tokenizer(spec, context.settings.storage)
         report = "".join(f"  {name} {value:.3f}" for name, value in result.report.items() if name in _REPORTED)
@@ -88,7 +88,7 @@ class CorpusKind(Kind[CorpusSpec, DatasetResult]):
         yield from token_store_disk(spec, inputs)
 
     def measure_time(self, spec: CorpusSpec, inputs: Resolved) -> MeasuredTime | None:
-        """Tokenize the first text on one CPU; None where the token store is there already."""
+        """Tokenize the first text on one CPU; None where the token store exists."""
         tokenizer = inputs.tokenizer_like(spec.tokenizer)
         if tokenizer is None:
             return None
@@ -124,7 +124,7 @@ class CorpusKind(Kind[CorpusSpec, DatasetResult]):
 
 
 def token_store_disk(spec: CorpusSpec | PretrainSpec, inputs: Resolved) -> Iterator[DiskUse]:
-    """Yield the token store of a spec's text, unless it is there already. Raises: CorpusError, TokenizerError."""
+    """Yield the token store of a spec's text, unless it exists. Raises: CorpusError, TokenizerError."""
     if spec.corpus.max_documents is not None:
         return
     files = find_files(spec.corpus)

@@ -32,6 +32,7 @@ from orchestrator.kinds.estimates import (
     count_encoder_parameters,
     fine_tuning_disk,
     memory_text,
+    pretraining_disk,
     short_training_advice,
     steps_text,
     task_facts,
@@ -43,7 +44,7 @@ from orchestrator.kinds.pretrain import (
     build_request,
     pretraining_config,
 )
-from orchestrator.kinds.pretraining_estimates import measure_steps, pretraining_disk, step_facts
+from orchestrator.kinds.pretraining_estimates import measure_steps, step_facts
 from orchestrator.kinds.resolved import Resolved, data_digests
 from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.specs import DistillSpec, PretrainSpec

@@ -1,4 +1,4 @@
-"""Estimates that plans of several kinds share: parameters, memory, disk, steps of a training on a task."""
+"""Estimates that several kinds share: parameters, memory, disk, steps of a training on a task."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -12,15 +12,17 @@ from bert_core.model import BertModel
 from orchestrator.base.console import counted, size_text
 from orchestrator.cluster.torch_devices import SLOW_BF16, computes_in_bf16, has_bf16_cpu
 from orchestrator.kinds.base import DiskUse, Fact
+from orchestrator.kinds.corpus import token_store_disk
+from orchestrator.kinds.resolved import Resolved
+from orchestrator.specs import PretrainSpec
 from orchestrator.tasks import Task
 from orchestrator.training.batch_order import Schedule
 
-BYTES_PER_WEIGHT = 4
+_BYTES_PER_WEIGHT = 4
 BYTES_PER_SAVED_PARAMETER = 12
 """float32 weights and AdamW's two moments."""
 _BYTES_PER_PARAMETER = 16
-"""float32 weights, gradients and AdamW's two moments; of a checkpoint on a task the best weights so far, not gradients.
-"""
+"""float32 weights, gradients and AdamW's moments; a checkpoint on a task has the best weights in place of gradients."""
 FEW_STEPS = 50
 """Steps of a fine-tuning below which it can hardly have learned anything, whatever its learning rate."""
 
@@ -69,7 +71,22 @@ def fine_tuning_disk(num_parameters: int | None, num_trainings: int, num_models:
     if num_parameters is not None:
         kept = num_trainings * (keep + 1)  # a new one is whole before the old one goes
         yield DiskUse("checkpoints", kept * num_parameters * _BYTES_PER_PARAMETER)
-        yield DiskUse("models", num_models * num_parameters * BYTES_PER_WEIGHT)
+        yield DiskUse("models", num_models * num_parameters * _BYTES_PER_WEIGHT)
+
+
+def pretraining_disk(spec: PretrainSpec, num_parameters: int | None, inputs: Resolved) -> Iterator[DiskUse]:
+    """Yield what a pretraining leaves: its text as tokens; checkpoints, snapshots and model where their size is known.
+
+    Raises: CorpusError, TokenizerError.
+    """
+    if num_parameters is not None:
+        kept = spec.execution.keep_checkpoints + 1  # a new one is whole before the oldest one goes
+        yield DiskUse("checkpoints", kept * num_parameters * BYTES_PER_SAVED_PARAMETER)
+        num_snapshots = len(spec.execution.snapshot_steps)
+        num_bytes = (1 + num_snapshots) * num_parameters * _BYTES_PER_WEIGHT
+        num_bytes += num_snapshots * num_parameters * BYTES_PER_SAVED_PARAMETER * spec.execution.snapshot_optimizer
+        yield DiskUse("model and snapshots", num_bytes)
+    yield from token_store_disk(spec, inputs)
 
 
 def trains_on_gpu(asked: str | float) -> bool:

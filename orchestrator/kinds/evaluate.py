@@ -88,7 +88,7 @@ class EvaluateKind(Kind[EvaluateSpec, EvaluationResult]):
 
 
 def _usual_recipe(model: str, inputs: Resolved) -> RecipeSpec:
-    """A recipe with the length of a model's windows; of a stage's model the one that it is fine-tuned by."""
+    """A recipe with the length of a model's windows; for a stage's model the recipe of the stage."""
     if model.startswith(STAGE_MARK):
         recipe: RecipeSpec = getattr(inputs.stage(model), "recipe", RecipeSpec())
         return recipe

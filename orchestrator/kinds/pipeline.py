@@ -46,7 +46,7 @@ class PipelineKind(Kind[PipelineSpec, None]):
         return self._kinds[spec.kind].for_spec(spec)
 
     def problems(self, spec: PipelineSpec, inputs: Resolved) -> list[Problem]:
-        """Find the problems of all stages; one that a later stage has because of an earlier one is told once."""
+        """Find the problems of all stages; a problem that several stages share is told once."""
         try:
             self._check_references(spec)
         except SpecError as error:
@@ -129,9 +129,9 @@ class PipelineKind(Kind[PipelineSpec, None]):
 
 
 def _run_stage(spec: Spec, key: str, context: RunContext) -> RunRecord:
-    """The run of a stage: one that has completed, another attempt at this pipeline's, or a new one."""
+    """The run of a stage: a completed run, another attempt at this pipeline's own, or a new run."""
     registry, own = context.recorder.registry, f"{PIPELINE}{context.run_id}"
-    assert context.stages is not None, "a session carries pipelines out"
+    assert context.stages is not None, "the controller carries pipelines out"
     # More than one is looked at: files of a newer one, as of a run merged from elsewhere, may be out of reach here.
     for run_id in registry.run_ids(f"tag = '{key}' and state = '{RunState.COMPLETED}'")[:_MAX_CANDIDATES]:
         record = registry.run(run_id)

@@ -10,11 +10,11 @@ from orchestrator.base.errors import RegistryError
 from orchestrator.cluster.connection import most_cpus
 from orchestrator.corpus.input_files import find_files
 from orchestrator.kinds import kind_of
-from orchestrator.kinds.base import AnyKind, Fact, MeasuredTime, Resources
+from orchestrator.kinds.base import AnyKind, Fact, Resources
 from orchestrator.kinds.pipeline import naming_stage
 from orchestrator.kinds.preflight import disk_need, uses_text
 from orchestrator.kinds.resolved import Resolved
-from orchestrator.registry import Registry, RunRecord
+from orchestrator.registry import Registry
 from orchestrator.registry.costs import UNKNOWN_GPU, Usage, load_prices, usage_of, with_price
 from orchestrator.specs import PipelineSpec, Spec
 from orchestrator.specs.corpus import text_sources_of
@@ -27,35 +27,32 @@ class ExpectedTime:
 
     seconds: float
     text: str
-    earlier: RunRecord | None = None
-    """Run of the same spec that took so long; None where the time is of a part of a run."""
+    usage: Usage | None = None
+    """Devices that an earlier run of the same spec held; None where the time is of a part of a run."""
 
 
 def expected_time(kind: AnyKind, spec: Spec, inputs: Resolved) -> ExpectedTime | None:
-    """Return the time of a run; None where nothing is known of it.
+    """Return the time of a run: that of an earlier run of the same spec, else by a part of it; None where neither is.
 
-    That of an earlier run counts most, then the recorded steps or trials of runs like it. Without either it takes
-    seconds, since a part of the run has to be done to find out.
+    To do a part of a run takes seconds.
     """
-    earlier, similar = _recorded(kind, spec, inputs)
-    if earlier is not None and earlier.seconds:
-        host = f" on {earlier.host}" if earlier.host else ""
-        text = f"{duration(earlier.seconds)}, as run {earlier.id} took{host}"
-        return ExpectedTime(earlier.seconds, text, earlier)
-    found = similar or kind.measure_time(spec, inputs)
+    with suppress(RegistryError), Registry(inputs.settings.registry, read_only=True) as registry:
+        earlier = registry.newest_completed(possible_fingerprints(inputs.pin(spec)))
+        if earlier is not None and earlier.seconds:
+            host = f" on {earlier.host}" if earlier.host else ""
+            text = f"{duration(earlier.seconds)}, as run {earlier.id} took{host}"
+            return ExpectedTime(earlier.seconds, text, usage_of(earlier, registry))
+    found = kind.measure_time(spec, inputs)
     if found is None:
         return None
-    how = f"by {found.by}" if similar else f"from {found.by} on the CPU of {socket.gethostname()}, beside starting"
     length = f"about {duration(found.seconds)}" if found.seconds >= 1 else "less than a second"
+    how = f"from {found.by} on the CPU of {socket.gethostname()}, beside starting"
     return ExpectedTime(found.seconds, f"{length} for {found.of_what}, {how}")
 
 
 def cost_fact(kind: AnyKind, spec: Spec, inputs: Resolved, expected: ExpectedTime) -> Fact:
     """The line of a plan about the cost of a run. Raises: InputError for prices that are wrong."""
-    usage = None
-    if expected.earlier is not None:
-        with suppress(RegistryError), Registry(inputs.settings.registry, read_only=True) as registry:
-            usage = usage_of(expected.earlier, registry)
+    usage = expected.usage
     if usage is None:
         held = kind.resources(spec)  # as much at once as it may, and by trials no more CPUs than this machine has
         cpus, gpus = (held.total.get(name, 0.0) for name in ("CPU", "GPU"))
@@ -63,16 +60,6 @@ def cost_fact(kind: AnyKind, spec: Spec, inputs: Resolved, expected: ExpectedTim
         cpu_s, gpu_s = expected.seconds * min(cpus * held.up_to, most), expected.seconds * gpus * held.up_to
         usage = Usage(expected.seconds, cpu_s, {UNKNOWN_GPU: gpu_s} if gpu_s else {})
     return "cost", f"about {with_price(usage, load_prices(inputs.settings.home))}"
-
-
-def _recorded(kind: AnyKind, spec: Spec, inputs: Resolved) -> tuple[RunRecord | None, MeasuredTime | None]:
-    """The newest completed run of the same spec, and the time by runs like it; none where no registry answers."""
-    try:
-        with Registry(inputs.settings.registry, read_only=True) as registry:
-            earlier = registry.newest_completed(possible_fingerprints(inputs.pin(spec)))
-            return earlier, None if earlier else kind.recorded_time(spec, registry)
-    except RegistryError:
-        return None, None
 
 
 @dataclass(frozen=True)

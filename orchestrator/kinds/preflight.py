@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
 
@@ -54,8 +54,8 @@ def disk_problems(spec: Spec, inputs: Resolved, left: Sequence[str] = ()) -> lis
         left: folders of earlier attempts, and of a pipeline's stages: their files are not written again.
     """
     try:
-        if (disk := disk_need(spec, inputs)) is not None:
-            replace(disk, num_left_bytes=sum(map(used_bytes, left))).check()
+        if (disk := disk_need(spec, inputs, left)) is not None:
+            disk.check()
     except OWN_ERRORS as error:
         return [Problem(error)]
     return []
@@ -89,7 +89,7 @@ class DiskNeed:
     storage: str
     uses: tuple[DiskUse, ...]
     num_free_bytes: int
-    num_left_bytes: int = 0
+    num_left_bytes: int
     """Bytes that earlier attempts at the run have left."""
 
     @property
@@ -113,13 +113,16 @@ class DiskNeed:
             logger.warning(f"{both}, which leaves less than {_SPARE:.0%} of it; {remedy}")
 
 
-def disk_need(spec: Spec, inputs: Resolved) -> DiskNeed | None:
+def disk_need(spec: Spec, inputs: Resolved, left: Sequence[str] = ()) -> DiskNeed | None:
     """Compare what a spec writes with the free disk; None for a storage without a limit.
 
     Raises: CorpusError, TokenizerError for what the spec reads.
     """
-    free = free_bytes(inputs.settings.storage)
-    return None if free is None else DiskNeed(inputs.settings.storage, tuple(kind_of(spec).disk(spec, inputs)), free)
+    storage = inputs.settings.storage
+    free = free_bytes(storage)
+    if free is None:
+        return None
+    return DiskNeed(storage, tuple(kind_of(spec).disk(spec, inputs)), free, sum(map(used_bytes, left)))
 
 
 def uses_text(uses: Sequence[DiskUse]) -> str:

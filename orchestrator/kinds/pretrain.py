@@ -23,14 +23,9 @@ from orchestrator.kinds.estimates import (
     count_pretraining_parameters,
     memory_text,
     precision_facts,
-)
-from orchestrator.kinds.pretraining_estimates import (
-    measure_steps,
-    passes_facts,
     pretraining_disk,
-    recorded_steps,
-    step_facts,
 )
+from orchestrator.kinds.pretraining_estimates import measure_steps, passes_facts, step_facts
 from orchestrator.kinds.resolved import Resolved
 from orchestrator.pretraining.job import (
     PretrainListener,
@@ -108,9 +103,6 @@ class PretrainKind(Kind[PretrainSpec, PretrainResult]):
 
     def measure_time(self, spec: PretrainSpec, inputs: Resolved) -> MeasuredTime | None:
         return measure_steps(spec, inputs, pretraining_config(spec, inputs))
-
-    def recorded_time(self, spec: PretrainSpec, registry: Registry) -> MeasuredTime | None:
-        return recorded_steps(spec, registry)
 
     def check_resume(self, spec: PretrainSpec, run_folder: str) -> None:
         """Refuse text of another size than the newest checkpoint's; a worker would, once all of it is tokenized."""

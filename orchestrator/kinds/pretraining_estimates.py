@@ -1,33 +1,23 @@
-"""Estimates of a pretraining before it starts: passes over its text, time, disk.
+"""Estimates of a pretraining before it starts: steps, passes over its text, time.
 
-Passes are counted where the text is tokenized already, or short. Of a longer text the beginning is tokenized, and of a
-text whose tokenizer is not there yet the bytes are counted.
+Passes are counted where the text is tokenized already, or short; of a longer text the beginning is tokenized. For the
+tokenizer of an earlier stage stands one that is trained on the first text.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
-
-import numpy as np
 
 from bert_core.config import BertConfig
-from bert_core.examples.chunks import count_chunks
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.base.errors import CorpusError
-from orchestrator.corpus.document_batches import read_corpus, split_sentences
-from orchestrator.corpus.input_files import find_files
 from orchestrator.corpus.preview import SampleStore, open_sample_store
 from orchestrator.corpus.stream import ExampleStream, SplitShards
-from orchestrator.kinds.base import DiskUse, Fact, MeasuredTime
-from orchestrator.kinds.corpus import token_store_disk
-from orchestrator.kinds.estimates import BYTES_PER_SAVED_PARAMETER, BYTES_PER_WEIGHT, trains_on_gpu
+from orchestrator.kinds.base import Fact, MeasuredTime
+from orchestrator.kinds.estimates import trains_on_gpu
 from orchestrator.kinds.resolved import Resolved
 from orchestrator.pretraining.meter import measure_training
 from orchestrator.pretraining.streams import build_stream, check_sentences
-from orchestrator.registry.parameters import flatten
-from orchestrator.registry.registry import Registry
 from orchestrator.specs import PretrainSpec
-from orchestrator.specs.loading import spec_values
 from orchestrator.specs.references import STAGE_MARK
 from orchestrator.training.step_time import FORWARD_SHARE
 
@@ -35,19 +25,6 @@ SAMPLE_BYTES = 1 << 20
 """Text that is looked at where there is no token store: under a second of tokenizing."""
 MANY_PASSES = 100
 """Passes from which on the plan says so. BERT read its text about 40 times (Devlin et al. 2019, appendix A.2)."""
-_BYTES_PER_TOKEN = 4.0
-_NUM_SPECIALS = 3
-NUM_RECORDED_RUNS = 50
-"""Newest recorded runs, or trials, among which a similar one is looked for."""
-_FEWEST_STEPS = 20
-"""Steps of a run from which on their time tells another's: starting is part of a run's seconds."""
-_STEP_FIELDS = (
-    *("model", "phases", "global_batch_size", "micro_batch_size", "threads_per_worker", "precision"),
-    *("gradient_precision", "micro_batch_tokens", "execution.activation_checkpointing"),
-    *("token_objective", "sentence_objective", "execution.num_workers", "execution.device"),
-    *("execution.compile_layers", "execution.cuda_graphs", "execution.deterministic"),
-)
-"""Fields of a pretraining that decide how long a step takes."""
 
 
 class TextTooShortError(CorpusError):
@@ -67,46 +44,26 @@ def step_facts(spec: PretrainSpec) -> Iterator[Fact]:
 def passes_facts(spec: PretrainSpec, inputs: Resolved) -> Iterator[Fact]:
     """Yield how often a pretraining reads its text, and a note where that is very often.
 
+    Yields nothing where only a run decides the tokenizer, or where the beginning of the text has too few documents.
+
     Raises: CorpusError where the whole text has too few documents to train on, or too short ones.
     """
-    passes, num_tokens, source = (
-        _without_tokenizer(spec) if spec.tokenizer.startswith(STAGE_MARK) else _with_tokenizer(spec, inputs)
-    )
-    about, estimate = ("about ", f", estimated from {source}") if source else ("", "")
-    rounded = f"{passes:,.0f}" if passes >= 10 else f"{passes:.2g}"
-    yield "passes over the text", f"{about}{rounded} ({about}{num_tokens:,} tokens{estimate})"
-    if passes >= MANY_PASSES:
-        yield "note", "so many passes teach little; lower steps or add text (BERT's own took about 40)"
-
-
-def _with_tokenizer(spec: PretrainSpec, inputs: Resolved) -> tuple[float, int, str]:
-    """Passes, tokens to train on, and what was looked at where that is an estimate."""
-    tokenizer = inputs.tokenizer(spec.tokenizer)
+    tokenizer = inputs.tokenizer_like(spec.tokenizer)
+    if tokenizer is None:
+        return
     try:
         with open_first_text(spec, tokenizer, inputs.settings.storage) as (stream, sample):
             num_tokens = round(sample.store.manifest.counts("train")["num_tokens"] / sample.share)
             passes = stream.epoch_after(spec.steps) * sample.share
-            return passes, num_tokens, "" if sample.share == 1 else f"its first {SAMPLE_BYTES >> 20} MB"
     except TextTooShortError:
-        return _without_tokenizer(spec)
-
-
-def _without_tokenizer(spec: PretrainSpec) -> tuple[float, int, str]:
-    """Estimate the same from the number of bytes of the first documents."""
-    total = sum(file.estimated_text_bytes for file in find_files(spec.corpus))
-    documents = list(read_corpus(spec.corpus, SAMPLE_BYTES))
-    num_sentences = sum(len(split_sentences(document.text)) for document in documents)
-    check_sentences(spec, {"num_documents": len(documents), "num_sentences": num_sentences})
-    first: list[float] = [len(document.text.encode()) for document in documents]
-    sizes = np.array(first or [total], np.float64)  # a document longer than what is looked at stands for all
-    share = min(1.0, float(sizes.sum()) / max(1.0, total))
-    lengths = np.maximum(1, sizes / _BYTES_PER_TOKEN).astype(np.int64)
-    train = 1 - spec.validation_fraction
-    passes = sum(
-        steps * spec.global_batch_size * share / (train * count_chunks(lengths, length - _NUM_SPECIALS).sum())
-        for length, steps in spec.phase_steps()
-    )
-    return float(passes), round(lengths.sum() * train / share), f"{_BYTES_PER_TOKEN:g} bytes of text a token"
+        return
+    is_whole = sample.share == 1
+    about = "" if is_whole and not spec.tokenizer.startswith(STAGE_MARK) else "about "
+    estimate = "" if is_whole else f", estimated from its first {SAMPLE_BYTES >> 20} MB"
+    rounded = f"{passes:,.0f}" if passes >= 10 else f"{passes:.2g}"
+    yield "passes over the text", f"{about}{rounded} ({about}{num_tokens:,} tokens{estimate})"
+    if passes >= MANY_PASSES:
+        yield "note", "so many passes teach little; lower steps or add text (BERT's own took about 40)"
 
 
 @contextmanager
@@ -153,43 +110,3 @@ def measure_steps(
         return None
     num_left = spec.steps - (spec.init_step or 0)
     return MeasuredTime((own + FORWARD_SHARE * theirs) * num_left / spec.steps, f"{num_left:,} steps")
-
-
-def recorded_steps(spec: PretrainSpec, registry: Registry) -> MeasuredTime | None:
-    """Return the time by the steps of the newest recorded pretraining with the same model and batches; None without."""
-    own = _step_values(flatten(spec_values(spec)))
-    rows = registry.run_table(f"kind = '{spec.kind}'", trials=False, limit=NUM_RECORDED_RUNS).records
-    for run in registry.run_records([str(row["id"]) for row in rows]):
-        parameters = registry.parameters(run.id)
-        num_done = (registry.metrics.last_step(run.id) or 0) - int(parameters.get("init_step") or 0)
-        if run.seconds and num_done >= _FEWEST_STEPS and _step_values(parameters) == own:
-            step_s, host = run.seconds / num_done, f" on {run.host}" if run.host else ""
-            by = f"{step_s:.2g} s a step of run {run.id}{host}"
-            num_left = spec.steps - (spec.init_step or 0)
-            return MeasuredTime(step_s * num_left, f"{num_left:,} steps", by)
-    return None
-
-
-def _step_values(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Parameters that decide how long a step takes, by dotted path; those that are empty or off are left out."""
-    return {
-        path: value
-        for path, value in parameters.items()
-        if value not in (None, False, "never")
-        and any(path == field or path.startswith(f"{field}.") for field in _STEP_FIELDS)
-    }
-
-
-def pretraining_disk(spec: PretrainSpec, num_parameters: int | None, inputs: Resolved) -> Iterator[DiskUse]:
-    """Yield what a pretraining leaves: its text as tokens; checkpoints, snapshots and model where their size is known.
-
-    Raises: CorpusError, TokenizerError.
-    """
-    if num_parameters is not None:
-        kept = spec.execution.keep_checkpoints + 1  # a new one is whole before the oldest one goes
-        yield DiskUse("checkpoints", kept * num_parameters * BYTES_PER_SAVED_PARAMETER)
-        num_snapshots = len(spec.execution.snapshot_steps)
-        num_bytes = (1 + num_snapshots) * num_parameters * BYTES_PER_WEIGHT
-        num_bytes += num_snapshots * num_parameters * BYTES_PER_SAVED_PARAMETER * spec.execution.snapshot_optimizer
-        yield DiskUse("model and snapshots", num_bytes)
-    yield from token_store_disk(spec, inputs)

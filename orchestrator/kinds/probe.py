@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from statistics import fmean, stdev
 from typing import Any
 
+from orchestrator.base.console.tables import Column, plain_lines
 from orchestrator.base.errors import SpecError
 from orchestrator.base.metric_names import BASELINE
 from orchestrator.base.results import MetricEvent, SweepResult, TrialResult
@@ -142,16 +143,17 @@ def learning_curve(trials: Sequence[TrialResult], snapshots: Mapping[int, str], 
 
 
 def _names_in_all(scores: Sequence[Mapping[str, float]], metric: str) -> list[str]:
-    """The scores that every trial has; of the baseline's, which are the same at all steps, only the one that ranks."""
+    """The scores that every trial has; of the baseline only the score that ranks, since it is the same at all steps."""
     common = set.intersection(*map(set, scores)) if scores else set()
     return sorted(name for name in common if not name.startswith(BASELINE) or name == BASELINE + metric)
 
 
-def curve_lines(curve: Sequence[CurvePoint], metric: str) -> Iterator[str]:
+def curve_lines(curve: Sequence[CurvePoint], metric: str) -> list[str]:
     """The curve as the lines of a table, a snapshot each."""
-    width = max(len(metric), len("no trial completed"))
-    yield f"{'step':>9}  {metric:>{width}}  {'sd':>6}  trials"
-    for point in curve:
-        score = f"{point.metrics[metric]:.4f}" if point.metrics else "no trial completed"
-        spread = point.metrics.get(f"sd.{metric}")
-        yield f"{point.step:>9,}  {score:>{width}}  {'–' if spread is None else f'{spread:.4f}':>6}  {point.num_trials}"
+    columns = {
+        "step": [f"{point.step:,}" for point in curve],
+        metric: [f"{point.metrics[metric]:.4f}" if point.metrics else "no trial completed" for point in curve],
+        "sd": [f"{point.metrics[f'sd.{metric}']:.4f}" if point.num_trials > 1 else "–" for point in curve],
+        "trials": [str(point.num_trials) for point in curve],
+    }
+    return plain_lines([Column(name, (name, *texts), is_number=True) for name, texts in columns.items()])

@@ -29,9 +29,9 @@ logger = logging.getLogger(__name__)
 
 
 class Resolved:
-    """The inputs of a spec, or of all stages of a pipeline. Planning asks first; the run asks the same object again.
+    """The inputs of a spec, or of all stages of a pipeline. The checks ask first; the run asks the same object again.
 
-    Each thing is looked up when it is first asked for and kept, so that a run uses what its plan has seen. A model's
+    Each thing is looked up when it is first asked for and kept, so that a run uses what its checks have seen. A model's
     weights are read to check them alone, and only where they are on this machine's disks. A name may be `@stage`: what
     that stage will make is told as far as its spec decides it, and None says that only the run does. For one thread.
 
@@ -57,7 +57,7 @@ class Resolved:
         return self.stages[name.removeprefix(STAGE_MARK)]
 
     def names_of(self, spec: Spec) -> list[tuple[str, str]]:
-        """Return the field and the name of each model and tokenizer that is there already, not made by a stage."""
+        """Return the field and the name of each model and tokenizer that no stage makes."""
         return [(field, name) for field, name in names_of(spec) if not name.startswith(STAGE_MARK)]
 
     def folder(self, field: str, name: str) -> str:
@@ -102,14 +102,14 @@ class Resolved:
         return content_digest(field, self.folder(field, name))
 
     def tokenizer(self, name: str) -> Tokenizer:
-        """Return the tokenizer of a folder, file or model that is there. Raises: NotFoundError, TokenizerError."""
+        """Return the tokenizer of a folder, file or model. Raises: NotFoundError, TokenizerError."""
         folder = self.folder("tokenizer", name)
         if folder not in self._tokenizers:
             self._tokenizers[folder] = Tokenizer.load(local_copy(folder, skip=(WEIGHTS_FILE,)))
         return self._tokenizers[folder]
 
     def tokenizer_like(self, name: str) -> Tokenizer | None:
-        """Return a tokenizer; of a stage's one that cuts text about as it will, or None where nothing tells."""
+        """Return a tokenizer; for a stage's tokenizer a similar one to measure with, or None where nothing tells."""
         if not name.startswith(STAGE_MARK):
             return self.tokenizer(name)
         if name not in self._tokenizers_like:
@@ -179,9 +179,9 @@ class Resolved:
 
 
 def check_weights(folder: str) -> None:
-    """Read the weights of a model folder on this machine's disks; those elsewhere are first read by who loads them.
+    """Read the weights of a model folder on this machine's disks; elsewhere loading the model reads them first.
 
-    Raises: CheckpointError, as loading the model does; InputError for one that is too large to be fetched from the hub.
+    Raises: CheckpointError, as loading the model does; InputError where they are too large to be fetched from the hub.
     """
     if is_local(folder) or (is_hub(folder) and not check_size(folder)):
         BertModel.from_pretrained(local_copy(folder), seed=None)  # takes no memory for a model

@@ -23,7 +23,6 @@ from orchestrator.kinds.sweep_estimates import (
     measure_trials,
     most_parameters,
     num_taken,
-    recorded_trials,
     trial_facts,
     trial_schedules,
 )
@@ -40,6 +39,7 @@ from orchestrator.training.batch_order import Schedule
 
 _TRAINING_VERSION = 1
 """Raised when the same trial would end with other weights, predictions or scores."""
+logger = logging.getLogger(__name__)
 
 
 def sweep_identity(spec: SweepSpec, inputs: Resolved) -> dict[str, str]:
@@ -67,9 +67,6 @@ def sweep_identity(spec: SweepSpec, inputs: Resolved) -> dict[str, str]:
         "torch": version("torch"),
         "features and training of this package": f"{FEATURES_VERSION}.{_TRAINING_VERSION}",
     }
-
-
-logger = logging.getLogger(__name__)
 
 
 class SweepKind(Kind[SweepSpec, SweepResult]):
@@ -112,9 +109,6 @@ class SweepKind(Kind[SweepSpec, SweepResult]):
 
     def measure_time(self, spec: SweepSpec, inputs: Resolved) -> MeasuredTime | None:
         return measure_trials(spec, inputs, _num_trials(spec))
-
-    def recorded_time(self, spec: SweepSpec, registry: Registry) -> MeasuredTime | None:
-        return recorded_trials(spec, registry, _num_trials(spec))
 
     def check_more_points(self, recorded: SweepSpec, spec: SweepSpec) -> None:
         num_points = build_search(recorded).num_points

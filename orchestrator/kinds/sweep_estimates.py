@@ -2,10 +2,8 @@
 
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import product
-from statistics import fmean
-from typing import Any
 
 from bert_core.config import BertConfig
 from bert_core.text.tokenization import Tokenizer
@@ -23,21 +21,13 @@ from orchestrator.kinds.estimates import (
     steps_text,
     trains_on_gpu,
 )
-from orchestrator.kinds.pretraining_estimates import NUM_RECORDED_RUNS
 from orchestrator.kinds.resolved import Resolved
-from orchestrator.registry.query_language import quoted
-from orchestrator.registry.registry import Registry
 from orchestrator.specs import RecipeSpec, SweepSpec
 from orchestrator.specs.references import RANDOM
 from orchestrator.tasks import Task, build_features, unread_notes
 from orchestrator.training.batch_order import Schedule
 
 _EXAMPLES_LOOKED_AT = 1000
-_TRIAL_FIELDS = (
-    *("init_from", "size", "family", "max_seq_length", "batch_size", "epochs", "evaluations_per_epoch"),
-    *("freeze_encoder", "precision", "long_documents", "window_stride", "train_fraction"),
-)
-"""Fields of a recipe that decide how long a trial takes."""
 
 
 def first_recipe(spec: SweepSpec) -> RecipeSpec:
@@ -142,38 +132,7 @@ def measure_trials(spec: SweepSpec, inputs: Resolved, num_trials: int) -> Measur
         return None
     frozen_s = found.frozen_s * (len(train) + num_validation)
     each_s = found.training_s(recipe, num_taken(task, recipe.train_fraction), num_validation)
-    return _time_of_all(spec, num_trials, each_s, frozen_s)
-
-
-def recorded_trials(spec: SweepSpec, registry: Registry, num_trials: int) -> MeasuredTime | None:
-    """Return the time by recorded trials of the task with a recipe like the first point's; None without."""
-    recipe = first_recipe(spec)
-    own = {name: getattr(recipe, name) for name in _TRIAL_FIELDS}
-    query = f"kind = 'trial' and state = 'COMPLETED' and task = {quoted(spec.task.id)}"
-    rows = registry.run_table(query, limit=NUM_RECORDED_RUNS).records
-    alike = [row for row in rows if row["seconds"] and all(_value(row, name) == own[name] for name in own)]
-    if not alike:
-        return None
-    each_s = fmean(row["seconds"] for row in alike)
-    by = f"{each_s:.2g} s a trial, the mean of {counted(len(alike), 'recorded trial')}"
-    return _time_of_all(spec, num_trials, each_s, by=by)
-
-
-def _value(row: Mapping[str, Any], name: str) -> Any:
-    """Value of a field of the recipe; the default where the record is older than the field."""
-    value = row.get(f"params.recipe.{name}", row.get(f"params.{name}"))
-    return RecipeSpec.model_fields[name].default if value is None else value
-
-
-def _time_of_all(
-    spec: SweepSpec, num_trials: int, each_s: float, first_s: float = 0.0, by: str = MeasuredTime.by
-) -> MeasuredTime:
-    """Time of all trials, as many at a time as this machine's CPUs take; on GPUs as the spec says, or one."""
-    most = spec.execution.max_concurrent_trials
-    if trains_on_gpu(spec.execution.gpus_per_trial):
-        at_a_time = min(num_trials, most or 1)
-    else:
-        fit = int((os.cpu_count() or 1) / max(spec.execution.cpus_per_trial, spec.threads_per_trial))
-        at_a_time = min(max(1, fit), num_trials, most or num_trials)
+    fit = int((os.cpu_count() or 1) / max(spec.execution.cpus_per_trial, spec.threads_per_trial))
+    at_a_time = min(max(1, fit), num_trials, spec.execution.max_concurrent_trials or num_trials)
     of_what = f"{counted(num_trials, 'trial')}, {at_a_time:,} at a time"
-    return MeasuredTime(first_s + each_s * math.ceil(num_trials / at_a_time), of_what, by)
+    return MeasuredTime(frozen_s + each_s * math.ceil(num_trials / at_a_time), of_what)

@@ -9,6 +9,7 @@ from statistics import fmean
 from bert_core.checkpoints.weight_files import WEIGHTS_FILE
 from bert_core.errors import BertCoreError
 from orchestrator.base.console import duration
+from orchestrator.base.console.tables import Column, fitting, plain_lines
 from orchestrator.base.formatting import short_value
 from orchestrator.base.metric_names import BASELINE
 from orchestrator.finetuning.model_record import read_saved_definition
@@ -24,6 +25,15 @@ from orchestrator.significance.ranking import SeedNoise
 from orchestrator.significance.summary import Summary, summarize
 from orchestrator.specs.references import RANDOM
 from orchestrator.storage import local_copy
+
+_MOST_ROWS = 10
+_WIDTH = 80
+"""Characters of a line of the table at most."""
+_INDENT = "  "
+_PARAMETER = "params."
+_SEVERAL_SEEDS = "seeds=[0,1,2]"
+_CODE = "version of the code"
+"""Heading of the column that tells groups of different code apart."""
 
 
 @dataclass(frozen=True)
@@ -59,15 +69,6 @@ def compute_difference(first: Summary, second: Summary, noise: SeedNoise | None)
         return Difference(value)
     sds = [math.sqrt(noise.of_mean(group).variance * group.n) for group in (first, second)]
     return Difference(value, noise.of_difference(first, second).half_width(), seeds_of_each_group(value, *sds))
-
-
-_MOST_ROWS = 10
-_WIDTH = 80
-"""Characters of a line of the table at most."""
-_PARAMETER = "params."
-_SEVERAL_SEEDS = "seeds=[0,1,2]"
-_CODE = "version of the code"
-"""Heading of the column that tells groups of different code apart."""
 
 
 def sweep_summary(run: RunRecord, registry: Registry) -> Iterator[str]:
@@ -114,7 +115,7 @@ def sweep_summary(run: RunRecord, registry: Registry) -> Iterator[str]:
 
 
 def _several_seeds(run: RunRecord, registry: Registry) -> str:
-    """Override that has each recipe trained with several seeds, as it is typed for the spec that was run."""
+    """Override that trains each recipe with several seeds, as a person types it for the spec of the run."""
     for tag in registry.annotations.tags(run.id):
         if tag.startswith(PIPELINE):
             pipeline = registry.run(tag.removeprefix(PIPELINE))
@@ -142,25 +143,21 @@ def _table(values: Sequence[Mapping[str, str]], summaries: Sequence[Summary], me
     """
     if len(summaries) == 1 and summaries[0].n == 1:
         return
-    headings = (f"mean {metric}", "sd", "seeds")
     shown = summaries[:_MOST_ROWS]
-    numbers = [(f"{one.mean:.4f}", "–" if one.sd is None else f"{one.sd:.4f}", str(one.n)) for one in shown]
-    number_widths = [max(map(len, column)) for column in zip(headings, *numbers, strict=True)]
-    left = _WIDTH - sum(2 + width for width in number_widths)
-    widths: dict[str, int] = {}
-    for name in values[0]:
-        width = max(len(name), *(len(texts[name]) for texts in values[:_MOST_ROWS]))
-        if left >= 2 + width:
-            widths[name] = width
-            left -= 2 + width
-    for texts, cells in [({name: name for name in widths}, headings), *zip(values, numbers, strict=False)]:
-        left_cells = [f"{texts[name]:<{width}}" for name, width in widths.items()]
-        right_cells = [f"{cell:>{width}}" for cell, width in zip(cells, number_widths, strict=True)]
-        yield "  " + "  ".join([*left_cells, *right_cells])
+    varied = [Column(name, (name, *(texts[name] for texts in values[:_MOST_ROWS]))) for name in values[0]]
+    numbers = {
+        f"mean {metric}": [f"{one.mean:.4f}" for one in shown],
+        "sd": ["–" if one.sd is None else f"{one.sd:.4f}" for one in shown],
+        "seeds": [str(one.n) for one in shown],
+    }
+    columns = [*varied, *(Column(name, (name, *texts), is_number=True) for name, texts in numbers.items())]
+    spare = [column.name for column in reversed(varied)]
+    fit = fitting(columns, _WIDTH - len(_INDENT), spare, may_fold=False) or columns[len(varied) :]
+    yield from (_INDENT + line for line in plain_lines(fit))
     if len(summaries) > len(shown):
-        yield f"  and {len(summaries) - len(shown)} more groups"
-    if len(widths) < len(values[0]):
-        yield f"  which differ in {', '.join(name for name in values[0] if name not in widths)} as well"
+        yield f"{_INDENT}and {len(summaries) - len(shown)} more groups"
+    if left_out := [column.name for column in varied if column not in fit]:
+        yield f"{_INDENT}which differ in {', '.join(left_out)} as well"
 
 
 def _gains(

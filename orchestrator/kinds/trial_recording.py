@@ -8,9 +8,9 @@ the driver ends meanwhile is recorded from the journal when the sweep goes on.
 import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import chain
-from queue import Empty, Queue
+from queue import Empty, SimpleQueue
 from typing import Generic, TypeVar
 
 from orchestrator.base.results import MetricEvent, TrialChange, TrialEvents, TrialResult, TrialStart
@@ -26,17 +26,19 @@ _MOST_ITEMS = 500
 
 Item = TypeVar("Item")
 logger = logging.getLogger(__name__)
+Advice = Callable[[TrialResult], str | None]
+"""Function that advises on the length of a trial that learned nothing; None where it was long enough."""
 
 
 class BackgroundWriter(Generic[Item]):
     """Writes items in the order in which they come, several at a time.
 
-    The first write that fails ends it: `put` and `flush` raise its error, and later items are left out.
+    The first write that fails ends it: `put` and `close` raise its error, and later items are left out.
     """
 
     def __init__(self, write: Callable[[Sequence[Item]], object]) -> None:
         self._write = write
-        self._items: Queue[Item | None] = Queue()
+        self._items: SimpleQueue[Item | None] = SimpleQueue()
         self._hurries = threading.Event()
         self._error: Exception | None = None
         self._thread = threading.Thread(target=self._work, name="background-writer", daemon=True)
@@ -47,31 +49,22 @@ class BackgroundWriter(Generic[Item]):
         self._raise_error()
         self._items.put(item)
 
-    def flush(self) -> None:
-        """Wait until all items are written; a signal may interrupt this. Raises: what one of the writes raised."""
-        self._hurries.set()
-        self._items.join()
-        self._hurries.clear()
-        self._raise_error()
-
     def close(self) -> None:
-        """Wait until the thread has ended, after the items that were ordered."""
+        """Wait until all items are written; a signal may interrupt this. Raises: what a write raised."""
         self._hurries.set()
         self._items.put(None)
         self._thread.join()
+        self._raise_error()
 
     def _work(self) -> None:
         while (item := self._items.get()) is not None:
             self._hurries.wait(GATHER_S)
             items = [item, *self._waiting()]
-            try:
-                if self._error is None:
+            if self._error is None:
+                try:
                     self._write(items)
-            except Exception as error:
-                self._error = error
-            finally:
-                for _ in items:
-                    self._items.task_done()
+                except Exception as error:
+                    self._error = error
 
     def _waiting(self) -> Iterator[Item]:
         """Take the items that are there; the end of all stays where it is, for the next look."""
@@ -102,16 +95,12 @@ def background_writer(
     writer = BackgroundWriter(write)
     try:
         yield writer
-        writer.flush()
+        writer.close()
     except BaseException:
         given_up.set()
+        with suppress(Exception):  # the error on its way counts
+            writer.close()
         raise
-    finally:
-        writer.close()
-
-
-Advice = Callable[[TrialResult], str | None]
-"""Function that advises on the length of a trial that learned nothing; None where it was long enough."""
 
 
 class TrialRecording:
@@ -156,7 +145,7 @@ class TrialRecording:
                 self._writer.put([result, TrialEvents(result.key, trial.events)])
 
     def started(self, start: TrialStart) -> None:
-        """Record the start of a trial; one that starts again reports its measurements again."""
+        """Record the start of a trial, which reports its measurements again where it starts again."""
         self._events[start.key] = []
         self._writer.put([start])
 
@@ -166,7 +155,7 @@ class TrialRecording:
         self._writer.put([TrialEvents(key, events)])
 
     def ended(self, result: TrialResult) -> None:
-        """Record how a trial ended; one that failed runs again in the next attempt, and is not in the journal."""
+        """Record how a trial ended; a failed trial is not in the journal, so that the next attempt runs it again."""
         self._context.refuse_if_superseded()
         events = self._events.pop(result.key, [])
         if result.state != RunState.FAILED:

@@ -1,4 +1,4 @@
-"""Code, command, versions and machine of a driver: what its runs are made with, captured when its session is opened.
+"""Code, command, versions and machine of a driver: what its runs are made with, captured when it connects to Ray.
 
 Versions come from the files that were installed, the GPUs from what their driver tells in `/proc`, or from
 `nvidia-smi` where there is no such thing. `SourceCode.code_version` is equal for runs of the same code:
@@ -36,6 +36,21 @@ from orchestrator.provenance.secret_masking import MASK, mask_secrets, mask_word
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
+_PROGRAM = "orchestrator"
+_MAX_COMMAND_CHARS = 8_000
+MAX_DIFF_BYTES = 256 * 1024
+"""Size up to which a difference is kept whole; of a larger one only its digest and the names of its files."""
+_MAX_FILES_NAMED = 100
+_GIT_PATIENCE_S = 5.0
+"""Time for all questions to git together."""
+_PATHS = ("bert_core", "orchestrator", "pyproject.toml", "constraints.txt")
+_LANDMARK = "bert_core/__init__.py"
+"""A file in the index of a checkout of this project; another repository around an installation lacks it."""
+_CHANGED_FILE = re.compile(rb"^diff --git a/(.*?) b/", re.MULTILINE)
+_DISTRIBUTIONS = ("torch", "ray", "tokenizers", "numpy", "safetensors", "pyarrow", "optuna")
+_PROGRAM_PATIENCE_S = 2.0
+_CUDA_OF_TORCH = re.compile(r"^cuda\b[^=]*=\s*['\"]([\d.]+)['\"]", re.MULTILINE)
+_DRIVER_VERSION = re.compile(r"(?:Module(?: for \S+)?|NVRM version:.*?)\s+(\d+\.\d+(?:\.\d+)?)\s")
 
 
 @dataclass(frozen=True)
@@ -111,10 +126,6 @@ def capture(overrides: Sequence[str] = ()) -> Provenance:
         return Provenance(SourceCode(__version__, reason=f"could not be captured: {mask_secrets(str(error))[:200]}"))
 
 
-_PROGRAM = "orchestrator"
-_MAX_COMMAND_CHARS = 8_000
-
-
 def command_line(words: Sequence[str]) -> str:
     """Return the words of a process as a person would type them, secrets masked; of very many, the first ones.
 
@@ -128,17 +139,6 @@ def command_line(words: Sequence[str]) -> str:
         program, *rest = rest
     text = shlex.join([Path(program).name, *mask_words(rest)])
     return text if len(text) <= _MAX_COMMAND_CHARS else text[:_MAX_COMMAND_CHARS] + "…"
-
-
-MAX_DIFF_BYTES = 256 * 1024
-"""Size up to which a difference is kept whole; of a larger one only its digest and the names of its files."""
-_MAX_FILES_NAMED = 100
-_GIT_PATIENCE_S = 5.0
-"""Time for all questions to git together."""
-_PATHS = ("bert_core", "orchestrator", "pyproject.toml", "constraints.txt")
-_LANDMARK = "bert_core/__init__.py"
-"""A file that a checkout of this project has in its index; one that merely surrounds an installation has not."""
-_CHANGED_FILE = re.compile(rb"^diff --git a/(.*?) b/", re.MULTILINE)
 
 
 def read_source_code(root: Path | None = None, *, git: str = "git") -> SourceCode:
@@ -221,12 +221,6 @@ def _with_changes(commit: str, diff: bytes) -> SourceCode:
         tuple(files)[:_MAX_FILES_NAMED],
         has_masked_secrets=masked is not None and MASK in masked and masked != text,
     )
-
-
-_DISTRIBUTIONS = ("torch", "ray", "tokenizers", "numpy", "safetensors", "pyarrow", "optuna")
-_PROGRAM_PATIENCE_S = 2.0
-_CUDA_OF_TORCH = re.compile(r"^cuda\b[^=]*=\s*['\"]([\d.]+)['\"]", re.MULTILINE)
-_DRIVER_VERSION = re.compile(r"(?:Module(?: for \S+)?|NVRM version:.*?)\s+(\d+\.\d+(?:\.\d+)?)\s")
 
 
 def read_machine(root: Path = Path("/")) -> Machine:

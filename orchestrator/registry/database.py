@@ -25,6 +25,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import PoolProxiedConnection
 
 from orchestrator.base.errors import InputError, RegistryError, RegistryUnavailableError
+from orchestrator.base.run_states import LOST_AFTER_S
 from orchestrator.registry.connections import (
     VERSION_TABLE,
     WriteTransaction,
@@ -113,7 +114,7 @@ class Database:
         lost_after_s: age in seconds at which the last heartbeat of a running run is too old, so that it reads as LOST.
     """
 
-    def __init__(self, location: str, *, read_only: bool = False, lost_after_s: float = 60.0) -> None:
+    def __init__(self, location: str, *, read_only: bool = False, lost_after_s: float = LOST_AFTER_S) -> None:
         self.url = resolve_url(location)
         """URL, with its password: for other connections to the same database."""
         self.dialect = self.url.get_backend_name()

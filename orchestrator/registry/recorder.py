@@ -17,7 +17,7 @@ from typing import Any
 from orchestrator.base.errors import RegistryError, RunStoppedError, superseded
 from orchestrator.base.periodic import repeating
 from orchestrator.base.results import CheckpointEvent, Event, MetricEvent, ModelResult, Split, WorkersEvent
-from orchestrator.base.run_states import RunState, new_run_id
+from orchestrator.base.run_states import HEARTBEAT_INTERVAL_S, RunState, new_run_id
 from orchestrator.provenance.capture import Provenance
 from orchestrator.registry.database import patient
 from orchestrator.registry.parameters import trial_id
@@ -25,8 +25,6 @@ from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
 
 logger = logging.getLogger(__name__)
-
-HEARTBEAT_INTERVAL_S = 10.0
 
 
 @dataclass(frozen=True)

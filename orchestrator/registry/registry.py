@@ -13,7 +13,7 @@ from sqlalchemy import ColumnElement, func, or_, select, union
 
 from orchestrator.base.errors import NotFoundError, SeveralRunsError
 from orchestrator.base.nearest import nearest
-from orchestrator.base.run_states import RunState
+from orchestrator.base.run_states import LOST_AFTER_S, RunState
 from orchestrator.registry.database import Database
 from orchestrator.registry.dialects import select_items
 from orchestrator.registry.fields import Test, list_runs, read_in_order
@@ -99,7 +99,7 @@ class Registry:
         lost_after_s: age in seconds at which the last heartbeat of a running run is too old, so that it reads as LOST.
     """
 
-    def __init__(self, location: str, *, read_only: bool = False, lost_after_s: float = 60.0) -> None:
+    def __init__(self, location: str, *, read_only: bool = False, lost_after_s: float = LOST_AFTER_S) -> None:
         self._database = Database(location, read_only=read_only, lost_after_s=lost_after_s)
 
     lifecycle: RunLifecycle = _part("lifecycle", "RunLifecycle")

@@ -1,4 +1,4 @@
-"""Distillation: a small student learns to answer as a teacher that is there already."""
+"""Distillation: a small student learns to answer as its teacher, a trained model."""
 
 from typing import Annotated, ClassVar, Literal, Self
 
@@ -28,7 +28,7 @@ class LossWeightsSpec(Section):
     temperature: float = identity(2.0, "Divides both's logits before the softmax; above 1 is softer.", gt=0.0)
 
     @model_validator(mode="after")
-    def _consistent(self) -> Self:
+    def _check_together(self) -> Self:
         if not self.soft_targets_weight + self.labels_weight + self.hidden_cosine_weight:
             raise ValueError(
                 "soft_targets_weight, labels_weight and hidden_cosine_weight are all 0; give one a value above 0"
@@ -83,7 +83,7 @@ class DistillSpec(Spec):
     execution: DistillExecutionSpec = execution(DistillExecutionSpec(), "Resources of the student's process.")
 
     @model_validator(mode="after")
-    def _consistent(self) -> Self:
+    def _check_together(self) -> Self:
         if (self.task is None) == (self.pretraining is None):
             both = "neither" if self.task is None else "both"
             raise ValueError(f"task and pretraining: {both} given; give task for a fine-tuned teacher, or pretraining")

@@ -24,7 +24,7 @@ class FieldDoc:
     unit: str | None
     default: str
     role: str
-    """`identity` for a field that changes the result, `execution` for one that does not."""
+    """`identity`: the field changes the result; `execution`: it does not."""
     about: str
 
 

@@ -22,7 +22,7 @@ _OF_THE_RUN = ("name", "tags")
 def override_execution(spec: AnySpec, overrides: Overrides) -> AnySpec:
     """The spec with some of its execution fields changed, or more points; without these its fingerprint stays.
 
-    Raises: SpecError for a field that shapes the result, one that is not there, or a value that it does not take.
+    Raises: SpecError for an unknown field, a field that shapes the result, or a value that a field refuses.
     """
     document = YamlDocument(spec_values(spec), {})
     for key, value, place in parse_overrides(overrides):
@@ -70,7 +70,7 @@ def execution_changes(was: Spec, now: Spec) -> Iterator[str]:
 
 
 def _refuse_identity(section: Section, key: str, rest: str, place: SourceLocation) -> None:
-    """Raise SpecError for a field that shapes the result; one that is not there is left to the spec's own checks."""
+    """Raise SpecError for a field that shapes the result; unknown fields are left to the spec's own checks."""
     parts, kind = rest.split("."), getattr(section, "kind", "")
     remedy = f"what may change has the role `execution` in: orchestrator schema {kind}"
     if parts[0] in _OF_THE_RUN:
@@ -83,7 +83,7 @@ def _refuse_identity(section: Section, key: str, rest: str, place: SourceLocatio
 
 
 def _shapes_result(section: Section, parts: Sequence[str]) -> bool:
-    """Whether a path leads to an identity field, or below one; one that leads nowhere does not."""
+    """Whether a path leads to an identity field, or below it."""
     for part in parts:
         info = type(section).model_fields.get(part)
         if info is None or role_of(info) == "execution":

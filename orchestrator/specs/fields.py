@@ -16,7 +16,7 @@ from pydantic.fields import FieldInfo
 
 from orchestrator.base.run_states import check_name
 
-_MAX_SHOWN = 60
+_MAX_VALUE_CHARS = 60
 
 
 def identity(
@@ -81,7 +81,7 @@ class Spec(Section):
 
     @field_validator("name")
     @classmethod
-    def _has_a_name_that_finds_it(cls, name: str) -> str:
+    def _check_name(cls, name: str) -> str:
         return check_name(name) if name else name
 
     def fingerprint(self) -> str:
@@ -144,4 +144,9 @@ def _shown(value: Any) -> str:
     text = value if isinstance(value, str) else json.dumps(value, default=str, ensure_ascii=False)
     if len(text) == 64 and all(character in "0123456789abcdef" for character in text):
         return f"{text[:12]}…"
-    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}…"
+    return shortened(text)
+
+
+def shortened(text: str) -> str:
+    """The beginning of a long text, as messages show it."""
+    return text if len(text) <= _MAX_VALUE_CHARS else f"{text[: _MAX_VALUE_CHARS - 1]}…"

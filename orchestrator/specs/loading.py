@@ -189,7 +189,7 @@ def apply_override(document: YamlDocument, key: str, value: Any, place: SourceLo
 
 
 def merge(base: dict[str, Any], update: Mapping[str, Any], path: KeyPath) -> None:
-    """Merge values into the mapping at a path; `null` removes a variant that is there."""
+    """Merge values into the mapping at a path; `null` removes a variant."""
     whole, leaves_out = path[-1:] == ("space",), path[-1:] == ("variants",)
     for key, value in update.items():
         if isinstance(value, Mapping) and isinstance(base.get(key), dict) and not whole:

@@ -19,8 +19,8 @@ else:  # mypy knows no literals that are made from a list
     ScheduleName = Literal[tuple(SCHEDULES)]
 
 
-def known_size(size: str) -> str:
-    """Return the name of a size as it is. Raises: ValueError when there is no such size."""
+def _check_size(size: str) -> str:
+    """Return the name of a size. Raises: ValueError for an unknown one."""
     try:
         shape_of(size)
     except ConfigError as error:
@@ -34,7 +34,7 @@ def has_sentence_head(family: str) -> bool:
     return bool(choices.get("sentence_head", True))
 
 
-Size = Annotated[str, AfterValidator(known_size)]
+Size = Annotated[str, AfterValidator(_check_size)]
 
 
 class ModelSpec(Section):
@@ -113,13 +113,13 @@ class ModelSpec(Section):
         return self
 
 
-def _decays(betas: tuple[float, float]) -> tuple[float, float]:
+def _check_betas(betas: tuple[float, float]) -> tuple[float, float]:
     if not all(0 <= beta < 1 for beta in betas):
         raise ValueError(f"has {betas[0]:g} and {betas[1]:g}; both must be at least 0 and below 1")
     return betas
 
 
-AdamBetas = Annotated[tuple[float, float], AfterValidator(_decays)]
+AdamBetas = Annotated[tuple[float, float], AfterValidator(_check_betas)]
 
 warmup_ratio = partial(identity, doc="Share of the steps that warm up linearly.", unit="share", ge=0.0, lt=1.0)
 learning_rate_schedule = partial(

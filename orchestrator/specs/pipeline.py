@@ -32,7 +32,7 @@ class PipelineSpec(Spec):
         return self.stages
 
     @model_validator(mode="after")
-    def _variants_differ(self) -> Self:
+    def _check_stages_differ(self) -> Self:
         first: dict[tuple[str, str], str] = {}
         for name, spec in self.stages.items():
             same = first.setdefault((name.partition(".")[0], spec.fingerprint()), name)

@@ -14,6 +14,7 @@ from orchestrator.specs import network
 from orchestrator.specs.corpus import TokenStoreSpec
 from orchestrator.specs.fields import ExecutionSection, Section, execution, identity
 from orchestrator.specs.network import AdamBetas, ModelSpec, ScheduleName, has_sentence_head
+from orchestrator.specs.references import RANDOM
 
 if TYPE_CHECKING:
     TokenObjectiveName = str
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
 else:  # mypy knows no literals that are made from a list
     TokenObjectiveName = Literal[tuple(TOKEN_OBJECTIVES)]
     SentenceObjectiveName = Literal[(*SENTENCE_OBJECTIVES, NO_SENTENCE_OBJECTIVE)]
+
+_LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
+_SELECTED = re.compile(rf"!?(?:{_LABEL}|in\({_LABEL}(?:, ?{_LABEL})*\))")
+"""Values of Ray's label selectors."""
 
 
 class WorkerRange(Section):
@@ -30,25 +35,20 @@ class WorkerRange(Section):
     max: int = execution(doc="Most workers that a run takes.", ge=1)
 
     @model_validator(mode="after")
-    def _ordered(self) -> Self:
+    def _check_order(self) -> Self:
         if self.min > self.max:
             raise ValueError(f"min {self.min} is more than max {self.max}; exchange them")
         return self
 
 
-def _form(value: Any) -> str:
+def _tag_of(value: Any) -> str:
     return "range" if isinstance(value, dict | WorkerRange) else "number"
 
 
 NumWorkers = Annotated[
-    Annotated[int, Field(ge=1), Tag("number")] | Annotated[WorkerRange, Tag("range")], Discriminator(_form)
+    Annotated[int, Field(ge=1), Tag("number")] | Annotated[WorkerRange, Tag("range")], Discriminator(_tag_of)
 ]
 """A number or a range. Which of them is decided before either is checked, so that messages speak of one alone."""
-
-
-_LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
-_SELECTED = re.compile(rf"!?(?:{_LABEL}|in\({_LABEL}(?:, ?{_LABEL})*\))")
-"""Values of Ray's label selectors."""
 
 
 class ExecutionSpec(ExecutionSection):
@@ -142,7 +142,7 @@ class ExecutionSpec(ExecutionSection):
 
     @field_validator("node_labels")
     @classmethod
-    def _selecting(cls, labels: dict[str, str]) -> dict[str, str]:
+    def _check_labels(cls, labels: dict[str, str]) -> dict[str, str]:
         for name, value in labels.items():
             if not _SELECTED.fullmatch(value):
                 raise ValueError(f"{name}: {value!r} selects no label; give a value, `!a`, `in(a, b)` or `!in(a, b)`")
@@ -186,7 +186,7 @@ class PretrainSpec(TokenStoreSpec):
     )
 
     model: ModelSpec = identity(ModelSpec(), "The network; with `init_from` only its dropout counts.")
-    init_from: str = identity("random", "`random`, or a model to continue from.")
+    init_from: str = identity(RANDOM, "`random`, or a model to continue from.")
     init_step: int | None = identity(
         None,
         "Go on from the pretraining run that `init_from` names as it was after this step, optimizer included: `steps` "
@@ -270,13 +270,13 @@ class PretrainSpec(TokenStoreSpec):
     execution: ExecutionSpec = execution(ExecutionSpec(), "Execution of the run.")
 
     @model_validator(mode="after")
-    def _consistent(self) -> Self:
+    def _check_steps_and_batches(self) -> Self:
         if self.global_batch_size < self.execution.max_workers:
             raise ValueError(
                 f"global_batch_size {self.global_batch_size} cannot be shared by {self.execution.max_workers} workers; "
                 "raise it, or lower execution.num_workers"
             )
-        if self.init_step is not None and (self.init_from == "random" or self.init_step >= self.steps):
+        if self.init_step is not None and (self.init_from == RANDOM or self.init_step >= self.steps):
             raise ValueError(
                 f"init_step {self.init_step} needs a pretraining run in init_from, which is {self.init_from}, and more "
                 f"steps than it, which are {self.steps}; leave it out, or change these"
@@ -295,21 +295,31 @@ class PretrainSpec(TokenStoreSpec):
         total = sum(phase.share for phase in self.phases)
         if abs(total - 1.0) > 1e-6:
             raise ValueError(f"the shares of phases add up to {total:g}; they must add up to 1")
-        if self.cross_documents and self.sentence_objective != NO_SENTENCE_OBJECTIVE:
+        longest = max(phase.max_seq_length for phase in self.phases)
+        if self.micro_batch_tokens is not None and self.micro_batch_tokens < longest:
+            raise ValueError(
+                f"micro_batch_tokens {self.micro_batch_tokens} has no room for an example of phases.max_seq_length "
+                f"{longest}; raise it to that at least"
+            )
+        if self.init_from == RANDOM and longest > self.model.max_position_embeddings:
+            raise ValueError(
+                f"phases.max_seq_length {longest} is longer than model.max_position_embeddings "
+                f"{self.model.max_position_embeddings}; lower one or raise the other"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _check_objectives(self) -> Self:
+        objective, family = self.sentence_objective, self.model.family
+        if self.cross_documents and objective != NO_SENTENCE_OBJECTIVE:
             raise ValueError(
                 f"cross_documents is for sequences without a question about sentences, and sentence_objective is "
-                f"{self.sentence_objective}; set that to none, or cross_documents to false"
+                f"{objective}; set that to none, or cross_documents to false"
             )
-        objective, family = self.sentence_objective, self.model.family
-        if self.init_from == "random" and objective != NO_SENTENCE_OBJECTIVE and not has_sentence_head(family):
+        if self.init_from == RANDOM and objective != NO_SENTENCE_OBJECTIVE and not has_sentence_head(family):
             raise ValueError(
                 f"model.family {family} has no head for pairs of segments, and sentence_objective is {objective}; "
                 "set that to none"
-            )
-        if self.residual_precision == "bf16" and self.precision == "fp32":
-            raise ValueError(
-                "residual_precision is bf16, and precision is fp32, in which nothing is rounded to bf16; set precision "
-                "to bf16, or residual_precision back to fp32"
             )
         self._refuse_fields_of_other_objectives()
         done = (self.init_step or 0) / self.steps
@@ -321,16 +331,14 @@ class PretrainSpec(TokenStoreSpec):
             )
         if self.model.span_boundary_objective and self.mask_unit != "span":
             raise ValueError("model.span_boundary_objective predicts spans; set mask_unit to span")
-        longest = max(phase.max_seq_length for phase in self.phases)
-        if self.micro_batch_tokens is not None and self.micro_batch_tokens < longest:
+        return self
+
+    @model_validator(mode="after")
+    def _check_precisions(self) -> Self:
+        if self.residual_precision == "bf16" and self.precision == "fp32":
             raise ValueError(
-                f"micro_batch_tokens {self.micro_batch_tokens} has no room for an example of phases.max_seq_length "
-                f"{longest}; raise it to that at least"
-            )
-        if self.init_from == "random" and longest > self.model.max_position_embeddings:
-            raise ValueError(
-                f"phases.max_seq_length {longest} is longer than model.max_position_embeddings "
-                f"{self.model.max_position_embeddings}; lower one or raise the other"
+                "residual_precision is bf16, and precision is fp32, in which nothing is rounded to bf16; set precision "
+                "to bf16, or residual_precision back to fp32"
             )
         return self
 

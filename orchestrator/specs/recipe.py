@@ -189,7 +189,7 @@ class RecipeSpec(Section):
     seed: int = identity(0, "Decides head, order and dropout.", ge=0, lt=2**32)
 
     @model_validator(mode="after")
-    def _consistent(self) -> Self:
+    def _check_together(self) -> Self:
         for (field, value), silent in SILENT_FIELDS.items():
             for name in silent if getattr(self, field) == value else ():
                 if getattr(self, name) != type(self).model_fields[name].default:

@@ -4,7 +4,7 @@ Points are numbered from 0 in the order of proposal. A search knows nothing of s
 tries each point with every seed, and tells the search the mean of their scores.
 
 A resumed sweep makes its search anew: the first points must be those of the earlier attempt, under the same numbers. A
-search that does not learn proposes them anyway; one that learns is given what it proposed.
+search that does not learn proposes them anyway; a search that learns is given what it proposed.
 
 Sources: Bergstra and Bengio 2012, "Random search for hyper-parameter optimization". Halton 1960, "On the efficiency of
 certain quasi-random sequences of points in evaluating multi-dimensional integrals": coordinate j of point n is n

@@ -97,9 +97,9 @@ class SweepSpec(Spec):
         return len(self.seeds) * len(self.folds)
 
     @model_validator(mode="after")
-    def _consistent(self) -> Self:
-        search, axes = SEARCHES[self.search], self.axes
-        for name, axis in axes.items():
+    def _check_space(self) -> Self:
+        search = SEARCHES[self.search]
+        for name, axis in self.axes.items():
             if name not in RecipeSpec.model_fields:
                 raise ValueError(f"space.{name} is no field of recipe{did_you_mean(name, RecipeSpec.model_fields)}")
             if name == "seed":
@@ -119,6 +119,11 @@ class SweepSpec(Spec):
                         raise ValueError(
                             f"space.{name} has {value!r}, which recipe.{name} refuses; {rule_of(problem)}"
                         ) from None
+        return self
+
+    @model_validator(mode="after")
+    def _check_together(self) -> Self:
+        axes = self.axes
         if len(set(self.seeds)) < len(self.seeds):
             raise ValueError(f"seeds {list(self.seeds)} repeat a value; a trial is made once per seed")
         for name in ("reduction_factor", "grace_evaluations"):
@@ -129,10 +134,10 @@ class SweepSpec(Spec):
                 f"scheduler: {self.scheduler} ends trials early, and a mean over some of the folds says nothing; "
                 "leave scheduler or task.split out"
             )
-        if search.needs_max_points and self.trials is None:
+        if SEARCHES[self.search].needs_max_points and self.trials is None:
             raise ValueError(f"search: {self.search} needs `trials`, the number of points to try")
         models = axes["init_from"].written if "init_from" in axes else (self.recipe.init_from,)
-        if "random" in models and self.recipe.tokenizer is None and "tokenizer" not in self.space:
+        if RANDOM in models and self.recipe.tokenizer is None and "tokenizer" not in self.space:
             raise ValueError(
                 "recipe.tokenizer is left out, but init_from has `random`, and random weights need a tokenizer; "
                 "name a folder, or a model whose tokenizer to use"
@@ -161,7 +166,7 @@ class ProbeSpec(Spec):
     execution: SweepExecutionSpec = execution(SweepExecutionSpec(), "How trials share the machine.")
 
     @model_validator(mode="after")
-    def _consistent(self) -> Self:
+    def _check_together(self) -> Self:
         if self.recipe.init_from != RANDOM:
             raise ValueError(
                 f"recipe.init_from is {self.recipe.init_from}, but trials start from the snapshots of `run`; "

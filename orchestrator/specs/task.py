@@ -39,7 +39,7 @@ class SplitSpec(Section):
     )
 
     @model_validator(mode="after")
-    def _one_way(self) -> Self:
+    def _check_one_given(self) -> Self:
         if (self.validation is None) == (self.folds is None):
             raise ValueError("needs one of validation and folds; the other is null")
         return self

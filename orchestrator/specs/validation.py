@@ -9,13 +9,14 @@ from pydantic import ValidationError
 from orchestrator.base.errors import SpecError
 from orchestrator.base.nearest import did_you_mean, nearest
 from orchestrator.specs import SPEC_KINDS, spec_class
-from orchestrator.specs.fields import Section
+from orchestrator.specs.fields import Section, shortened
 from orchestrator.specs.yaml_text import KeyPath, SourceLocation, YamlDocument
 
 if TYPE_CHECKING:
     from orchestrator.specs.pipeline import AnySpec
 
-MAX_SHOWN = 5
+_MAX_LISTED = 5
+"""Problems of a spec, or paths of a field, that a message lists at most."""
 
 _MUST_BE = {
     "tuple_type": "must be a list",
@@ -83,8 +84,8 @@ def describe(
         if path not in lines or problem["type"] == "value_error":
             lines[path] = line
     listed = list(lines.values())
-    if len(listed) > MAX_SHOWN:
-        listed = [*listed[:MAX_SHOWN], f"… and {len(listed) - MAX_SHOWN} more problems"]
+    if len(listed) > _MAX_LISTED:
+        listed = [*listed[:_MAX_LISTED], f"… and {len(listed) - _MAX_LISTED} more problems"]
     return "\n".join(listed)
 
 
@@ -102,8 +103,7 @@ def dotted(path: Sequence[str | int]) -> str:
 
 def shown(value: object) -> str:
     """Text of a value for a message: one short line."""
-    text = repr(value) if isinstance(value, str) else str(value)
-    return text if len(text) <= 60 else text[:57] + "…"
+    return shortened(repr(value) if isinstance(value, str) else str(value))
 
 
 def value_at(values: Any, path: KeyPath) -> Any:
@@ -141,7 +141,7 @@ def _sentence(problem: Any, path: KeyPath, values: Mapping[str, Any], top: type[
         fields, name = section.model_fields if section else {}, str(path[-1])
         inner = list(dict.fromkeys(_paths_to(name, top, path[:-1], values)))
         inner += [f"stages.{name}"] if name in (values.get("stages") or ()) else []
-        hint = f"; did you mean {' or '.join(inner[:MAX_SHOWN])}?" if inner else did_you_mean(name, fields)
+        hint = f"; did you mean {' or '.join(inner[:_MAX_LISTED])}?" if inner else did_you_mean(name, fields)
         return f"is no field of this spec{hint}"
     if kind == "union_tag_not_found":
         return "has no kind; begin it with a line such as `kind: sweep`"

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from bert_core.text.tokenization import Tokenizer
+from bert_core.text.tokenization import MUCH_UNKNOWN, Tokenizer
 from orchestrator.base.errors import SpecError, TaskDataError
 from orchestrator.base.results import DatasetResult, FileCount, Split
 from orchestrator.specs.task import Head
@@ -27,8 +27,6 @@ from orchestrator.tasks.types.base import TaskDefinition, TaskOptions
 _MANIFEST = "manifest.json"
 FEATURES_VERSION = 6
 """Raised when the same examples would become other arrays."""
-_MUCH_UNKNOWN = 0.1
-"""Share of unknown tokens from which on little is left to learn from."""
 
 
 def build_features(
@@ -150,7 +148,7 @@ def unread_notes(features: Features[Any]) -> Iterator[str]:
             f"{num_unreachable:,} of {num_examples:,} questions have an answer that is whole in no window, and teach "
             "that there is none; raise recipe.max_seq_length"
         )
-    if counts["num_unknown_tokens"] > _MUCH_UNKNOWN * num_tokens:
+    if counts["num_unknown_tokens"] > MUCH_UNKNOWN * num_tokens:
         yield (
             f"{counts['num_unknown_tokens'] / num_tokens:.0%} of the tokens are unknown ([UNK]): the tokenizer learned "
             "its vocabulary from other text, or has no room for this text's characters; choose another"

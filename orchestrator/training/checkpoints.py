@@ -1,7 +1,7 @@
 """Checkpoints of a run: folders on the storage, and one pointer file that names the complete ones.
 
 The pointer file is replaced after a checkpoint is complete, so that it never names half of one; no checkpoint is found
-by listing folders. One that does not match its digests is skipped with a warning, and the one before it is used.
+by listing folders. A checkpoint that does not match its digests is skipped with a warning, and the previous one used.
 
 Each carries digests of all that decides the next steps (its identity), by part: spec, data, tokenizer, teacher,
 versions. Going on where one differs would mix two runs. That is refused, unless the attempt allows it; then the run is
@@ -92,11 +92,9 @@ class Checkpoints:
                 return event.step, read_json(join(event.path, STATE_FILE))["extra"]
         return None
 
-    def save(
-        self, step: int, model: nn.Module, optimizer: Optimizer, extra: Mapping[str, Any], warn: Warn = logger.warning
-    ) -> CheckpointEvent:
+    def save(self, step: int, model: nn.Module, optimizer: Optimizer, extra: Mapping[str, Any]) -> CheckpointEvent:
         """Write a checkpoint of a model and its optimizer, as `write` does."""
-        return self.write(step, contents_of(model, optimizer, extra), warn)
+        return self.write(step, contents_of(model, optimizer, extra))
 
     def write(self, step: int, contents: StateContents, warn: Warn = logger.warning) -> CheckpointEvent:
         """Write a checkpoint, then the pointer file, then delete old ones; `warn` is told where that fails.
@@ -206,7 +204,7 @@ class CheckpointSaver:
         if self._thread is None or self._copies is None:
             self._write(step, contents_of(model, optimizer, extra))
         else:
-            assert self._writing is None, "the copy of a checkpoint that is being written must stay as it is"
+            assert self._writing is None, "the copy of a checkpoint must not change while it is written"
             contents = contents_of(model, optimizer, extra, self._copies.of)
             self._writing = self._thread.submit(self._write, step, contents)
 

@@ -10,7 +10,7 @@ class Clock:
     """Time of a worker's work. On a CPU it is the host's, which does all work itself."""
 
     def mark(self) -> Any:
-        """Mark the end of the work so far, without waiting for it."""
+        """Mark the end of the work that was asked for, without waiting for it."""
         return time.perf_counter()
 
     def seconds_between(self, first: Any, last: Any) -> float:
@@ -18,7 +18,7 @@ class Clock:
         return float(last - first)
 
     def wait(self) -> None:
-        """Wait until all work so far is done."""
+        """Wait until the work that was asked for is done."""
 
 
 class DeviceClock(Clock):

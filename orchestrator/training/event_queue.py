@@ -103,7 +103,7 @@ class EventQueue:
         return self._selector
 
     def begin(self, place: WorkerPlace) -> bool:
-        """Announce a worker; returns whether there is work for it: no error so far, and no request to stop.
+        """Announce a worker; returns whether it may work: there has been neither an error nor a request to stop.
 
         The answer is the same for a whole group, whose workers wait for each other.
         """

@@ -122,7 +122,7 @@ class WorkerWatch:
             self._num_steps += status.step - self._seen.step
             self._steps_s += now - self._since
         self._since, self._seen = now, status
-        self._reminders.begin_anew()
+        self._reminders.reset()
 
     def _usual_step_s(self) -> float:
         return self._steps_s / self._num_steps if self._num_steps else 0.0

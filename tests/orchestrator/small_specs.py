@@ -1,4 +1,4 @@
-"""Small files, specs over them, and the questions that planning asks of these: what tests of kinds and plans share."""
+"""Small files, specs over them, and the questions that plans ask of these: what tests of kinds and plans share."""
 
 import json
 import shutil

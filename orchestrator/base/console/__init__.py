@@ -11,31 +11,27 @@
 """
 
 from orchestrator.base.console.log_lines import (
-    OWN_LOGGERS,
     UNDER_WAY,
     LineFormatter,
     Pace,
     attached,
     counted,
     duration,
-    first_names,
+    names_text,
     size_text,
 )
 from orchestrator.base.console.terminal import (
-    PLAIN_INTERVAL_S,
     Progress,
     clear_screen,
+    ignoring_broken_pipe,
     is_terminal,
-    reader_may_leave,
+    redirect_to_null,
     say_interrupted,
-    send_nowhere,
     show_progress,
     terminal_width,
 )
 
 __all__ = [
-    "OWN_LOGGERS",
-    "PLAIN_INTERVAL_S",
     "UNDER_WAY",
     "LineFormatter",
     "Pace",
@@ -44,11 +40,11 @@ __all__ = [
     "clear_screen",
     "counted",
     "duration",
-    "first_names",
+    "ignoring_broken_pipe",
     "is_terminal",
-    "reader_may_leave",
+    "names_text",
+    "redirect_to_null",
     "say_interrupted",
-    "send_nowhere",
     "show_progress",
     "size_text",
     "terminal_width",

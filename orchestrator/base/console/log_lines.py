@@ -1,7 +1,7 @@
-"""Log lines of the project, and times, counts and sizes in them: how they read, fold and pace, and who is given them.
+"""Log lines of the project: times, counts and sizes in them, folding, pace, and the handlers that get them.
 
 Each module has a logger of its own, `logging.getLogger(__name__)`. Handlers are attached to the project's loggers only
-and only for the length of a block: who uses the packages as a library decides what becomes of their records.
+and only for the length of a block: a program that uses the packages as a library decides about their records.
 """
 
 import logging
@@ -10,6 +10,19 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType
+
+OWN_LOGGERS = tuple(logging.getLogger(package) for package in ("orchestrator", "bert_core"))
+_UNDER_WAY = "is_under_way"
+UNDER_WAY: Mapping[str, object] = MappingProxyType({_UNDER_WAY: True})
+"""The `extra` of a record that says what is being done now: `logger.info("loading minilm", extra=UNDER_WAY)`.
+
+On a terminal it is the status line until something else is under way; in a pipe and in a run's log it is a line.
+"""
+_WHOLE = re.compile(r"(?<=: )orchestrator .*|`[^`]*`")
+"""Commands within a line, which must not be folded."""
+_GLUE = "\u00a0"
+"""A space at which nothing is folded."""
+_INDENT = "  "
 
 
 def duration(seconds: float) -> str:
@@ -36,7 +49,7 @@ def counted(number: float, noun: str) -> str:
     return f"{text} {noun}{'' if number == 1 else 's'}"
 
 
-def first_names(names: Sequence[str], most: int = 6) -> str:
+def names_text(names: Sequence[str], most: int = 6) -> str:
     """The first names of a list, and the number of the others."""
     return ", ".join(names[:most]) + (f" and {len(names) - most:,} more" if len(names) > most else "")
 
@@ -70,16 +83,6 @@ class Pace:
         return True
 
 
-OWN_LOGGERS = tuple(logging.getLogger(package) for package in ("orchestrator", "bert_core"))
-
-_UNDER_WAY = "is_under_way"
-UNDER_WAY: Mapping[str, object] = MappingProxyType({_UNDER_WAY: True})
-"""The `extra` of a record that says what is being done now: `logger.info("loading minilm", extra=UNDER_WAY)`.
-
-On a terminal it is the status line until something else is under way; in a pipe and in a run's log it is a line.
-"""
-
-
 def is_under_way(record: logging.LogRecord) -> bool:
     """Whether a record is a status, not an event."""
     return hasattr(record, _UNDER_WAY)
@@ -108,13 +111,6 @@ def attached(handler: logging.Handler) -> Iterator[None]:
             own.removeHandler(handler)
         for own in without_level:
             own.setLevel(logging.NOTSET)
-
-
-_WHOLE = re.compile(r"(?<=: )orchestrator .*|`[^`]*`")
-"""Commands within a line, which must not be folded."""
-_GLUE = "\u00a0"
-"""A space at which nothing is folded."""
-_INDENT = "  "
 
 
 def folded(text: str, width: int | None) -> str:

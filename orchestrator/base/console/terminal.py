@@ -57,16 +57,16 @@ def terminal_width(stream: TextIO | None) -> int | None:
 
 
 @contextmanager
-def reader_may_leave(stream: TextIO | None) -> Iterator[None]:
-    """Go on after the block where the one who reads a stream of this process has left."""
+def ignoring_broken_pipe(stream: TextIO | None) -> Iterator[None]:
+    """Go on after the block where the reader of a stream of this process has left."""
     try:
         yield
     except BrokenPipeError:
         assert stream is not None
-        send_nowhere(stream)
+        redirect_to_null(stream)
 
 
-def send_nowhere(stream: TextIO) -> None:
+def redirect_to_null(stream: TextIO) -> None:
     """Redirect a stream whose reader has left to the null device, so that Python does not complain at exit."""
     with suppress(OSError):  # a stream that is no file has no descriptor
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
@@ -97,7 +97,7 @@ class Progress(logging.Handler):
         if self._can_overwrite and is_under_way(record):
             self._set_status(line)
             return
-        with self._reader_may_leave():
+        with self._ignoring_lost_stream():
             line = folded(line, terminal_width(self._stream))
             if self._live is not None:
                 self._live.console.out(line, highlight=False)
@@ -122,7 +122,7 @@ class Progress(logging.Handler):
 
     def tell_pipe(self, line: str) -> None:
         """Write a line where views cannot be drawn; it does not enter a run's log."""
-        with self._alone(), self._reader_may_leave():
+        with self._alone(), self._ignoring_lost_stream():
             if not self._can_overwrite:
                 self._write(line)
 
@@ -157,7 +157,7 @@ class Progress(logging.Handler):
     def _draw(self, shown: Shown) -> None:
         """Draw; the caller holds the lock."""
         self._shown = shown
-        with self._reader_may_leave():
+        with self._ignoring_lost_stream():
             if self._live is None:
                 self._live = self._start_live()
             self._live.refresh()
@@ -191,7 +191,7 @@ class Progress(logging.Handler):
         """Remove all that is redrawn."""
         with self._alone():
             if self._live is not None:
-                with self._reader_may_leave():
+                with self._ignoring_lost_stream():
                     self._live.stop()  # which draws a last time
                 self._live = None
             self._shown = Shown(stage=self._shown.stage)
@@ -207,13 +207,13 @@ class Progress(logging.Handler):
         return self.lock
 
     @contextmanager
-    def _reader_may_leave(self) -> Iterator[None]:
+    def _ignoring_lost_stream(self) -> Iterator[None]:
         """Go on where the stream cannot be written any more: from then on status lines are log lines."""
         try:
             yield
         except OSError:
             assert self._stream is not None
-            send_nowhere(self._stream)
+            redirect_to_null(self._stream)
             self._live, self._stream, self._can_overwrite = None, None, False
 
 

@@ -85,7 +85,7 @@ def test_a_place_that_is_found_between_is_no_trouble_for_a_minute(caplog: pytest
 def test_a_trouble_that_was_over_is_told_as_a_new_one(caplog: pytest.LogCaptureFixture) -> None:
     bench = Bench(caplog, is_waiting=True)
     bench.pass_time(100)
-    bench.reminders.begin_anew()
+    bench.reminders.reset()
     bench.seconds = 0
     assert [when for when, _ in bench.pass_time(25)] == [10, 20]
 

@@ -17,8 +17,8 @@ from contextlib import closing
 import pytest
 from rich.cells import cell_len
 
-from orchestrator.base.console import OWN_LOGGERS, UNDER_WAY, Progress, attached, log_lines, show_progress
-from orchestrator.base.console.log_lines import folded
+from orchestrator.base.console import UNDER_WAY, Progress, attached, log_lines, show_progress
+from orchestrator.base.console.log_lines import OWN_LOGGERS, folded
 from orchestrator.base.console.run_views import StageView, TrainingView
 from tests.waiting import PATIENCE_S
 

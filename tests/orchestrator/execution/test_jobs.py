@@ -36,7 +36,8 @@ from orchestrator.execution.jobs import (
     submit_run,
 )
 from orchestrator.execution.launch_folder import with_absolute_paths
-from orchestrator.specs.loading import parse_spec
+from orchestrator.specs import CorpusSpec, EvaluateSpec, PipelineSpec
+from orchestrator.specs.loading import parse_spec, spec_values
 from tests.orchestrator.execution.job_cluster import Details, JobCluster, Status
 from tests.orchestrator.execution.ray_head import RayHead
 from tests.waiting import PATIENCE_S
@@ -127,35 +128,34 @@ def test_relative_paths_that_lead_somewhere_are_made_absolute(tmp_path: Path, mo
     (tmp_path / "a.txt").touch()
     (tmp_path / "tok").mkdir()
     (tmp_path / "tok" / "config.json").touch()
-    values = {
-        "name": "a.txt",
-        "corpus": {"files": ["a.txt", "none.txt", "*.jsonl", "s3://b/*.txt", "/x/y"], "text_field": "tok"},
-        "tokenizer": "tok",
-        "init_from": "random",
-        "task": {"files": {"train": "a.txt"}},
-        "space": {"init_from": ["tok", "@stage", "registered"]},
-    }
-    assert with_absolute_paths(values) == {
-        "name": "a.txt",
-        "corpus": {
-            "files": [f"{tmp_path}/a.txt", "none.txt", f"{tmp_path}/*.jsonl", "s3://b/*.txt", "/x/y"],
-            "text_field": "tok",
+    text = {"files": ["a.txt", "none.txt", "*.jsonl", "s3://b/*.txt", "/x/y"], "text_field": "tok"}
+    stages = {
+        "tokens": {"kind": "corpus", "name": "a.txt", "corpus": text, "tokenizer": "tok"},
+        "trials": {
+            "kind": "sweep",
+            "task": {"id": "own", "files": {"train": "a.txt"}},
+            "recipe": {"tokenizer": "tok"},
+            "space": {"init_from": ["tok", "@stage", "registered"]},
         },
-        "tokenizer": f"{tmp_path}/tok",
-        "init_from": "random",
-        "task": {"files": {"train": f"{tmp_path}/a.txt"}},
-        "space": {"init_from": [f"{tmp_path}/tok", "@stage", "registered"]},
     }
+    spec = PipelineSpec.model_validate({"stages": stages})
+    tokens, trials = spec_values(with_absolute_paths(spec))["stages"].values()
+    files = [f"{tmp_path}/a.txt", "none.txt", f"{tmp_path}/*.jsonl", "s3://b/*.txt", "/x/y"]
+    assert (tokens["corpus"]["files"], tokens["tokenizer"]) == (files, f"{tmp_path}/tok")
+    assert (tokens["name"], tokens["corpus"]["text_field"]) == ("a.txt", "tok"), "neither is a path"
+    assert trials["task"]["files"] == {"train": f"{tmp_path}/a.txt"}
+    assert (trials["recipe"]["tokenizer"], trials["recipe"]["init_from"]) == (f"{tmp_path}/tok", "random")
+    assert trials["space"] == {"init_from": [f"{tmp_path}/tok", "@stage", "registered"]}
 
 
 def test_paths_of_an_upload_are_shown_as_they_are_meant_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    values = {"corpus": {"files": ["none.txt", "s3://b/x"]}, "tokenizer": "registered", "task": {"folder": "glue"}}
-    assert with_absolute_paths(values, even_missing=True) == {
-        "corpus": {"files": [f"{tmp_path}/none.txt", "s3://b/x"]},
-        "tokenizer": "registered",
-        "task": {"folder": f"{tmp_path}/glue"},
-    }
+    text = {"files": ["none.txt", "s3://b/x"]}
+    store = CorpusSpec.model_validate({"corpus": text, "tokenizer": "registered"})
+    values = spec_values(with_absolute_paths(store, even_missing=True))
+    assert (values["corpus"]["files"], values["tokenizer"]) == ([f"{tmp_path}/none.txt", "s3://b/x"], "registered")
+    scores = EvaluateSpec.model_validate({"model": "registered", "task": {"id": "sst2", "folder": "glue"}})
+    assert with_absolute_paths(scores, even_missing=True).task.folder == f"{tmp_path}/glue"
 
 
 @pytest.mark.ray

@@ -16,7 +16,8 @@ from uuid import uuid4
 
 import pytest
 
-from orchestrator.base.console import OWN_LOGGERS, attached
+from orchestrator.base.console import attached
+from orchestrator.base.console.log_lines import OWN_LOGGERS
 from orchestrator.base.errors import NotFoundError, RegistryUnavailableError, RunFailedError
 from orchestrator.base.results import MetricEvent, TrialStart
 from orchestrator.base.run_states import RunState

@@ -59,7 +59,7 @@ def test_the_error_of_a_write_is_raised_where_the_next_is_ordered() -> None:
         with background_writer(run_all, threading.Event()) as writer:
             writer.put(refuse)
             with pytest.raises(RegistryError):
-                writer.flush()
+                writer.close()
             writer.put(lambda: written.append("later"))
 
     with pytest.raises(RegistryError, match="no such table"):

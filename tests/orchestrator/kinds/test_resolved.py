@@ -1,4 +1,4 @@
-"""Inputs that are looked up once: what planning has found, the run uses.
+"""Inputs that are looked up once: what the checks have found, the run uses.
 
 pytest tests/orchestrator/kinds/test_resolved.py
 """

@@ -1,4 +1,4 @@
-"""Time and cost of a run, as its plan tells them: by recorded runs like it, or by a few steps on this machine.
+"""Time and cost of a run, as its plan tells them: by an earlier run of the same spec, or by a part of it.
 
 Alone: .venv/bin/pytest tests/orchestrator/kinds/test_run_time.py
 """
@@ -10,18 +10,16 @@ from typing import Any
 
 import pytest
 
-from orchestrator.base.results import MetricEvent, TrialStart
 from orchestrator.base.run_states import RunState
 from orchestrator.base.settings import Settings
 from orchestrator.corpus.tokenizer_job import train_tokenizer
 from orchestrator.kinds import kind_of, resolved_inputs
 from orchestrator.kinds.plan import ExpectedTime, cost_fact, expected_time, plan_rows
 from orchestrator.registry import Registry
-from orchestrator.registry.recorder import Recorder, RunOutcome
+from orchestrator.registry.recorder import Recorder
 from orchestrator.registry.records import AttemptCostRecord
 from orchestrator.specs import TokenizerSpec
 from orchestrator.specs.loading import parse_spec, spec_values
-from tests.orchestrator.registry.samples import trial_result
 from tests.orchestrator.small_specs import DISTILL, EVALUATE, PRETRAIN, STORE, SWEEP, TOKENIZER, pipeline
 
 TINY = {
@@ -101,8 +99,7 @@ def test_a_text_whose_beginning_is_one_long_document_has_a_plan(settings: Settin
     assert "steps" in {row.what for row in rows}
 
 
-SHORT = {**PRETRAIN, "model": {"size": "tiny"}, "steps": 100, "execution": {"device": "cpu"}}
-SEEDS_OF_TINY = {**SWEEP, "recipe": {"tokenizer": "words", "size": "tiny"}, "seeds": [0, 1, 2]}
+NUM_CPUS = os.cpu_count() or 1
 
 
 @pytest.fixture
@@ -113,12 +110,10 @@ def recorder(settings: Settings) -> Iterator[Recorder]:
         yield Recorder(registry)
 
 
-def record(recorder: Recorder, values: dict[str, Any], seconds: float, steps: int = 0) -> str:
+def record(recorder: Recorder, values: dict[str, Any], seconds: float) -> str:
     """A completed run of a spec."""
     spec = parse_spec(values)
     run_id = recorder.start(spec_values(spec), spec.fingerprint(), storage_path="runs/r").id
-    if steps:
-        recorder.record_events(run_id, [MetricEvent(steps, "train", {"loss": 1.0})])
     recorder.registry.costs.record(AttemptCostRecord(run_id, 1, seconds, seconds / 2, 0.0))
     recorder.registry.lifecycle.finish(run_id, RunState.COMPLETED, attempt=1, seconds=seconds)
     return run_id
@@ -139,8 +134,6 @@ def test_a_spec_that_ran_before_costs_as_much_again(settings: Settings, recorder
     recorder.start(spec_values(parse_spec(STORE)), parse_spec(STORE).fingerprint())  # it has not completed
     time = expected(settings, STORE)
     assert time is not None
-    assert time.earlier is not None
-    assert time.earlier.id == run_id
     assert f"as run {run_id} took on " in time.text
     assert cost(settings, STORE, time) == "about 1 CPU h"
     (settings.home / "prices.yaml").write_text("currency: EUR\ncpu_hour: 3\n")
@@ -151,55 +144,17 @@ def test_a_spec_that_ran_before_costs_as_much_again(settings: Settings, recorder
     assert rows["cost"] == "about 1 CPU h; 3 EUR"
 
 
-def test_steps_of_a_recorded_pretraining_tell_the_time_of_more_of_them(settings: Settings, recorder: Recorder) -> None:
-    run_id = record(recorder, SHORT, 50.0, steps=100)
-    time = expected(settings, {**SHORT, "steps": 1000, "learning_rate": 0.5, "seed": 3})
-    assert time is not None
-    assert time.seconds == pytest.approx(500.0)
-    assert time.text.startswith(f"about 8:20 min for 1,000 steps, by 0.5 s a step of run {run_id} on ")
-    assert cost(settings, SHORT, time) == f"about {500 * min(2, os.cpu_count() or 1) / 3600:.3g} CPU h"
-    many = {**SHORT, "execution": {"num_workers": 2 * (os.cpu_count() or 1), "device": "cpu"}}
-    assert cost(settings, many, ExpectedTime(3600.0, "")) == f"about {os.cpu_count() or 1} CPU h"
-
-
 @pytest.mark.parametrize(
-    ("recorded", "steps", "changes"),
+    ("values", "cpu_hours", "gpu_hours"),
     [
-        (SHORT, 100, {"model": {"size": "mini"}}),
-        (SHORT, 100, {"global_batch_size": 8}),
-        (SHORT, 100, {"execution": {"num_workers": 2, "device": "cpu"}}),
-        (SHORT, 10, {}),
-        (STORE, 0, {}),
-        (STORE, 0, SEEDS_OF_TINY),
+        (TINY, min(2, NUM_CPUS), 0),
+        ({**TINY, "global_batch_size": 512, "execution": {"num_workers": 2 * NUM_CPUS, "device": "cpu"}}, NUM_CPUS, 0),
+        ({**TRIALS, "execution": {"max_concurrent_trials": 2, "gpus_per_trial": 1}}, min(2, NUM_CPUS), 2),
     ],
-    ids=["size", "batch", "workers", "few steps", "another kind", "another kind than a sweep"],
+    ids=["one worker", "more workers than CPUs", "trials"],
 )
-def test_runs_of_other_or_few_steps_tell_nothing(
-    settings: Settings, recorder: Recorder, recorded: dict[str, Any], steps: int, changes: dict[str, Any]
+def test_a_cost_counts_what_is_held_at_once(
+    settings: Settings, values: dict[str, Any], cpu_hours: int, gpu_hours: int
 ) -> None:
-    record(recorder, recorded, 50.0, steps)
-    spec = parse_spec(changes if "kind" in changes else {**SHORT, "steps": 1000, **changes})
-    assert kind_of(spec).recorded_time(spec, recorder.registry) is None
-
-
-def test_recorded_trials_tell_the_time_of_more_of_them(settings: Settings, recorder: Recorder) -> None:
-    spec = parse_spec({**SEEDS_OF_TINY, "seeds": [7]})
-    run_id = recorder.start(spec_values(spec), spec.fingerprint(), metric="accuracy", storage_path="runs/r").id
-    for number, seconds in enumerate((10.0, 20.0)):
-        start = TrialStart(f"k{number}", number, {"learning_rate": 1e-4}, number)
-        recorder.registry.trials.record(run_id, [start])
-        result = trial_result(start.key, number=number, parameters=start.parameters, seed=number, seconds=seconds)
-        recorder.registry.trials.record(run_id, [result])
-    recorder.complete(run_id, RunOutcome())
-    more = parse_spec(
-        {**SEEDS_OF_TINY, "execution": {"max_concurrent_trials": 2, "cpus_per_trial": 1, "gpus_per_trial": 1}}
-    )
-    time = kind_of(more).recorded_time(more, recorder.registry)
-    assert time is not None
-    assert (time.seconds, time.of_what) == (30.0, "3 trials, 2 at a time")
-    assert time.by == "15 s a trial, the mean of 2 recorded trials"
-    cpus = min(2, max(1, os.cpu_count() or 1))
-    told = cost(settings, spec_values(more), ExpectedTime(3600.0, ""))
-    assert told == f"about {cpus} CPU h; 2 GPU h"
-    other = parse_spec({**SEEDS_OF_TINY, "recipe": {"tokenizer": "words", "size": "mini"}})
-    assert kind_of(other).recorded_time(other, recorder.registry) is None
+    held = f"about {cpu_hours} CPU h" + (f"; {gpu_hours} GPU h" if gpu_hours else "")
+    assert cost(settings, values, ExpectedTime(3600.0, "")) == held

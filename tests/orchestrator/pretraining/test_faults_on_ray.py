@@ -31,8 +31,8 @@ from tests.waiting import PATIENCE_S
 
 STEPS, LOGGED_EVERY = 120, 6
 TELL_EVERY_STEP = """
-from orchestrator.base import console as progress
-progress.PLAIN_INTERVAL_S = 0.0
+from orchestrator.base.console import terminal
+terminal.PLAIN_INTERVAL_S = 0.0
 from orchestrator.cli.entry import main
 main()
 """

@@ -28,6 +28,11 @@ def pinned(model: str, settings: Settings, **fields: str) -> EvaluateSpec:
     return pin_names(spec, settings, partial(resolve_name, settings=settings))
 
 
+def as_meant_here(model: str) -> str:
+    spec = EvaluateSpec.model_validate({"model": model, "task": {"id": "sst2"}})
+    return with_absolute_paths(spec).model
+
+
 def save_model(folder: Path) -> None:
     folder.mkdir(parents=True)
     (folder / "config.json").write_text("{}")
@@ -61,7 +66,7 @@ def test_a_folder_of_notes_does_not_hide_the_registered_model(settings: Settings
     (tmp_path / "place" / "base").mkdir()
     assert resolve_name("init_from", "base", settings) == f"{tmp_path}/lab/model"
     assert pinned("base", settings).model == "base@1"
-    assert with_absolute_paths({"model": "base"}) == {"model": "base"}
+    assert as_meant_here("base") == "base"
 
 
 def test_a_name_that_means_several_things_is_refused_with_all_of_them(settings: Settings, tmp_path: Path) -> None:
@@ -74,7 +79,7 @@ def test_a_name_that_means_several_things_is_refused_with_all_of_them(settings: 
             resolve_name("init_from", "base", settings)
         assert resolve_name("init_from", "./base", settings) == f"{tmp_path}/place/base"
         assert resolve_name("init_from", "base@1", settings) == f"{tmp_path}/lab/model"
-        assert with_absolute_paths({"model": "base"}) == {"model": f"{tmp_path}/place/base"}
+        assert as_meant_here("base") == f"{tmp_path}/place/base"
         assert not hub.asked, "what is here needs no network"
 
 
@@ -94,7 +99,7 @@ def test_a_name_on_the_hub_is_pinned_to_its_commit(settings: Settings, tmp_path:
 def test_a_tilde_is_the_home_folder(settings: Settings, tmp_path: Path) -> None:
     save_model(tmp_path / "mine")
     assert resolve_name("model", "~/mine", settings) == f"{tmp_path}/mine"
-    assert with_absolute_paths({"model": "~/mine"}) == {"model": f"{tmp_path}/mine"}
+    assert as_meant_here("~/mine") == f"{tmp_path}/mine"
     with pytest.raises(NotFoundError, match="~/nothing"):
         resolve_name("model", "~/nothing", settings)
 

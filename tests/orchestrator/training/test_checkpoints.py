@@ -16,6 +16,7 @@ import torch
 from torch import nn
 
 from bert_core.checkpoints import tensor_files, training_state
+from bert_core.checkpoints.training_state import contents_of
 from bert_core.errors import CheckpointError, NewerFormatError
 from orchestrator.base.errors import RunStoppedError
 from orchestrator.base.results import CheckpointEvent, DriftEvent
@@ -65,7 +66,7 @@ def test_an_old_checkpoint_that_cannot_be_deleted_is_a_warning_and_goes_at_the_n
     warnings: list[str] = []
     saved = Checkpoints(str(tmp_path), keep=1)
     for step in (1, 2):
-        event = saved.save(step, model, optimizer, {"step": step}, warnings.append)
+        event = saved.write(step, contents_of(model, optimizer, {"step": step}), warnings.append)
     assert [event] == saved.newest_first()
     (warning,) = warnings
     assert "step-00000001-attempt-1" in warning
