@@ -86,7 +86,7 @@ def _look_labeled(lines: Sequence[str]) -> str | None:
         if _are_most(lines, re.compile(beginning).match):
             return looks
     if tags := tags_in_texts(lines, {}):
-        return f"have {tags}; write {TASK_TYPES['token_classification'].labeled_layouts}"
+        return f"have {tags}; write {TASK_TYPES['token_classification'].layout.labeled}"
     for mark in (",", ";", "|", "::", "^", "~", "#", "\x01"):
         between = rf"{re.escape(mark)}(?! )"  # in sentences a blank follows
         rows = [re.split(between, re.sub('"[^"]*"', "", line).rstrip(mark)) for line in lines]

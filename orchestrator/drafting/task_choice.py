@@ -84,7 +84,7 @@ def choose_task(table: TableFacts, request: DraftRequest) -> TaskChoice:
         raise InputError(f"{table.path}: {', '.join(choices)} look like choices of which one is right; {way}")
     if asked in ("ner", "token_classification", "qa"):
         _refuse_other_layouts(table, table.columns if asked in _OF_TAGS else ())
-        reads = TASK_TYPES[asked].labeled_layouts
+        reads = TASK_TYPES[asked].layout.labeled
         raise InputError(f"{table.path} is a table of texts, and a {asked} task reads {reads}; convert it")
     texts = _text_columns(table, request)
     if asked == "pretraining":
@@ -247,7 +247,7 @@ def _refuse_other_layouts(table: TableFacts, columns: Sequence[ColumnFacts]) -> 
             head, looks = "qa", "looks like answers to questions"
         else:
             continue
-        way = f"write {TASK_TYPES[head].labeled_layouts}, or say --kind pretraining or classification"
+        way = f"write {TASK_TYPES[head].layout.labeled}, or say --kind pretraining or classification"
         raise InputError(f"{table.path}: {column.name!r} {looks}; {way}")
 
 

@@ -27,7 +27,7 @@ from orchestrator.storage import local_copy
 from orchestrator.storage.text_lines import csv_lines, tsv_lines
 from orchestrator.tasks import TaskDefinition
 from orchestrator.tasks.text_files import Example
-from orchestrator.tasks.types.base import Request
+from orchestrator.tasks.types.requests import Request
 
 
 @dataclass(frozen=True)
@@ -55,12 +55,12 @@ class Predictor:
     def __init__(
         self, model: FineTunedModel, batch_size: int = 64, form: AnswerForm | None = None, precision: Precision = "fp32"
     ) -> None:
-        self.model, self.task, self.batch_size = model, model.task(), batch_size
+        self.model, self.task, self.batch_size = model, model.task, batch_size
         self.form, self.precision = form or AnswerForm(), precision
         self._token_budget = TokenBudget()
-        task_type, columns = self.task.type, dict.fromkeys(self.task.columns.names)
-        takes_text = not columns and task_type.reads_plain_text
-        keys, example = (*task_type.request_keys, *columns), {**task_type.example_request, **columns}
+        request, columns = self.task.type.request, dict.fromkeys(self.task.columns.names)
+        takes_text = not columns and request.parse_text is not None
+        keys, example = (*request.keys, *columns), {**request.example, **columns}
         self.abilities = Abilities(self.task.head, keys, self.task.labels, takes_text, example)
 
     @classmethod
@@ -79,7 +79,7 @@ class Predictor:
 
     def answer(self, inputs: Sequence[Read], numbers: Sequence[int] = ()) -> list[dict[str, Any]]:
         task, table, numbered = self.task, self.form.table, number_inputs(inputs, numbers)
-        text_columns = table.text if table else task.text_columns or task.type.usual_text_columns
+        text_columns = table.text if table else task.text_columns or task.type.layout.text_columns
         requests = [make_request(read, number, task, text_columns) for number, read in numbered]
         examples = [task.type.example_of(task, request) for request in requests]
         predictions = predict_examples(self.model, examples, self.batch_size, self.precision, self._token_budget)
@@ -88,9 +88,9 @@ class Predictor:
             for (_, read), request, example in zip(numbered, requests, examples, strict=True)
         ]
         if table is None:
-            answers = [task.type.answer(task, prediction) for prediction in predictions]
+            answers = [task.target.answer(task, prediction) for prediction in predictions]
         else:
-            brief = [task.type.brief_answer(task, prediction) for prediction in predictions]
+            brief = [brief_answer(task, prediction) for prediction in predictions]
             answers = [dict(zip(ANSWER_COLUMNS, values, strict=True)) for values in brief]
         return [
             beside(values, answer, number) for (number, _), values, answer in zip(numbered, said, answers, strict=True)
@@ -105,10 +105,19 @@ class Predictor:
         return PredictedBlock(_delimited(names, fields, form.delimiter), len(rows))
 
 
+def brief_answer(task: TaskDefinition, prediction: Any) -> tuple[object, float | None]:
+    """The prediction as a cell of a table, and its probability where it has one."""
+    first = next(iter(task.target.answer(task, prediction).values()))
+    if isinstance(first, list):
+        return ", ".join(map(str, first)), None
+    return first, max(getattr(prediction, "probabilities", ()), default=None)
+
+
 def _split_here(task: TaskDefinition, request: Request, example: Example) -> dict[str, Any]:
     """The lists that a task's type made of texts: the words that the tags of an answer belong to."""
     said = task.type.inputs(example)
-    return {key: said[key] for key in task.type.list_keys & said.keys() if isinstance(request.values.get(key), str)}
+    lists = task.type.request.list_keys & said.keys()
+    return {key: said[key] for key in lists if isinstance(request.values.get(key), str)}
 
 
 def beside(said: Mapping[str, Any], answer: Mapping[str, Any], number: int) -> dict[str, Any]:

@@ -28,7 +28,7 @@ from orchestrator.inference.document_index import (
 from orchestrator.inference.text_vectors import embed_texts, embedder_fingerprint, load_embedder
 from orchestrator.storage import join, local_copy
 from orchestrator.tasks import Task
-from orchestrator.tasks.types.base import Request
+from orchestrator.tasks.types.requests import Request
 from orchestrator.tasks.types.retrieval import QueryExample, RankingPrediction, RetrievalReader
 
 _QUERIES_AT_A_TIME = 256
@@ -72,10 +72,10 @@ class Reranker:
         """
         self.model: FineTunedModel = load_fine_tuned(local_copy(asked.folder))
         self.model.model.to(choose_device(device, precision=precision))
-        self.task = self.model.task()
+        self.task = self.model.task
         self.num_candidates, self.batch_size, self.precision = asked.num_candidates, batch_size, precision
         self._token_budget = TokenBudget()
-        self._relevance = self.task.type.relevance(self.task, asked.relevant_label, asked.folder)
+        self._relevance = self.task.target.relevance(self.task, asked.relevant_label, asked.folder)
 
     def rerank(self, query: str, hits: Sequence[FoundDocument]) -> list[FoundDocument]:
         """The hits in their new order; equal scores keep theirs."""
@@ -87,7 +87,7 @@ class Reranker:
         return [*(first[place]._replace(score=scores[place]) for place in order), *hits[self.num_candidates :]]
 
     def _score(self, query: str, texts: Sequence[str]) -> list[float]:
-        head, keys = self.task.head, self.task.type.request_keys
+        head, keys = self.task.head, self.task.type.request.keys
         requests = (Request({"text": query, "text_pair": text}, n, head, keys) for n, text in enumerate(texts, start=1))
         examples = [self.task.type.example_of(self.task, request) for request in requests]
         predictions = predict_examples(self.model, examples, self.batch_size, self.precision, self._token_budget)

@@ -106,7 +106,7 @@ def analyze_errors(
     """Take the predictions for a split apart; right ones are no mistakes, however unsure the model was."""
     rows = prediction_rows(task, split, predictions)
     worst = sorted((row for row in rows if wrongness(row) > 0), key=wrongness, reverse=True)
-    shown = ("id", *task.type.request_keys, "prediction", "gold")
+    shown = ("id", *task.type.request.keys, "prediction", "gold")
     mistakes = [
         {key: row[key] for key in shown if key in row} | {"wrongness": wrongness(row)} for row in worst[:num_mistakes]
     ]
@@ -157,7 +157,7 @@ def values_on_file(folder: str, file: str, split: str, recorded: Mapping[str, An
     texts: Sequence[str] = learned.text_columns
     if not texts and table_name(file) and exists(file):  # as `predict` finds them
         names = column_names(file, BadRecords(file, "skip"), within=False)
-        texts = [key for key in ("text", "text_pair") if key in names and key in learned.type.request_keys]
+        texts = [key for key in ("text", "text_pair") if key in names and key in learned.type.request.keys]
     saved = {
         "head": learned.head,
         "text_columns": texts,
