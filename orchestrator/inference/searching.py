@@ -2,7 +2,7 @@
 
 import random
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
@@ -27,7 +27,7 @@ from orchestrator.inference.document_index import (
 )
 from orchestrator.inference.text_vectors import embed_texts, embedder_fingerprint, load_embedder
 from orchestrator.storage import join, local_copy
-from orchestrator.tasks import Task
+from orchestrator.tasks import Task, TaskDefinition
 from orchestrator.tasks.types.requests import Request
 from orchestrator.tasks.types.retrieval import QueryExample, RankingPrediction, RetrievalReader
 
@@ -75,7 +75,7 @@ class Reranker:
         self.task = self.model.task
         self.num_candidates, self.batch_size, self.precision = asked.num_candidates, batch_size, precision
         self._token_budget = TokenBudget()
-        self._relevance = self.task.target.relevance(self.task, asked.relevant_label, asked.folder)
+        self._relevance = relevance_of(self.task, asked.relevant_label, asked.folder)
 
     def rerank(self, query: str, hits: Sequence[FoundDocument]) -> list[FoundDocument]:
         """The hits in their new order; equal scores keep theirs."""
@@ -92,6 +92,34 @@ class Reranker:
         examples = [self.task.type.example_of(self.task, request) for request in requests]
         predictions = predict_examples(self.model, examples, self.batch_size, self.precision, self._token_budget)
         return [self._relevance(prediction) for prediction in predictions]
+
+
+def relevance_of(task: TaskDefinition, label: str | None, folder: str) -> Callable[[Any], float]:
+    """Function from a model's prediction for a query and a document to the document's relevance.
+
+    Args:
+        label: the class that marks a document as relevant.
+        folder: the model's, for messages.
+
+    Raises: InputError when predictions say nothing about pairs of texts, or the label does not fit.
+    """
+    if not task.target.ranks_documents:
+        raise InputError(
+            f"{folder} is a model for {task.head}; documents are scored again by one fine-tuned on pairs of texts, "
+            "for regression or classification"
+        )
+    if not task.labels:
+        if label is not None:
+            raise InputError(f"{folder} gives a score and has no label {label!r}; leave the label out")
+        return lambda prediction: float(prediction.value)
+    if label is None or label not in task.labels:
+        wrong = "" if label is None else f", and {label!r} is none of them"
+        raise InputError(
+            f"{folder} knows the labels {', '.join(task.labels)}{wrong}; name the one that marks a document that "
+            "answers as relevant"
+        )
+    place = task.labels.index(label)
+    return lambda prediction: float(prediction.probabilities[place])
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ Shapes: N examples, W windows, T tokens, C classes.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from statistics import fmean
 from typing import Any, ClassVar, Generic, Self, TypeAlias, TypeVar
@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from bert_core.errors import DataError
 from bert_core.text.tokenization import Tokenizer
-from orchestrator.base.errors import InputError, SpecError
+from orchestrator.base.errors import SpecError
 from orchestrator.base.results import Split
 from orchestrator.specs.recipe import RecipeSpec
 from orchestrator.specs.task import EmbeddingObjectiveName, Head, TaskSpec
@@ -127,6 +127,9 @@ class Target(ABC, Generic[E, P]):
     """Field of an example with its label, and of a prediction with the predicted one."""
     metrics: ClassVar[tuple[str, ...]]
     """Names of the scores that a person's own task can be ranked by; the first one is the default."""
+    ranks_documents: ClassVar[bool] = False
+    """Whether the prediction for a query and a document says how relevant it is: by its `value`, or by the probability
+    of a class."""
 
     @abstractmethod
     def decode(self, task: TaskDefinition, examples: Sequence[E], rows: Any, options: Any) -> list[P]:
@@ -195,20 +198,6 @@ class Target(ABC, Generic[E, P]):
     def agreement(self, first: Sequence[P], second: Sequence[P]) -> float:
         """Agreement of two models' predictions for the same examples: the share of equal ones."""
         return share_equal(*([getattr(prediction, self.field) for prediction in side] for side in (first, second)))
-
-    def relevance(self, task: TaskDefinition, label: str | None, folder: str) -> Callable[[P], float]:
-        """Function from the prediction for a pair of query and document to the document's relevance.
-
-        Args:
-            label: the class that marks a document as relevant.
-            folder: the model's, for messages.
-
-        Raises: InputError when predictions say nothing about pairs of texts, or the label does not fit.
-        """
-        raise InputError(
-            f"{folder} is a model for {task.head}; documents are scored again by one fine-tuned on pairs of texts, "
-            "for regression or classification"
-        )
 
 
 @dataclass(frozen=True)

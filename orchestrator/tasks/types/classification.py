@@ -5,10 +5,10 @@ The model's outputs are class logits (N, C).
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 
@@ -20,20 +20,18 @@ from bert_core.metrics import (
     glue_metric_names,
     glue_metrics,
 )
-from orchestrator.base.errors import InputError
 from orchestrator.specs.recipe import LABEL_LOSS_FIELDS
 from orchestrator.specs.task import TaskSpec
 from orchestrator.tasks.catalogue import KnownTask
 from orchestrator.tasks.cell_values import NO_LABEL_MARKS, label_text, other_spelling, read_label, stands_for_no_label
 from orchestrator.tasks.features import Array
-from orchestrator.tasks.text_examples import LabelColumn, TextExample, TextTable
+from orchestrator.tasks.text_examples import LabelColumn, TextExample, TextTable, table_columns
 from orchestrator.tasks.types.base import Outputs, Scores, TaskDefinition, softmax
 from orchestrator.tasks.types.text import (
     LabelOptions,
     TextTarget,
     TextType,
     check_classes,
-    table_columns,
     temperature,
 )
 
@@ -65,6 +63,13 @@ class ClassificationTable(TextTable[ClassificationExample]):
     """Class name by the label in the file; None takes every label as it stands."""
 
     kind = ClassificationExample
+
+    @classmethod
+    def of_spec(cls, spec: TaskSpec, labels: tuple[str, ...] | None, known: KnownTask | None = None) -> Self:
+        """The reader of a task's files; a known task has names for what stands in them."""
+        if known is not None:
+            return cls(**table_columns(spec), classes=known.classes, header=known.header)
+        return cls(**table_columns(spec), classes=None if labels is None else {label: label for label in labels})
 
     @cached_property
     def _by_spelling(self) -> Mapping[str, str]:
@@ -109,6 +114,7 @@ class ClassTarget(TextTarget[ClassificationExample, ClassPrediction]):
 
     field = "label"
     metrics = ("accuracy", "macro_f1", "matthews_correlation")
+    ranks_documents = True
 
     def encode(self, task: TaskDefinition, examples: Examples) -> Array:
         """Numbers of classes, (N,) int32."""
@@ -151,16 +157,6 @@ class ClassTarget(TextTarget[ClassificationExample, ClassPrediction]):
         counts = Counter(str(example.label) for example in learned)
         return [ClassPrediction(max(task.labels, key=lambda label: counts[label]))] * len(examples)
 
-    def relevance(self, task: TaskDefinition, label: str | None, folder: str) -> Callable[[ClassPrediction], float]:
-        if label is None or label not in task.labels:
-            wrong = "" if label is None else f", and {label!r} is none of them"
-            raise InputError(
-                f"{folder} knows the labels {', '.join(task.labels)}{wrong}; name the one that marks a document that "
-                "answers as relevant"
-            )
-        place = task.labels.index(label)
-        return lambda prediction: prediction.probabilities[place]
-
 
 class Classification(TextType[ClassificationExample]):
     head = "classification"
@@ -169,12 +165,3 @@ class Classification(TextType[ClassificationExample]):
     spec_fields = TextType.spec_fields | {"labels"}
     recipe_fields = TextType.recipe_fields | LABEL_LOSS_FIELDS | {"calibrate"}
     options_type = LabelOptions
-
-    def reader(
-        self, spec: TaskSpec, labels: tuple[str, ...] | None, known: KnownTask | None = None
-    ) -> ClassificationTable:
-        """A table with a column of classes; a known task has names for what stands in its files."""
-        if known is not None:
-            return ClassificationTable(**table_columns(spec), classes=known.classes, header=known.header)
-        classes = None if labels is None else {label: label for label in labels}
-        return ClassificationTable(**table_columns(spec), classes=classes)

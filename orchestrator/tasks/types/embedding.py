@@ -28,19 +28,19 @@ from orchestrator.tasks.features import (
     build_text_windows,
 )
 from orchestrator.tasks.table_files import read_rows
-from orchestrator.tasks.text_examples import TextExample, are_texts
+from orchestrator.tasks.text_examples import TextExample, are_texts, table_columns
 from orchestrator.tasks.text_files import BadRecords, Reader
-from orchestrator.tasks.types.base import FileLayout, Target, TaskDefinition, TaskOptions, TaskType
+from orchestrator.tasks.types.base import FileLayout, TaskDefinition, TaskOptions, TaskType
 from orchestrator.tasks.types.classification import (
     Classification,
     ClassificationExample,
     ClassificationTable,
     ClassTarget,
 )
-from orchestrator.tasks.types.regression import RegressionExample, RegressionTable, ValueTarget
+from orchestrator.tasks.types.regression import RegressionTable, ValueTarget
 from orchestrator.tasks.types.requests import Request, RequestForm
 from orchestrator.tasks.types.retrieval import IS_SEARCHED, RankingTarget
-from orchestrator.tasks.types.text import check_text_columns, split_pair, table_columns
+from orchestrator.tasks.types.text import check_text_columns, split_pair
 
 
 @dataclass(frozen=True)
@@ -86,6 +86,15 @@ class SimilarityTable(RegressionTable):
     least: float
     greatest: float
 
+    @classmethod
+    def of_spec(cls, spec: TaskSpec, labels: tuple[str, ...] | None, known: KnownTask | None = None) -> Self:
+        if spec.score_range is None:
+            raise SpecError("task.score_range: objective cosine needs the least and the greatest score")
+        least, greatest = spec.score_range
+        if least >= greatest:
+            raise SpecError(f"task.score_range {list(spec.score_range)}: the least score comes first")
+        return cls(**table_columns(spec), least=least, greatest=greatest)
+
     def scale(self, score: float) -> float:
         """The score's place between the least and the greatest. Raises: ValueError, saying what is wrong with it."""
         if not self.least <= score <= self.greatest:
@@ -100,6 +109,12 @@ class MatchTable(Reader[MatchExample]):
     text_columns: tuple[str, ...]
     negative_columns: tuple[str, ...] = ()
     """Columns of texts, or of lists of texts, that do not belong to the first; empty ones are passed over."""
+
+    kind: ClassVar[type[TextExample]] = MatchExample
+
+    @classmethod
+    def of_spec(cls, spec: TaskSpec, labels: tuple[str, ...] | None, known: KnownTask | None = None) -> Self:
+        return cls(spec.text_columns, spec.negative_columns)
 
     def read(self, path: str, bad: BadRecords) -> Iterator[MatchExample]:
         rows = read_rows(path, (*self.text_columns, *self.negative_columns), bad)
@@ -125,8 +140,8 @@ class Embedding(TaskType[Any]):
     objective: ClassVar[EmbeddingObjectiveName]
     pairs: ClassVar[str]
     """Description of the objective's pairs, in words, for the message that lists the objectives."""
-    example_type: ClassVar[type[TextExample]]
-    """Class of the examples."""
+    table_type: ClassVar[Any]
+    """Reader of the files, which names the class of the examples."""
     arrays_type = PairArrays
     options_type = EmbeddingOptions
     spec_fields = frozenset({"text_columns", "objective"})
@@ -141,6 +156,10 @@ class Embedding(TaskType[Any]):
         if len(spec.text_columns) != 2:
             raise SpecError("task.text_columns: name the two columns whose texts make a pair")
 
+    def reader(self, spec: TaskSpec, labels: tuple[str, ...] | None, known: KnownTask | None = None) -> Reader[Any]:
+        table: Reader[Any] = self.table_type.of_spec(spec, labels, known)
+        return table
+
     def example_of(self, task: TaskDefinition, request: Request) -> TextExample:
         """A pair of texts."""
         text, pair = request.text("text"), request.optional_text("text_pair")
@@ -149,7 +168,8 @@ class Embedding(TaskType[Any]):
                 f"line {request.line}: this model compares two texts; give text and text_pair, or a tab between them; "
                 "`embed` gives the vector of one text"
             )
-        return self.example_type(request.id, text, pair)
+        example: TextExample = self.table_type.kind(request.id, text, pair)
+        return example
 
     def goal(self, spec: TaskSpec) -> str:
         far = f", far from {', '.join(spec.negative_columns)}" if spec.negative_columns else ""
@@ -179,7 +199,7 @@ class Embedding(TaskType[Any]):
 class PairClassTarget(ClassTarget):
     """A class for each pair; pairs are divided by their texts alone."""
 
-    relevance = Target.relevance
+    ranks_documents = False
 
     def label_names(self, example: ClassificationExample) -> tuple[str, ...]:
         return ()
@@ -193,21 +213,16 @@ class PairClassification(Embedding):
 
     objective = "classification"
     pairs = "pairs with a class"
-    example_type = ClassificationExample
+    table_type = ClassificationTable
     target = PairClassTarget()
     spec_fields = Embedding.spec_fields | {"label_column", "labels"}
-
-    def reader(
-        self, spec: TaskSpec, labels: tuple[str, ...] | None, known: KnownTask | None = None
-    ) -> ClassificationTable:
-        return Classification().reader(spec, labels)
 
 
 class CosineTarget(ValueTarget):
     """A number for each pair, of which only the order counts."""
 
     metrics = ("spearman", "pearson")
-    relevance = Target.relevance
+    ranks_documents = False
 
 
 class Cosine(Embedding):
@@ -215,22 +230,10 @@ class Cosine(Embedding):
 
     objective = "cosine"
     pairs = "pairs with a score"
-    example_type = RegressionExample
+    table_type = SimilarityTable
     target = CosineTarget()
     spec_fields = Embedding.spec_fields | {"label_column", "score_range"}
     recipe_fields = Embedding.recipe_fields | {"matryoshka_dims"}
-
-    def check_spec(self, spec: TaskSpec) -> None:
-        super().check_spec(spec)
-        if spec.score_range is None:
-            raise SpecError("task.score_range: objective cosine needs the least and the greatest score")
-        if spec.score_range[0] >= spec.score_range[1]:
-            raise SpecError(f"task.score_range {list(spec.score_range)}: the least score comes first")
-
-    def reader(self, spec: TaskSpec, labels: tuple[str, ...] | None, known: KnownTask | None = None) -> SimilarityTable:
-        assert spec.score_range is not None, "check_spec asks for it"
-        least, greatest = spec.score_range
-        return SimilarityTable(**table_columns(spec), least=least, greatest=greatest)
 
 
 class InBatchNegatives(Embedding):
@@ -238,13 +241,10 @@ class InBatchNegatives(Embedding):
 
     objective = "in_batch_negatives"
     pairs = "pairs that belong together"
-    example_type = MatchExample
+    table_type = MatchTable
     target = RankingTarget()
     spec_fields = Embedding.spec_fields | {"negative_columns"}
     recipe_fields = Embedding.recipe_fields | {"temperature", "matryoshka_dims"}
-
-    def reader(self, spec: TaskSpec, labels: tuple[str, ...] | None, known: KnownTask | None = None) -> MatchTable:
-        return MatchTable(spec.text_columns, spec.negative_columns)
 
     def example_of(self, task: TaskDefinition, request: Request) -> TextExample:
         """Refuse a request. Raises: InputError."""

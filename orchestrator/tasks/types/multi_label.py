@@ -5,7 +5,6 @@ The model's outputs are label logits (N, C), each a choice of its own.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from statistics import fmean
 from typing import Any, Self, TypeAlias
 
 import numpy as np
@@ -26,9 +25,9 @@ from orchestrator.tasks.cell_values import (
     unpack_cell,
 )
 from orchestrator.tasks.features import Array
-from orchestrator.tasks.text_examples import LabelColumn, TextExample, TextTable
+from orchestrator.tasks.text_examples import LabelColumn, TextExample, TextTable, table_columns
 from orchestrator.tasks.types.base import FileLayout, Outputs, Scores, TaskDefinition, sigmoid
-from orchestrator.tasks.types.text import LabelOptions, TextTarget, TextType, check_classes, table_columns
+from orchestrator.tasks.types.text import LabelOptions, TextTarget, TextType, check_classes
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +81,18 @@ class MultiLabelTable(TextTable[MultiLabelExample]):
     """Columns of 0 and 1 or of yes and no, one for each label; `label_column` is not read then."""
 
     kind = MultiLabelExample
+
+    @classmethod
+    def of_spec(cls, spec: TaskSpec, labels: tuple[str, ...] | None, known: KnownTask | None = None) -> Self:
+        """The reader of a column with lists of labels, or of a column for each label. Raises: SpecError."""
+        if spec.label_columns and spec.label_column is not None:
+            raise SpecError(
+                "task.label_column: task.label_columns names a column for each label; leave one of them out"
+            )
+        if spec.label_columns and set(spec.labels or spec.label_columns) != set(spec.label_columns):
+            raise SpecError("task.labels: task.label_columns are the labels; leave task.labels out")
+        columns = table_columns(spec)
+        return cls(**columns, labels=labels, separator=spec.label_separator, label_columns=spec.label_columns)
 
     @property
     def label_names(self) -> tuple[str, ...]:
@@ -170,8 +181,7 @@ class LabelSetTarget(TextTarget[MultiLabelExample, LabelsPrediction]):
 
     def baseline(self, task: TaskDefinition, learned: Examples, examples: Examples) -> list[LabelsPrediction]:
         """The labels that more than half of the examples have."""
-        rows = _indicators(task, [example.labels or () for example in learned])
-        shares = [fmean(column) for column in zip(*rows, strict=True)]
+        shares = np.mean(_indicators(task, [example.labels or () for example in learned]), axis=0).tolist()
         return [LabelsPrediction.from_probabilities(task.labels, shares)] * len(examples)
 
     def row(self, task: TaskDefinition, example: MultiLabelExample, prediction: LabelsPrediction) -> dict[str, Any]:
@@ -188,21 +198,6 @@ class MultiLabel(TextType[MultiLabelExample]):
     recipe_fields = TextType.recipe_fields | LABEL_LOSS_FIELDS | {"calibrate", "tune_thresholds"}
     options_type = MultiLabelOptions
     layout = FileLayout("""lists of names as JSON has them, ["rock", "pop"], or a column of 0 and 1 for each label""")
-
-    def check_spec(self, spec: TaskSpec) -> None:
-        super().check_spec(spec)
-        if spec.label_columns and spec.label_column is not None:
-            raise SpecError(
-                "task.label_column: task.label_columns names a column for each label; leave one of them out"
-            )
-        if spec.label_columns and set(spec.labels or spec.label_columns) != set(spec.label_columns):
-            raise SpecError("task.labels: task.label_columns are the labels; leave task.labels out")
-
-    def reader(self, spec: TaskSpec, labels: tuple[str, ...] | None, known: KnownTask | None = None) -> MultiLabelTable:
-        """A table with a column of lists of labels, or with a column for each label."""
-        return MultiLabelTable(
-            **table_columns(spec), labels=labels, separator=spec.label_separator, label_columns=spec.label_columns
-        )
 
 
 def _indicators(task: TaskDefinition, labels: Sequence[Sequence[str]]) -> list[list[bool]]:

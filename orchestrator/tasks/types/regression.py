@@ -4,7 +4,7 @@ The model's outputs are values (N,) or (N, 1).
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any, TypeAlias
@@ -12,7 +12,6 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from bert_core.metrics import glue_metric_names, regression_metrics
-from orchestrator.base.errors import InputError
 from orchestrator.tasks.cell_values import read_number
 from orchestrator.tasks.features import Array
 from orchestrator.tasks.text_examples import LabelColumn, TextExample, TextTable
@@ -68,6 +67,7 @@ class ValueTarget(TextTarget[RegressionExample, ValuePrediction]):
 
     field = "value"
     metrics = ("pearson", "spearman")
+    ranks_documents = True
 
     def encode(self, task: TaskDefinition, examples: Examples) -> Array:
         """Values of the examples, (N,) float32."""
@@ -101,11 +101,6 @@ class ValueTarget(TextTarget[RegressionExample, ValuePrediction]):
     def agreement(self, first: Sequence[ValuePrediction], second: Sequence[ValuePrediction]) -> float:
         """Pearson's correlation of the values."""
         return regression_metrics(*([one.value for one in side] for side in (first, second)))["pearson"]
-
-    def relevance(self, task: TaskDefinition, label: str | None, folder: str) -> Callable[[ValuePrediction], float]:
-        if label is not None:
-            raise InputError(f"{folder} gives a score and has no label {label!r}; leave the label out")
-        return lambda prediction: prediction.value
 
 
 class Regression(TextType[RegressionExample]):

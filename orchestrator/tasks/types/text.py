@@ -16,7 +16,7 @@ from bert_core.text.tokenization import Tokenizer
 from orchestrator.base.errors import InputError, SpecError, TaskDataError
 from orchestrator.specs.recipe import LongDocuments
 from orchestrator.specs.task import TaskSpec
-from orchestrator.tasks.catalogue import KNOWN_TASKS, KnownTask
+from orchestrator.tasks.catalogue import KnownTask
 from orchestrator.tasks.features import PER_EXAMPLE, Array, Features, HeadArrays, Windows, build_text_windows
 from orchestrator.tasks.text_examples import TextExample, TextTable
 from orchestrator.tasks.types.base import (
@@ -106,7 +106,7 @@ class TextType(TaskType[T]):
         check_text_columns(spec)
 
     def reader(self, spec: TaskSpec, labels: tuple[str, ...] | None, known: KnownTask | None = None) -> TextTable[T]:
-        return self.table_type(**table_columns(spec))
+        return self.table_type.of_spec(spec, labels, known)
 
     def example_of(self, task: TaskDefinition, request: Request) -> T:
         """A text, perhaps its pair, and the values of the task's own columns."""
@@ -163,14 +163,3 @@ def check_text_columns(spec: TaskSpec) -> None:
                 "TSV, JSONL or Parquet with a row for each text. Words and their tags are read by a ner task and its "
                 "models"
             )
-
-
-def table_columns(spec: TaskSpec) -> dict[str, Any]:
-    """The columns of a spec, by the names of the fields of `TextTable`."""
-    return {
-        "text_columns": spec.text_columns,
-        "label_column": "label" if spec.label_column is None else spec.label_column,
-        "numerical_columns": spec.numerical_columns,
-        "categorical_columns": spec.categorical_columns,
-        "may_quote": spec.id not in KNOWN_TASKS,
-    }

@@ -35,7 +35,6 @@ from orchestrator.tasks import (
 from orchestrator.tasks.loading import DATA_FIELDS
 from orchestrator.tasks.types import TYPES
 from orchestrator.tasks.types.base import TaskOptions
-from orchestrator.tasks.types.regression import ValuePrediction
 from orchestrator.tasks.types.requests import Request
 from orchestrator.tasks.types.retrieval import QueryExample, RankingPrediction
 from tests.orchestrator.finetuning import tiny_tasks
@@ -272,21 +271,6 @@ def test_a_request_becomes_an_example_and_its_prediction_an_answer_and_a_lacking
     assert json.loads(json.dumps(answer)) == answer
     with pytest.raises(InputError, match="line 7: no key"):
         task.type.example_of(task, Request({}, 7, task.head, keys))
-
-
-@pytest.mark.parametrize("head", ["multi_label", "ner", "qa", "multiple_choice", "sentence_selection", "embedding"])
-def test_a_type_without_scores_for_pairs_cannot_rerank(head: Head) -> None:
-    with pytest.raises(InputError, match=head):
-        TASK_TYPES[head].target.relevance(define(head), None, "model")
-
-
-def test_relevance_is_the_value_or_the_probability_of_a_class() -> None:
-    value = TASK_TYPES["regression"].target.relevance(define("regression"), None, "model")
-    assert value(ValuePrediction(0.5)) == 0.5
-    with pytest.raises(InputError, match="'yes'"):
-        TASK_TYPES["regression"].target.relevance(define("regression"), "yes", "model")
-    with pytest.raises(InputError, match="no, yes"):
-        TASK_TYPES["classification"].target.relevance(define("classification", ("no", "yes")), "x", "model")
 
 
 def test_retrieval_is_searched_and_not_learned(tokenizer: Tokenizer) -> None:
