@@ -36,18 +36,16 @@ def score_model(
     split: Split,
     options: TaskOptions,
     precision: Precision = "fp32",
-    batch_size: int | None = None,
     calibrates: bool = True,
     budget: TokenBudget | None = None,
 ) -> ScoredSplit:
     """Predict and score a split.
 
     Args:
-        batch_size: windows at a time at most; left to `compute_logits` when left out.
-        calibrates: whether what the type can calibrate is set to what scores best here, or left as the options say.
+        calibrates: whether the options are fitted to the labels of the split first.
         budget: as `compute_logits` takes it.
     """
-    outputs, examples = compute_outputs(model, features, precision, batch_size, budget), task.examples(split)
+    outputs, examples = compute_outputs(model, features, precision, budget=budget), task.examples(split)
     if calibrates:
         options, predictions = decode_fitted(task, features, examples, outputs, options)
     else:
