@@ -125,7 +125,6 @@ class TextTable(LabeledReader[T], Generic[T]):
 
     @classmethod
     def of_spec(cls, spec: TaskSpec, labels: tuple[str, ...] | None, known: KnownTask | None = None) -> Self:
-        """The reader of a task's files, for the arguments of `TaskType.reader`. Raises: SpecError."""
         return cls(**table_columns(spec))
 
     @property

@@ -19,8 +19,10 @@ from typing import Generic, Literal, Protocol, Self, TypeVar
 from orchestrator.base.console import counted
 from orchestrator.base.errors import TaskDataError
 from orchestrator.base.nearest import no_file
+from orchestrator.specs.task import TaskSpec
 from orchestrator.storage import exists, join, open_read, read_bytes
 from orchestrator.storage.text_lines import COMPRESSIONS, compression_problem, unpacked
+from orchestrator.tasks.catalogue import KnownTask
 
 _HEAD_BYTES = 4096
 """First bytes of a file by which its kind is known."""
@@ -100,6 +102,11 @@ E_co = TypeVar("E_co", bound=Example, covariant=True)
 @dataclass(frozen=True)
 class Reader(ABC, Generic[E_co]):
     """Reads a file as examples. A subclass is a frozen dataclass of everything that decides how."""
+
+    @classmethod
+    def of_spec(cls, spec: TaskSpec, labels: tuple[str, ...] | None, known: KnownTask | None = None) -> Self:
+        """The reader of a task's files, for the arguments of `TaskType.reader`. Raises: SpecError."""
+        return cls()
 
     @property
     def shared_files(self) -> tuple[str, ...]:

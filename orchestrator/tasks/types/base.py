@@ -7,9 +7,9 @@ To add a task type, write
 
 1. a `Target`, what is predicted: `field` and `metrics` name it, `decode` makes predictions of outputs, `score` compares
    them with examples, `baseline` predicts without reading. A target of texts also has `encode`, labels as numbers.
-2. a `TaskType`, how text is read: `reader` reads files, `windows` lays examples out as tokens, `gather` brings outputs
-   back to a row for each example, `example_of` reads a request. Texts and pairs of texts have all four in
-   `text.TextType`, which wants a target and a table to read.
+2. a `TaskType`, how text is read: `reader_type` reads files, `windows` lays examples out as tokens, `gather` brings
+   outputs back to a row for each example, `example_of` reads a request. Texts and pairs of texts have the last three
+   in `text.TextType`.
 3. a `HeadTraining` (`orchestrator.finetuning.heads`): `loss` on labels, and `soft_loss` on a teacher's logits.
 4. its name in `Head` (`orchestrator.specs.task`), and its objects in the lists `TYPES` and `HEADS`.
 
@@ -233,6 +233,8 @@ class TaskType(ABC, Generic[E]):
     """Name of what tells types with the same head apart (embedding)."""
     target: Target[E, Any]
     """Target of the task: its predictions and scores."""
+    reader_type: ClassVar[type[Reader[Any]]]
+    """Class of the readers of files, where one class reads all."""
     request: RequestForm = RequestForm()
     """Form of the requests that `example_of` reads."""
     spec_fields: ClassVar[frozenset[str]]
@@ -278,9 +280,8 @@ class TaskType(ABC, Generic[E]):
     def check_spec(self, spec: TaskSpec) -> None:
         """Check that the spec of a person's own task says what the type needs. Raises: SpecError."""
 
-    @abstractmethod
     def reader(self, spec: TaskSpec, labels: tuple[str, ...] | None, known: KnownTask | None = None) -> Reader[E]:
-        """The reader of the task's files.
+        """The reader of the task's files, of the type's own class.
 
         Args:
             spec: complete: fields that a known task has of its own are filled in.
@@ -289,6 +290,7 @@ class TaskType(ABC, Generic[E]):
 
         Raises: SpecError, TaskDataError where the spec leads to no file.
         """
+        return self.reader_type.of_spec(spec, labels, known)
 
     def unlabeled_reader(self, path: str) -> Reader[E] | None:
         """The reader, without labels, of a file in the type's own layout; None where each line is a request.

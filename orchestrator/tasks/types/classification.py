@@ -161,7 +161,7 @@ class ClassTarget(TextTarget[ClassificationExample, ClassPrediction]):
 class Classification(TextType[ClassificationExample]):
     head = "classification"
     target = ClassTarget()
-    table_type = ClassificationTable
+    reader_type = ClassificationTable
     spec_fields = TextType.spec_fields | {"labels"}
     recipe_fields = TextType.recipe_fields | LABEL_LOSS_FIELDS | {"calibrate"}
     options_type = LabelOptions

@@ -140,7 +140,7 @@ class Embedding(TaskType[Any]):
     objective: ClassVar[EmbeddingObjectiveName]
     pairs: ClassVar[str]
     """Description of the objective's pairs, in words, for the message that lists the objectives."""
-    table_type: ClassVar[Any]
+    reader_type: ClassVar[Any]
     """Reader of the files, which names the class of the examples."""
     arrays_type = PairArrays
     options_type = EmbeddingOptions
@@ -156,10 +156,6 @@ class Embedding(TaskType[Any]):
         if len(spec.text_columns) != 2:
             raise SpecError("task.text_columns: name the two columns whose texts make a pair")
 
-    def reader(self, spec: TaskSpec, labels: tuple[str, ...] | None, known: KnownTask | None = None) -> Reader[Any]:
-        table: Reader[Any] = self.table_type.of_spec(spec, labels, known)
-        return table
-
     def example_of(self, task: TaskDefinition, request: Request) -> TextExample:
         """A pair of texts."""
         text, pair = request.text("text"), request.optional_text("text_pair")
@@ -168,7 +164,7 @@ class Embedding(TaskType[Any]):
                 f"line {request.line}: this model compares two texts; give text and text_pair, or a tab between them; "
                 "`embed` gives the vector of one text"
             )
-        example: TextExample = self.table_type.kind(request.id, text, pair)
+        example: TextExample = self.reader_type.kind(request.id, text, pair)
         return example
 
     def goal(self, spec: TaskSpec) -> str:
@@ -213,7 +209,7 @@ class PairClassification(Embedding):
 
     objective = "classification"
     pairs = "pairs with a class"
-    table_type = ClassificationTable
+    reader_type = ClassificationTable
     target = PairClassTarget()
     spec_fields = Embedding.spec_fields | {"label_column", "labels"}
 
@@ -230,7 +226,7 @@ class Cosine(Embedding):
 
     objective = "cosine"
     pairs = "pairs with a score"
-    table_type = SimilarityTable
+    reader_type = SimilarityTable
     target = CosineTarget()
     spec_fields = Embedding.spec_fields | {"label_column", "score_range"}
     recipe_fields = Embedding.recipe_fields | {"matryoshka_dims"}
@@ -241,7 +237,7 @@ class InBatchNegatives(Embedding):
 
     objective = "in_batch_negatives"
     pairs = "pairs that belong together"
-    table_type = MatchTable
+    reader_type = MatchTable
     target = RankingTarget()
     spec_fields = Embedding.spec_fields | {"negative_columns"}
     recipe_fields = Embedding.recipe_fields | {"temperature", "matryoshka_dims"}

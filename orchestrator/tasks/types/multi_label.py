@@ -193,7 +193,7 @@ class LabelSetTarget(TextTarget[MultiLabelExample, LabelsPrediction]):
 class MultiLabel(TextType[MultiLabelExample]):
     head = "multi_label"
     target = LabelSetTarget()
-    table_type = MultiLabelTable
+    reader_type = MultiLabelTable
     spec_fields = TextType.spec_fields | {"labels", "label_separator", "label_columns"}
     recipe_fields = TextType.recipe_fields | LABEL_LOSS_FIELDS | {"calibrate", "tune_thresholds"}
     options_type = MultiLabelOptions

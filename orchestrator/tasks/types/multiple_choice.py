@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
-from typing import TypeAlias
+from typing import Self, TypeAlias
 
 import numpy as np
 
@@ -76,6 +76,10 @@ class MultipleChoiceTable(LabeledReader[MultipleChoiceExample]):
     choice_columns: tuple[str, ...]
     label_column: str
 
+    @classmethod
+    def of_spec(cls, spec: TaskSpec, labels: tuple[str, ...] | None, known: KnownTask | None = None) -> Self:
+        return cls(spec.text_columns, spec.choice_columns, spec.label_column or "label")
+
     def read(self, path: str, bad: BadRecords) -> Iterator[MultipleChoiceExample]:
         columns = (*self.text_columns, *self.choice_columns, *([self.label_column] if self.labeled else ()))
         for number, (place, values) in enumerate(read_rows(path, columns, bad)):
@@ -126,6 +130,7 @@ class ChoiceTarget(Target[MultipleChoiceExample, ChoicePrediction]):
 class MultipleChoice(TaskType[MultipleChoiceExample]):
     head = "multiple_choice"
     target = ChoiceTarget()
+    reader_type = MultipleChoiceTable
     arrays_type = ChoiceArrays
     spec_fields = frozenset({"text_columns", "choice_columns", "label_column"})
     request = RequestForm(
@@ -136,11 +141,6 @@ class MultipleChoice(TaskType[MultipleChoiceExample]):
         check_text_columns(spec)
         if len(spec.choice_columns) < 2:
             raise SpecError("task.choice_columns: name the two or more columns that hold the choices")
-
-    def reader(
-        self, spec: TaskSpec, labels: tuple[str, ...] | None, known: KnownTask | None = None
-    ) -> MultipleChoiceTable:
-        return MultipleChoiceTable(spec.text_columns, spec.choice_columns, spec.label_column or "label")
 
     def example_of(self, task: TaskDefinition, request: Request) -> MultipleChoiceExample:
         return MultipleChoiceExample(request.id, request.text("text"), request.texts("choices", least=2))

@@ -22,7 +22,6 @@ from bert_core.metrics import answer_scores, squad_scores
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.base.errors import SpecError
 from orchestrator.specs.task import TaskSpec
-from orchestrator.tasks.catalogue import KnownTask
 from orchestrator.tasks.features import (
     PER_TOKEN,
     PER_WINDOW,
@@ -177,6 +176,7 @@ class AnswerTarget(Target[QaExample, AnswerPrediction]):
 class QuestionAnswering(TaskType[QaExample]):
     head = "qa"
     target = AnswerTarget()
+    reader_type = SquadReader
     arrays_type = QaArrays
     spec_fields = frozenset()
     recipe_fields = HEAD_FIELDS | {"doc_stride", "max_query_length", "max_answer_length"}
@@ -188,10 +188,6 @@ class QuestionAnswering(TaskType[QaExample]):
     lengths = Lengths(
         are_split=True, usual=384, shortest={"max_seq_length": 192, "max_query_length": 48, "doc_stride": 64}
     )
-
-    def reader(self, spec: TaskSpec, labels: tuple[str, ...] | None, known: KnownTask | None = None) -> SquadReader:
-        """The reader of SQuAD's JSON, and of tables of questions."""
-        return SquadReader()
 
     def unlabeled_reader(self, path: str) -> SquadReader | None:
         """The reader of SQuAD's JSON, by the file's ending."""

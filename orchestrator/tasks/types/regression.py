@@ -106,4 +106,4 @@ class ValueTarget(TextTarget[RegressionExample, ValuePrediction]):
 class Regression(TextType[RegressionExample]):
     head = "regression"
     target = ValueTarget()
-    table_type = RegressionTable
+    reader_type = RegressionTable

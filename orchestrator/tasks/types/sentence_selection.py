@@ -12,7 +12,7 @@ Shapes: T tokens, K sentences of all documents.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean, median
-from typing import TypeAlias
+from typing import Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -86,6 +86,12 @@ class SentencesTable(LabeledReader[SentencesExample]):
     sentences_column: str
     query_column: str | None
     selected_column: str
+
+    @classmethod
+    def of_spec(cls, spec: TaskSpec, labels: tuple[str, ...] | None, known: KnownTask | None = None) -> Self:
+        """Columns are `sentences` and `selected` unless named; a second column of text is the query."""
+        sentences, *query = spec.text_columns or ("sentences",)
+        return cls(sentences, query[0] if query else None, spec.label_column or "selected")
 
     def read(self, path: str, bad: BadRecords) -> Iterator[SentencesExample]:
         """The file's documents in order; an empty query is none."""
@@ -181,17 +187,13 @@ class SentencesTarget(Target[SentencesExample, SentencesPrediction]):
 class SentenceSelection(TaskType[SentencesExample]):
     head = "sentence_selection"
     target = SentencesTarget()
+    reader_type = SentencesTable
     arrays_type = SentenceArrays
     spec_fields = frozenset({"text_columns", "label_column"})
     recipe_fields = HEAD_FIELDS | {"max_query_length"}
     options_type = SentenceOptions
     request = RequestForm(("sentences", "query"), {"sentences": ["It rained.", "The bridge fell at noon."]})
     lengths = Lengths(are_split=True, usual=512)
-
-    def reader(self, spec: TaskSpec, labels: tuple[str, ...] | None, known: KnownTask | None = None) -> SentencesTable:
-        """A table whose columns are `sentences` and `selected` unless named; a second column of text is the query."""
-        sentences, *query = spec.text_columns or ("sentences",)
-        return SentencesTable(sentences, query[0] if query else None, spec.label_column or "selected")
 
     def example_of(self, task: TaskDefinition, request: Request) -> SentencesExample:
         return SentencesExample(request.id, request.texts("sentences"), request.optional_text("query"))

@@ -16,7 +16,6 @@ from bert_core.text.tokenization import Tokenizer
 from orchestrator.base.errors import InputError, SpecError, TaskDataError
 from orchestrator.specs.recipe import LongDocuments
 from orchestrator.specs.task import TaskSpec
-from orchestrator.tasks.catalogue import KnownTask
 from orchestrator.tasks.features import PER_EXAMPLE, Array, Features, HeadArrays, Windows, build_text_windows
 from orchestrator.tasks.text_examples import TextExample, TextTable
 from orchestrator.tasks.types.base import (
@@ -94,7 +93,7 @@ class TextType(TaskType[T]):
     """A task type whose examples are texts or pairs of texts."""
 
     target: TextTarget[T, Any]
-    table_type: ClassVar[type[TextTable[Any]]]
+    reader_type: ClassVar[type[TextTable[Any]]]
     """Reader of the files, which names the class of the examples."""
     arrays_type = TextArrays
     options_type: type[TextOptions] = TextOptions
@@ -105,9 +104,6 @@ class TextType(TaskType[T]):
     def check_spec(self, spec: TaskSpec) -> None:
         check_text_columns(spec)
 
-    def reader(self, spec: TaskSpec, labels: tuple[str, ...] | None, known: KnownTask | None = None) -> TextTable[T]:
-        return self.table_type.of_spec(spec, labels, known)
-
     def example_of(self, task: TaskDefinition, request: Request) -> T:
         """A text, perhaps its pair, and the values of the task's own columns."""
         text, pair = request.text("text"), request.optional_text("text_pair")
@@ -115,7 +111,7 @@ class TextType(TaskType[T]):
             numbers, categories = task.columns.read(request.columns(task.columns.names))
         except ValueError as error:
             raise InputError(f"line {request.line}: {error}; null stands for a value that is missing") from None
-        example: T = self.table_type.kind(request.id, text, pair, numbers=numbers, categories=categories)
+        example: T = self.reader_type.kind(request.id, text, pair, numbers=numbers, categories=categories)
         return example
 
     def windows(

@@ -63,7 +63,7 @@ class GradeTarget(TextTarget[ClassificationExample, ClassPrediction]):
 class Grade(TextType[ClassificationExample]):
     head: Any = "grade"
     target = GradeTarget()
-    table_type = ClassificationTable
+    reader_type = ClassificationTable
     spec_fields = TextType.spec_fields | {"labels"}
 
 
