@@ -9,7 +9,7 @@ from typing import Any, Self
 from bert_core.checkpoints.manifest import check_format
 from bert_core.config import BertConfig
 from bert_core.errors import CheckpointError, NewerFormatError
-from orchestrator.tasks import TaskDefinition, find_type
+from orchestrator.tasks import TASK_TYPES, TaskDefinition, find_type
 from orchestrator.tasks.text_examples import NO_COLUMNS, TabularColumns
 from orchestrator.tasks.types.base import TaskOptions
 
@@ -33,7 +33,8 @@ class FineTuningRecord:
         Raises: AttributeError, KeyError, TypeError, ValueError for other values.
         """
         left = dict(values)
-        task_type = find_type(left.pop("head"), left.pop("objective", None))
+        head, objective = left.pop("head"), left.pop("objective", None)
+        task_type = TASK_TYPES[head] if objective is None else find_type(head, objective)
         given = {part.name: left.pop(part.name) for part in fields(task_type.options_type) if part.name in left}
         options: dict[str, Any] = {
             name: tuple(value) if isinstance(value, list) else value for name, value in given.items()

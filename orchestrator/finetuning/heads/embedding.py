@@ -66,7 +66,7 @@ class EmbeddingLoss(ABC):
 
     @abstractmethod
     def outputs(self, model: "DualEncoder", first: Tensor, second: Tensor) -> NDArray[Any]:
-        """Predict a split's pairs, in the form that the judging task type decodes: (N, H), (N, H) → (N, …)."""
+        """Predict a split's pairs, in the form that the task type decodes: (N, H), (N, H) → (N, …)."""
 
 
 class PairClassificationLoss(EmbeddingLoss):
@@ -186,7 +186,7 @@ class DualEncoder(BertForSentenceEmbedding):
 
     @torch.inference_mode()
     def score_pairs(self, first: NDArray[np.float32], second: NDArray[np.float32]) -> NDArray[Any]:
-        """Predict a split's pairs from vectors (N, H), in the form that the objective's judge decodes: (N, …)."""
+        """Predict a split's pairs from vectors (N, H), in the form that the task type decodes: (N, …)."""
         device = next(self.parameters()).device
         vectors = (torch.from_numpy(some).to(device) for some in (first, second))
         return EMBEDDING_LOSSES[self.objective].outputs(self, *vectors)

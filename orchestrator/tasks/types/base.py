@@ -7,9 +7,9 @@ To add a task type, write
 
 1. a `Target`, what is predicted: `field` and `metrics` name it, `decode` makes predictions of outputs, `score` compares
    them with examples, `baseline` predicts without reading. A target of texts also has `encode`, labels as numbers.
-2. a `TaskType`, how text is read: `reader_type` reads files, `windows` lays examples out as tokens, `gather` brings
-   outputs back to a row for each example, `example_of` reads a request. Texts and pairs of texts have the last three
-   in `text.TextType`.
+2. a `TaskType`, how text is read: `reader_type` reads files by the `spec_fields` of a task, `windows` lays examples out
+   as tokens, `gather` brings outputs back to a row for each example, `example_of` reads a request. Texts and pairs of
+   texts have the last three in `text.TextType`.
 3. a `HeadTraining` (`orchestrator.finetuning.heads`): `loss` on labels, and `soft_loss` on a teacher's logits.
 4. its name in `Head` (`orchestrator.specs.task`), and its objects in the lists `TYPES` and `HEADS`.
 
