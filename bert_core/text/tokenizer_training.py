@@ -46,6 +46,8 @@ _KEPT_SHARE = 0.75
 _PASSES_PER_ROUND = 2
 _LEAST_COUNT = 0.5
 """Expected count below which a longer piece is dropped; a character counts at least as often."""
+_TIMES_AT_ONCE = 4096
+"""Times at most that a frequent word is repeated in one text."""
 
 
 def learn_pieces(words: Mapping[str, int], num_pieces: int, min_frequency: int) -> dict[str, float]:
@@ -440,7 +442,7 @@ def _choose_alphabet(counts: Mapping[str, int], vocab_size: int) -> list[str]:
     return sorted(sorted(counts, key=lambda character: (-counts[character], character))[:num_characters])
 
 
-def _repeat_words(words: Mapping[str, int], chunk: int = 4096) -> Iterator[str]:
+def _repeat_words(words: Mapping[str, int]) -> Iterator[str]:
     for word, count in words.items():
-        for start in range(0, count, chunk):
-            yield f"{word} " * min(chunk, count - start)
+        for start in range(0, count, _TIMES_AT_ONCE):
+            yield f"{word} " * min(_TIMES_AT_ONCE, count - start)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from orchestrator.reports.run_facts import RunFacts
 
 ASKED_BY_A_LINE = frozenset({"classification", "multi_label", "regression", "ner", "token_classification"})
-"""Heads whose models answer a plain line of text: `TaskType.reads_plain_text`, of which reading a run loads nothing."""
+"""Heads whose models answer a plain line of text: `RequestForm.parse_text`, of which reading a run loads nothing."""
 
 
 def next_commands(facts: "RunFacts") -> list[str]:

@@ -61,7 +61,7 @@ class Example(NamedTuple):
         said = task_type.inputs(own).values()
         texts = tuple(text if isinstance(text, str) else " ".join(text) for text in said)
         key = hash(plain_text("\t".join(texts)))
-        return cls(texts, task_type.label_names(own), sum(map(count_words, texts)), key)
+        return cls(texts, task_type.target.label_names(own), sum(map(count_words, texts)), key)
 
     @property
     def is_empty(self) -> bool:
@@ -143,8 +143,8 @@ def draft_task(choice: TaskChoice, request: DraftRequest, folder: Path | None, s
         num_train=len(data.splits["train"].examples),
         num_validation=len(data.splits["validation"].examples),
         mean_tokens=data.num_tokens(num_words / len(train.examples)),
-        wanted_length=max(data.tokens_within(0.95), task_type.short_lengths.get("max_seq_length", 0)),
-        splits_long_examples=task_type.splits_long_examples,
+        wanted_length=max(data.tokens_within(0.95), task_type.lengths.shortest.get("max_seq_length", 0)),
+        splits_long_examples=task_type.lengths.are_split,
     )
     sweep = _sweep(data, sizes, request, choice.remarks)
     texts_path = str(PurePath(spec_path).with_suffix(".texts.txt"))
@@ -188,7 +188,7 @@ def read_data(spec: TaskSpec) -> _Data:
             f"{train.path} has {usable} labeled examples with text; at least {_MIN_EXAMPLES} are needed to learn from "
             "some and to check on others: add more"
         )
-    if problem := task.type.labels_note(task.examples("train")):
+    if problem := task.target.labels_note(task.examples("train")):
         raise InputError(f"{train.path}: {problem}")
     policy = "skip" if any(one.bad.count for one in facts.values()) else "error"
     of_task = {"files": {split: one.path for split, one in facts.items()}, "on_bad_record": policy}
@@ -225,7 +225,7 @@ def _measure_tokenizer(folder: Path, texts: Sequence[str]) -> tuple[float, float
 def _sweep(data: _Data, sizes: TaskSizes, request: DraftRequest, remarks: Sequence[str]) -> DraftedStages:
     """The stage `finetuning`, and comments on it and its values."""
     task = data.spec
-    short_lengths = data.task.type.short_lengths if sizes.max_seq_length < 256 else {}
+    short_lengths = data.task.type.lengths.shortest if sizes.max_seq_length < 256 else {}
     values = {
         "kind": "sweep",
         "task": task.model_dump(mode="json", exclude_defaults=True),
@@ -261,7 +261,7 @@ def _sweep(data: _Data, sizes: TaskSizes, request: DraftRequest, remarks: Sequen
 def _data_findings(data: _Data, choice: TaskChoice) -> Iterator[Finding]:
     """Yield what the files hold, and what is amiss with them."""
     train, table, task_type = data.train, choice.table, data.task.type
-    layout = f"{task_type.own_layout.partition(' (')[0] if table is None else table.layout}, "
+    layout = f"{task_type.layout.own.partition(' (')[0] if table is None else table.layout}, "
     topics = {"train": "data", "validation": "dev", "test": "test"}
     for split, facts in data.files.items():
         told = counted(len(facts.examples), "example")
@@ -274,7 +274,7 @@ def _data_findings(data: _Data, choice: TaskChoice) -> Iterator[Finding]:
         rarest, least = common[-1]
         unbalanced = f"; unbalanced: {shown_name(rarest)} has {least:,}" if common[0][1] > _IMBALANCE * least else ""
         yield "labels", names_text(shares) + unbalanced
-    if (positive := task_type.positive_label(data.task)) is not None:
+    if (positive := task_type.target.positive_label(data.task)) is not None:
         order = f"it is the second of {' and '.join(map(shown_name, data.task.labels))}"
         yield "", f"f1 is the score of {shown_name(positive)}: {order}; task.labels in the spec can say another order"
     middle, long, longest = map(data.tokens_within, (0.5, 0.95, 1))
@@ -305,7 +305,7 @@ def _cut_findings(data: _Data, max_seq_length: int) -> Iterator[Finding]:
     """Yield how many examples are longer than what is read of them, and how much is not read."""
     tokens = [(data.num_tokens(words), count) for words, count in data.train.words.items()]
     cut = [(length - max_seq_length, count) for length, count in tokens if length > max_seq_length]
-    if cut and not data.task.type.splits_long_examples:
+    if cut and not data.task.type.lengths.are_split:
         lost, total = (sum(length * count for length, count in lengths) for lengths in (cut, tokens))
         longer = f"about {sum(count for _, count in cut):,} of {len(data.train.examples):,} examples are longer than"
         read = f"the {max_seq_length} tokens of max_seq_length: {_share(lost, total)} of all text are not read"

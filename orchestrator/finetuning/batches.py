@@ -23,10 +23,10 @@ def make_batch(features: Features[Any], windows: Windows, device: torch.device) 
         features.input_ids[tokens], features.token_type_ids[tokens], np.concatenate([[0], np.cumsum(lengths)])
     )
     seqs = replace(seqs, host_lengths=lengths)
-    tabular_features, targets = head.tabular_features(features, windows), head.targets(features, windows, tokens)
+    tabular_features, targets = features.head_arrays.tabular_features, head.targets(features, windows, tokens)
     own, beside = seqs.tensors(), {"targets": _as_tensor(targets)}
     if tabular_features is not None:
-        beside["tabular_features"] = torch.from_numpy(tabular_features)
+        beside["tabular_features"] = torch.from_numpy(tabular_features[features.example_index[windows]])
     if features.states is not None:
         beside["states"] = torch.from_numpy(features.states[tokens])
     starts = np.flatnonzero(features.begins_group(windows))

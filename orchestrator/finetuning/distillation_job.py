@@ -132,7 +132,7 @@ def distill(
     if HEADS[task.head].gives_vectors:
         agreement = vector_agreement(student, teacher.model, validation, recipe.precision)
     else:
-        agreement = task.type.agreement(best.scored.predictions, theirs.predictions)
+        agreement = task.target.agreement(best.scored.predictions, theirs.predictions)
     return DistillResult(
         task=task.id,
         metric=task.metric,

@@ -14,7 +14,7 @@ from orchestrator.finetuning.heads import HEADS, HeadModel
 from orchestrator.finetuning.logits import TokenBudget, compute_logits
 from orchestrator.finetuning.model_folder import FineTunedModel, load_fine_tuned
 from orchestrator.storage import local_copy
-from orchestrator.tasks import Features, Task, build_features, decode, prepare_features, score
+from orchestrator.tasks import Features, Task, build_features, decode, decode_fitted, prepare_features, score
 from orchestrator.tasks.types.base import TaskOptions
 
 
@@ -36,21 +36,20 @@ def score_model(
     split: Split,
     options: TaskOptions,
     precision: AskedPrecision = "fp32",
-    batch_size: int | None = None,
     calibrates: bool = True,
     budget: TokenBudget | None = None,
 ) -> ScoredSplit:
     """Predict and score a split.
 
     Args:
-        batch_size: windows at a time at most; left to `compute_logits` when left out.
-        calibrates: whether what the type can calibrate is set to what scores best here, or left as the options say.
+        calibrates: whether the options are fitted to the labels of the split first.
         budget: as `compute_logits` takes it.
     """
-    outputs, examples = compute_outputs(model, features, precision, batch_size, budget), task.examples(split)
-    predictions = decode(task, features, examples, outputs, options)
+    outputs, examples = compute_outputs(model, features, precision, budget=budget), task.examples(split)
     if calibrates:
-        options, predictions = task.type.calibrate(task, features, examples, outputs, options, predictions)
+        options, predictions = decode_fitted(task, features, examples, outputs, options)
+    else:
+        predictions = decode(task, features, examples, outputs, options)
     return ScoredSplit(score(task, split, predictions), predictions, options)
 
 
@@ -108,7 +107,7 @@ def predict_examples(
     budget: TokenBudget | None = None,
 ) -> list[Any]:
     """Predictions for examples of the model's task type that belong to no split, labeled or not."""
-    record, task = fine_tuned.record, fine_tuned.task()
+    record, task = fine_tuned.record, fine_tuned.task
     features = build_features(task, examples, fine_tuned.tokenizer, record.options)
     outputs = compute_outputs(fine_tuned.model, features, precision, batch_size, budget)
     return decode(task, features, examples, outputs, record.options)
@@ -120,13 +119,13 @@ def with_labels_of(fine_tuned: FineTunedModel, task: Task, folder: str) -> Task:
 
     Raises: SpecError when the model has another head, other labels or other columns.
     """
-    head = fine_tuned.record.head
+    head = fine_tuned.task.head
     if head != task.head:
         raise SpecError(
             f"{folder} is a model for {head}, task {task.id} needs one for {task.head}; "
             f"choose a model fine-tuned for {task.head}"
         )
-    columns = fine_tuned.record.columns
+    columns = fine_tuned.task.columns
     if columns.names != task.columns.names:
         raise SpecError(
             f"{folder} reads the columns {', '.join(columns.names) or 'none'} beside the text; task {task.id} has "
@@ -134,7 +133,7 @@ def with_labels_of(fine_tuned: FineTunedModel, task: Task, folder: str) -> Task:
             "name the same in task.numerical_columns and categorical_columns"
         )
     task = task.with_same_examples(columns=columns)
-    if not task.type.has_labels(task.objective):
+    if not task.type.has_labels:
         return task
     labels = fine_tuned.labels
     if len(labels) == len(task.labels) and all(label == f"LABEL_{n}" for n, label in enumerate(labels)):

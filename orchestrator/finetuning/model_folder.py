@@ -28,9 +28,10 @@ class FineTunedModel:
     def labels(self) -> tuple[str, ...]:
         return label_names(self.model.config)
 
+    @property
     def task(self) -> TaskDefinition:
         """The task as the model knows it, for examples that come from no file."""
-        return self.record.definition(self.labels)
+        return self.record.task
 
 
 def save_model_folder(model: HeadModel, tokenizer: Tokenizer, record: FineTuningRecord, folder: str) -> None:
@@ -50,16 +51,15 @@ def load_fine_tuned(folder: Path) -> FineTunedModel:
     record = read_record(folder, config)
     tokenizer = Tokenizer.load(folder)
     tokenizer.check_fits(config.vocab_size)
-    head = HEADS[record.head]
+    head = HEADS[record.task.head]
     model: HeadModel = head.model_type.from_pretrained(folder)
-    head.set_objective(model, record.objective)
+    head.set_objective(model, record.task.objective)
     return FineTunedModel(model, tokenizer, record)
 
 
 def load_task_definition(folder: Path) -> TaskDefinition:
     """The task of a model folder as its record tells it, or its head; reads no weights. Raises: CheckpointError."""
-    config = BertConfig.from_pretrained(folder)
-    return read_record(folder, config).definition(label_names(config))
+    return read_record(folder, BertConfig.from_pretrained(folder)).task
 
 
 def read_record(folder: Path, config: BertConfig) -> FineTuningRecord:
@@ -67,14 +67,14 @@ def read_record(folder: Path, config: BertConfig) -> FineTuningRecord:
 
     Raises: CheckpointError; NewerFormatError for the record of a newer version.
     """
-    return read_saved_record(folder) or _guess_record(folder, config)
+    return read_saved_record(folder, config) or _guess_record(folder, config)
 
 
 def find_head(folder: Path, config: BertConfig) -> Head | None:
     """Head of a folder's model; None where it has none for a task. Raises: CheckpointError for a damaged record."""
-    record = read_saved_record(folder)
+    record = read_saved_record(folder, config)
     if record is not None:
-        return record.head
+        return record.task.head
     architectures = _architectures(folder)
     return next((name for name, head in HEADS.items() if head.recognizes(folder, config, architectures)), None)
 
@@ -92,12 +92,7 @@ def _guess_record(folder: Path, config: BertConfig) -> FineTuningRecord:
             "fine-tune it first: a sweep with init_from"
         )
     usual, task_type = RecipeSpec(), TASK_TYPES[head]
-    max_seq_length = min(task_type.usual_max_seq_length or usual.max_seq_length, config.max_seq_length)
+    max_seq_length = min(task_type.lengths.usual or usual.max_seq_length, config.max_seq_length)
     options = replace(task_type.options_type.of_recipe(usual), max_seq_length=max_seq_length)
-    return FineTuningRecord(
-        task="",
-        head=head,
-        metric="",
-        options=HEADS[head].read_options(folder, options),
-        objective=task_type.usual_objective,
-    )
+    task = TaskDefinition(id="", type=task_type, labels=label_names(config) if task_type.has_labels else (), metric="")
+    return FineTuningRecord(task, HEADS[head].read_options(folder, options))

@@ -9,8 +9,7 @@ from typing import Any, Self
 from bert_core.checkpoints.manifest import check_format
 from bert_core.config import BertConfig
 from bert_core.errors import CheckpointError, NewerFormatError
-from orchestrator.specs.task import EmbeddingObjectiveName, Head
-from orchestrator.tasks import TASK_TYPES, TaskDefinition
+from orchestrator.tasks import TASK_TYPES, TaskDefinition, find_type
 from orchestrator.tasks.text_examples import NO_COLUMNS, TabularColumns
 from orchestrator.tasks.types.base import TaskOptions
 
@@ -23,68 +22,53 @@ _FORMAT = 1
 class FineTuningRecord:
     """Record of a fine-tuned model: its task and the options of reading and decoding."""
 
-    task: str
-    head: Head
-    metric: str
+    task: TaskDefinition
     options: TaskOptions
-    """The options of its task's type"""
-    unanswerable: bool = False
-    """Whether the model may say that a passage holds no answer (qa)"""
-    columns: TabularColumns = NO_COLUMNS
-    """Tabular columns, as learned from the training split."""
-    objective: EmbeddingObjectiveName | None = None
-    """Objective that vectors were trained on (embedding)."""
-    text_columns: tuple[str, ...] = ()
-    """Columns of the text in the tables that the model was trained on; empty where it is not known."""
+    """The options of the task's type."""
 
     @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """The record of a folder's file. Raises: AttributeError, KeyError, TypeError, ValueError for other values."""
-        options_type = TASK_TYPES[values["head"]].options_type
-        own = {name: values[name] for name in _option_names(options_type) if name in values}
-        options = options_type(**{name: tuple(v) if isinstance(v, list) else v for name, v in own.items()})
-        columns = TabularColumns.from_dict(values.get("columns", asdict(NO_COLUMNS)))
-        left_out = {"columns", "text_columns", *_option_names(options_type)}
-        others = {name: value for name, value in values.items() if name not in left_out}
-        text_columns = tuple(values.get("text_columns", ()))
-        return cls(**others, options=options, columns=columns, text_columns=text_columns)
+    def from_dict(cls, values: Mapping[str, Any], labels: tuple[str, ...]) -> Self:
+        """The record of a folder's file, of a model with these class names.
+
+        Raises: AttributeError, KeyError, TypeError, ValueError for other values.
+        """
+        left = dict(values)
+        head, objective = left.pop("head"), left.pop("objective", None)
+        task_type = TASK_TYPES[head] if objective is None else find_type(head, objective)
+        given = {part.name: left.pop(part.name) for part in fields(task_type.options_type) if part.name in left}
+        options: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in given.items()
+        }
+        task = TaskDefinition(
+            id=left.pop("task"),
+            type=task_type,
+            labels=labels if task_type.has_labels else (),
+            columns=TabularColumns.from_dict(left.pop("columns", asdict(NO_COLUMNS))),
+            text_columns=tuple(left.pop("text_columns", ())),
+            **left,
+        )
+        return cls(task, task_type.options_type(**options))
 
     def to_dict(self) -> dict[str, Any]:
-        """The record in JSON values, the options beside what else there is."""
-        values = asdict(self)
-        options: dict[str, Any] = values.pop("options")
-        return values | options
-
-    def definition(self, labels: tuple[str, ...]) -> TaskDefinition:
-        """The task of a model with these class names, for examples that come from no file."""
-        task_type = TASK_TYPES[self.head]
-        return TaskDefinition(
-            id=self.task,
-            type=task_type,
-            labels=labels if task_type.has_labels(self.objective) else (),
-            metric=self.metric,
-            unanswerable=self.unanswerable,
-            columns=self.columns,
-            objective=self.objective,
-            text_columns=self.text_columns,
-        )
+        """The record in JSON values, the options beside the task; the labels are in the model's configuration."""
+        task = self.task
+        return {
+            "task": task.id,
+            "head": task.head,
+            "metric": task.metric,
+            "unanswerable": task.unanswerable,
+            "columns": asdict(task.columns),
+            "objective": task.objective,
+            "text_columns": task.text_columns,
+            **asdict(self.options),
+        }
 
 
-def record_of(task: TaskDefinition, options: TaskOptions) -> FineTuningRecord:
-    return FineTuningRecord(
-        task=task.id,
-        head=task.head,
-        metric=task.metric,
-        options=options,
-        unanswerable=task.unanswerable,
-        columns=task.columns,
-        objective=task.objective,
-        text_columns=task.text_columns,
-    )
-
-
-def read_saved_record(folder: Path) -> FineTuningRecord | None:
+def read_saved_record(folder: Path, config: BertConfig | None = None) -> FineTuningRecord | None:
     """Read a folder's record; None of a folder made elsewhere, which has none.
+
+    Args:
+        config: of the folder's model, where it has been read.
 
     Raises: CheckpointError; NewerFormatError for the record of a newer version.
     """
@@ -94,7 +78,7 @@ def read_saved_record(folder: Path) -> FineTuningRecord | None:
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
         check_format(path, values, _FORMAT)
-        return FineTuningRecord.from_dict(values)
+        return FineTuningRecord.from_dict(values, label_names(config or BertConfig.from_pretrained(folder)))
     except NewerFormatError:
         raise
     except (AttributeError, KeyError, ValueError, TypeError) as error:
@@ -104,13 +88,9 @@ def read_saved_record(folder: Path) -> FineTuningRecord | None:
 def read_saved_definition(folder: Path) -> TaskDefinition | None:
     """Read the task of a model folder from its record; None of a folder that has none. Raises: CheckpointError."""
     record = read_saved_record(folder)
-    return None if record is None else record.definition(label_names(BertConfig.from_pretrained(folder)))
+    return None if record is None else record.task
 
 
 def label_names(config: BertConfig) -> tuple[str, ...]:
     """Names of a model's classes in the order of its outputs."""
     return tuple(label for _, label in sorted(config.id2label.items()))
-
-
-def _option_names(options_type: type[TaskOptions]) -> set[str]:
-    return {part.name for part in fields(options_type)}

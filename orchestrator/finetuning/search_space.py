@@ -21,7 +21,8 @@ from orchestrator.specs.recipe import SILENT_FIELDS
 from orchestrator.specs.search_algorithms import SEARCHES, Search
 from orchestrator.specs.search_axes import Point, Scalar
 from orchestrator.specs.validation import rule_of
-from orchestrator.tasks import TASK_TYPES, TaskDefinition
+from orchestrator.tasks import TaskDefinition
+from orchestrator.tasks.types import TYPES
 from orchestrator.training.batch_order import num_evaluations
 
 _TOGETHER = {"optimizer", "freeze_encoder", "learning_rate_schedule", "warmup_ratio", "decay_ratio"}
@@ -127,18 +128,15 @@ def check_recipe(recipe: RecipeSpec, task: TaskDefinition, axes: Container[str] 
     if task_type.is_searched:
         raise SpecError(f"task.head: a {task.head} task is evaluated, not learned; learn pairs with head: embedding")
     made_for: dict[str, list[str]] = {}
-    for other in TASK_TYPES.values():
-        for name in sorted(other.recipe_fields - task_type.recipe_fields):
-            made_for.setdefault(name, []).append(f"{other.purpose} ({other.head})")
-    refused = {
-        name: f"it is for {' and '.join(uses)}; the task's head is {task.head}" for name, uses in made_for.items()
-    }
-    refused |= task_type.refused_recipe_fields(task.objective)
-    for name, reason in refused.items():
+    for other in TYPES:
+        for name in sorted(() if other.is_searched else other.recipe_fields - task_type.recipe_fields):
+            made_for.setdefault(name, []).append(other.name)
+    for name, uses in made_for.items():
         value = getattr(recipe, name)
         if name in axes or value != RecipeSpec.model_fields[name].default:
             section, given = ("space", "the axis") if name in axes else ("recipe", repr(value))
-            raise SpecError(f"{section}.{name}: {reason}: leave {given} out")
+            use = f"it is for {' and '.join(uses)}; the task's head is {task_type.name}"
+            raise SpecError(f"{section}.{name}: {use}: leave {given} out")
     for label in recipe.class_weights if isinstance(recipe.class_weights, dict) else ():
         if label not in task.labels:
             known = did_you_mean(label, task.labels)

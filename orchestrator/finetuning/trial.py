@@ -28,7 +28,7 @@ from orchestrator.finetuning.evaluation import ScoredSplit, score_model
 from orchestrator.finetuning.heads import HeadModel
 from orchestrator.finetuning.logits import TokenBudget, freeze
 from orchestrator.finetuning.model_folder import save_model_folder
-from orchestrator.finetuning.model_record import record_of
+from orchestrator.finetuning.model_record import FineTuningRecord
 from orchestrator.finetuning.search_space import TrialPlan
 from orchestrator.finetuning.training import Evaluation, Loss, fine_tune
 from orchestrator.finetuning.training_checkpoints import CheckpointedTraining, Report, TrialCheckpoint
@@ -265,7 +265,7 @@ def train_and_save(
 
     best = fine_tune(model, train, recipe, evaluate, on_evaluation, loss, checkpoint, warn)
     if leads(best.score):
-        save_model_folder(model.cpu(), tokenizer, record_of(task, best.scored.options), join(folder, "model"))
+        save_model_folder(model.cpu(), tokenizer, FineTuningRecord(task, best.scored.options), join(folder, "model"))
     predictions_path = join(folder, "predictions.jsonl")
     write_prediction_rows(predictions_path, kept_rows(task, "validation", best.scored.predictions))
     return best, predictions_path

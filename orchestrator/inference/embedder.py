@@ -40,7 +40,7 @@ class LineEmbedder:
         """
         self.embedder, self.as_matrix = embedder, as_matrix
         self.prompt: str = getattr(embedder.model.embedding, f"{role}_prompt")
-        self.abilities = Abilities("embedding", ("text",), (), True, dict(TASK_TYPES["classification"].example_request))
+        self.abilities = Abilities("embedding", ("text",), (), True, dict(TASK_TYPES["classification"].request.example))
 
     @classmethod
     def load(cls, folder: str, as_matrix: bool = False, role: str = "document", **loading: Any) -> Self:

@@ -27,7 +27,7 @@ from orchestrator.storage import local_copy
 from orchestrator.storage.text_lines import csv_lines, tsv_lines
 from orchestrator.tasks import TaskDefinition
 from orchestrator.tasks.text_files import Example
-from orchestrator.tasks.types.base import Request
+from orchestrator.tasks.types.requests import Request
 
 
 @dataclass(frozen=True)
@@ -59,12 +59,12 @@ class Predictor:
         form: AnswerForm | None = None,
         precision: AskedPrecision = "auto",
     ) -> None:
-        self.model, self.task, self.batch_size = model, model.task(), batch_size
+        self.model, self.task, self.batch_size = model, model.task, batch_size
         self.form, self.precision = form or AnswerForm(), precision
         self._token_budget = TokenBudget()
-        task_type, columns = self.task.type, dict.fromkeys(self.task.columns.names)
-        takes_text = not columns and task_type.reads_plain_text
-        keys, example = (*task_type.request_keys, *columns), {**task_type.example_request, **columns}
+        request, columns = self.task.type.request, dict.fromkeys(self.task.columns.names)
+        takes_text = not columns and request.parse_text is not None
+        keys, example = (*request.keys, *columns), {**request.example, **columns}
         self.abilities = Abilities(self.task.head, keys, self.task.labels, takes_text, example)
 
     @classmethod
@@ -83,7 +83,7 @@ class Predictor:
 
     def answer(self, inputs: Sequence[ModelInput], numbers: Sequence[int] = ()) -> list[dict[str, Any]]:
         task, table, numbered = self.task, self.form.table, number_inputs(inputs, numbers)
-        text_columns = table.text if table else task.text_columns or task.type.usual_text_columns
+        text_columns = table.text if table else task.text_columns or task.type.layout.text_columns
         requests = [make_request(given, number, task, text_columns) for number, given in numbered]
         examples = [task.type.example_of(task, request) for request in requests]
         predictions = predict_examples(self.model, examples, self.batch_size, self.precision, self._token_budget)
@@ -92,9 +92,9 @@ class Predictor:
             for (_, given), request, example in zip(numbered, requests, examples, strict=True)
         ]
         if table is None:
-            answers = [task.type.answer(task, prediction) for prediction in predictions]
+            answers = [task.target.answer(task, prediction) for prediction in predictions]
         else:
-            brief = [task.type.brief_answer(task, prediction) for prediction in predictions]
+            brief = [brief_answer(task, prediction) for prediction in predictions]
             answers = [dict(zip(ANSWER_COLUMNS, values, strict=True)) for values in brief]
         return [
             merge_answer(values, answer, number)
@@ -110,10 +110,19 @@ class Predictor:
         return PredictedBlock(_delimited(names, fields, form.delimiter), len(rows))
 
 
+def brief_answer(task: TaskDefinition, prediction: Any) -> tuple[object, float | None]:
+    """The prediction as a cell of a table, and its probability where it has one."""
+    first = next(iter(task.target.answer(task, prediction).values()))
+    if isinstance(first, list):
+        return ", ".join(map(str, first)), None
+    return first, max(getattr(prediction, "probabilities", ()), default=None)
+
+
 def _split_lists(task: TaskDefinition, request: Request, example: Example) -> dict[str, Any]:
     """The lists that a task's type made of texts: the words that the tags of an answer belong to."""
     said = task.type.inputs(example)
-    return {key: said[key] for key in task.type.list_keys & said.keys() if isinstance(request.values.get(key), str)}
+    lists = task.type.request.list_keys & said.keys()
+    return {key: said[key] for key in lists if isinstance(request.values.get(key), str)}
 
 
 def merge_answer(said: Mapping[str, Any], answer: Mapping[str, Any], number: int) -> dict[str, Any]:

@@ -25,8 +25,9 @@ from orchestrator.storage.uris import is_local, local_path
 from orchestrator.tasks.csv_tables import declared_delimiter, fields_of
 from orchestrator.tasks.table_files import JSON_ENDINGS, column_names, read_rows, table_name
 from orchestrator.tasks.text_files import BadRecords, Reader, plain_name
-from orchestrator.tasks.types.base import AnyTaskType, Request, TaskDefinition
+from orchestrator.tasks.types.base import AnyTaskType, TaskDefinition
 from orchestrator.tasks.types.conll import is_named_conll
+from orchestrator.tasks.types.requests import Request
 
 ANSWER_COLUMNS = ("prediction", "score")
 """Columns that a table gets."""
@@ -55,7 +56,7 @@ class RequestFile:
 
     def text_columns(self, task: TaskDefinition) -> Sequence[str]:
         """Names that stand for the request's keys: those of the table, else those that a task's files have."""
-        return self.table.text if self.table else task.text_columns or task.type.usual_text_columns
+        return self.table.text if self.table else task.text_columns or task.type.layout.text_columns
 
 
 def inspect_requests(path: str, task: TaskDefinition, text_columns: Sequence[str] = ()) -> RequestFile:
@@ -135,8 +136,8 @@ def _plain_lines(path: str, text_columns: Sequence[str]) -> Iterator[str]:
 
 def _table_columns(path: str, task: TaskDefinition, text_columns: Sequence[str]) -> TableColumns:
     task_type = task.type
-    keys = task_type.request_keys
-    lists = [key for key in keys if key in task_type.list_keys]
+    keys = task_type.request.keys
+    lists = [key for key in keys if key in task_type.request.list_keys]
     if lists and plain_name(path).endswith(_FLAT_TABLES):
         raise InputError(
             f"{path} is a {table_name(path)} table, and a model for {task.head} reads {forms_text(task)}; convert it"
@@ -145,9 +146,9 @@ def _table_columns(path: str, task: TaskDefinition, text_columns: Sequence[str])
     for name in ANSWER_COLUMNS:
         if name in names:
             raise InputError(f"{path} has a column {name!r} already, which the answer would replace; rename it")
-    needed = [key for key in keys if key not in task_type.optional_keys]
+    needed = [key for key in keys if key not in task_type.request.optional_keys]
     usual = tuple(key for key in keys if key in names) if set(needed) <= {*names} else ()
-    known = [columns for columns in (task.text_columns, task_type.usual_text_columns) if set(columns) <= {*names}]
+    known = [columns for columns in (task.text_columns, task_type.layout.text_columns) if set(columns) <= {*names}]
     chosen = tuple(text_columns) or next((columns for columns in known if columns), usual)
     missing = [name for name in (*chosen, *task.columns.names) if name not in names]
     missing += [] if chosen else task.text_columns or [key for key in needed if key not in names]
@@ -200,19 +201,19 @@ def _json_line(values: dict[str, Any]) -> str:
 def forms_text(task: TaskDefinition) -> str:
     """List the forms of files that a model reads, its own layout first."""
     task_type = task.type
-    has_plain_lines = task_type.reads_plain_text and not task.columns.names
+    has_plain_lines = task_type.request.parse_text is not None and not task.columns.names
     forms = [
-        task_type.own_layout,
+        task_type.layout.own,
         "lines of text" if has_plain_lines else "",
         f"JSON lines as {example_line(task)}",
-        "Parquet with such lists" if task_type.list_keys else "tables (.csv, .tsv, .parquet)",
+        "Parquet with such lists" if task_type.request.list_keys else "tables (.csv, .tsv, .parquet)",
     ]
     return " or ".join(filter(None, forms))
 
 
 def example_line(task: TaskDefinition) -> str:
     """A request as JSON: the example of the task's type, and the model's own columns without a value."""
-    example: dict[str, Any] = {**task.type.example_request, **dict.fromkeys(task.columns.names)}
+    example: dict[str, Any] = {**task.type.request.example, **dict.fromkeys(task.columns.names)}
     return json.dumps(example, ensure_ascii=False)
 
 
@@ -225,13 +226,14 @@ def make_request(given: ModelInput, number: int, task: TaskDefinition, text_colu
 
     Raises: InputError, naming the line.
     """
-    keys, names = task.type.request_keys, task.columns.names
+    form, names = task.type.request, task.columns.names
+    keys = form.keys
     if isinstance(given, dict):
         if text_columns and set(text_columns) <= set(given):
             texts = {key: given[name] for key, name in zip(keys, text_columns, strict=False)}
             given = {name: value for name, value in given.items() if name not in keys} | texts
         return Request(given, number, task.head, keys)
-    values = None if names else task.type.parse_text(given)
+    values = None if names or form.parse_text is None else form.parse_text(given)
     if values is None:
         raise InputError(
             f"line {number} is plain text; this model reads JSON objects with the keys {', '.join((*keys, *names))}, "

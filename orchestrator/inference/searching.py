@@ -2,7 +2,7 @@
 
 import random
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
@@ -27,8 +27,8 @@ from orchestrator.inference.document_index import (
 )
 from orchestrator.inference.text_vectors import embed_texts, embedder_fingerprint, load_embedder
 from orchestrator.storage import join, local_copy
-from orchestrator.tasks import Task
-from orchestrator.tasks.types.base import Request
+from orchestrator.tasks import Task, TaskDefinition
+from orchestrator.tasks.types.requests import Request
 from orchestrator.tasks.types.retrieval import QueryExample, RankingPrediction, RetrievalReader
 
 _QUERIES_AT_A_TIME = 256
@@ -72,10 +72,10 @@ class Reranker:
         """
         self.model: FineTunedModel = load_fine_tuned(local_copy(asked.folder))
         self.model.model.to(choose_device(device, precision=precision))
-        self.task = self.model.task()
+        self.task = self.model.task
         self.num_candidates, self.batch_size, self.precision = asked.num_candidates, batch_size, precision
         self._token_budget = TokenBudget()
-        self._relevance = self.task.type.relevance(self.task, asked.relevant_label, asked.folder)
+        self._relevance = relevance_of(self.task, asked.relevant_label, asked.folder)
 
     def rerank(self, query: str, hits: Sequence[FoundDocument]) -> list[FoundDocument]:
         """The hits in their new order; equal scores keep theirs."""
@@ -87,11 +87,39 @@ class Reranker:
         return [*(first[place]._replace(score=scores[place]) for place in order), *hits[self.num_candidates :]]
 
     def _score(self, query: str, texts: Sequence[str]) -> list[float]:
-        head, keys = self.task.head, self.task.type.request_keys
+        head, keys = self.task.head, self.task.type.request.keys
         requests = (Request({"text": query, "text_pair": text}, n, head, keys) for n, text in enumerate(texts, start=1))
         examples = [self.task.type.example_of(self.task, request) for request in requests]
         predictions = predict_examples(self.model, examples, self.batch_size, self.precision, self._token_budget)
         return [self._relevance(prediction) for prediction in predictions]
+
+
+def relevance_of(task: TaskDefinition, label: str | None, folder: str) -> Callable[[Any], float]:
+    """Function from a model's prediction for a query and a document to the document's relevance.
+
+    Args:
+        label: the class that marks a document as relevant.
+        folder: the model's, for messages.
+
+    Raises: InputError when predictions say nothing about pairs of texts, or the label does not fit.
+    """
+    if not task.target.ranks_documents:
+        raise InputError(
+            f"{folder} is a model for {task.head}; documents are scored again by one fine-tuned on pairs of texts, "
+            "for regression or classification"
+        )
+    if not task.labels:
+        if label is not None:
+            raise InputError(f"{folder} gives a score and has no label {label!r}; leave the label out")
+        return lambda prediction: float(prediction.value)
+    if label is None or label not in task.labels:
+        wrong = "" if label is None else f", and {label!r} is none of them"
+        raise InputError(
+            f"{folder} knows the labels {', '.join(task.labels)}{wrong}; name the one that marks a document that "
+            "answers as relevant"
+        )
+    place = task.labels.index(label)
+    return lambda prediction: float(prediction.probabilities[place])
 
 
 @dataclass(frozen=True)

@@ -102,7 +102,7 @@ def analyze_errors(task: Task, split: Split, predictions: Sequence[Any], num_mis
     """
     rows = prediction_rows(task, split, predictions)
     worst = worst_mistakes(rows)
-    shown = ("id", *task.type.request_keys, "prediction", "gold")
+    shown = ("id", *task.type.request.keys, "prediction", "gold")
     mistakes = [
         {key: row[key] for key in shown if key in row} | {"wrongness": wrongness(row)} for row in worst[:num_mistakes]
     ]
@@ -147,7 +147,7 @@ def values_on_file(folder: str, file: str, split: str, recorded: Mapping[str, An
     texts: Sequence[str] = learned.text_columns
     if not texts and table_name(file) and exists(file):  # as `predict` finds them
         names = column_names(file, BadRecords(file, "skip"), within=False)
-        texts = [key for key in ("text", "text_pair") if key in names and key in learned.type.request_keys]
+        texts = [key for key in ("text", "text_pair") if key in names and key in learned.type.request.keys]
     saved = {
         "head": learned.head,
         "text_columns": texts,

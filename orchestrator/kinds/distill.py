@@ -315,7 +315,7 @@ def _check_teacher(teacher: str, task: Task, inputs: Resolved) -> None:
     folder = local_copy(inputs.folder("teacher", teacher), skip=(WEIGHTS_FILE,))
     config = BertConfig.from_pretrained(folder)
     record = read_record(folder, config)
-    head = HEADS[record.head]
+    head = HEADS[record.task.head]
     model = head.model_type(config, seed=None)  # without storage: only its labels are asked for
     with_labels_of(FineTunedModel(model, Tokenizer.load(folder), record), task, teacher)
     head.check_objective(folder, task.objective)

@@ -123,7 +123,7 @@ def times_text(number: int, noun: str, seeds: Sequence[int]) -> str:
 def task_facts(task: Task) -> Iterator[Fact]:
     """Yield a labeled task and the size of its training split."""
     yield "task", f"{task.id} ({task.head}), ranked by {task.metric}"
-    positive = task.type.positive_label(task)
+    positive = task.target.positive_label(task)
     if positive is not None:
         yield "positive class", f"{positive}: f1 is its score, as it is the second label (task.labels says their order)"
     yield "data", f"{len(task.examples('train')):,} training examples; splits: {', '.join(task.splits)}"
@@ -131,7 +131,7 @@ def task_facts(task: Task) -> Iterator[Fact]:
 
 def steps_text(task: Task, num_steps: int) -> str:
     """A count of steps, which is an estimate where a long passage gives several windows to train on."""
-    return f"{'about ' if task.type.splits_long_examples else ''}{num_steps:,}"
+    return f"{'about ' if task.type.lengths.are_split else ''}{num_steps:,}"
 
 
 def short_training_advice(schedule: Schedule) -> str | None:

@@ -131,7 +131,7 @@ def _positive_label(run: RunRecord) -> str | None:
         return None
     with suppress(BertCoreError, OSError):  # a run is complete without it, whatever became of the folder
         task = read_saved_definition(local_copy(run.model_folder, skip=(WEIGHTS_FILE,)))
-        return None if task is None else task.type.positive_label(task)
+        return None if task is None else task.target.positive_label(task)
     return None
 
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:  # what the table says, for type checkers and editors
     from orchestrator.tasks.features import join_features as join_features
     from orchestrator.tasks.loading import load_task as load_task
     from orchestrator.tasks.scoring import decode as decode
+    from orchestrator.tasks.scoring import decode_fitted as decode_fitted
     from orchestrator.tasks.scoring import kept_rows as kept_rows
     from orchestrator.tasks.scoring import majority_baseline as majority_baseline
     from orchestrator.tasks.scoring import prediction_rows as prediction_rows
@@ -22,6 +23,7 @@ if TYPE_CHECKING:  # what the table says, for type checkers and editors
     from orchestrator.tasks.scoring import write_prediction_rows as write_prediction_rows
     from orchestrator.tasks.task import Task as Task
     from orchestrator.tasks.types import TASK_TYPES as TASK_TYPES
+    from orchestrator.tasks.types import find_type as find_type
     from orchestrator.tasks.types.base import TaskDefinition as TaskDefinition
 
 _EXPORTS = {
@@ -30,9 +32,9 @@ _EXPORTS = {
         "feature_cache": "build_features dataset_result prepare_features unread_notes",
         "features": "Features join_features",
         "loading": "load_task",
-        "scoring": "decode kept_rows majority_baseline prediction_rows score write_prediction_rows",
+        "scoring": "decode decode_fitted kept_rows majority_baseline prediction_rows score write_prediction_rows",
         "task": "Task",
-        "types": "TASK_TYPES",
+        "types": "TASK_TYPES find_type",
         "types.base": "TaskDefinition",
     }.items()
     for name in names.split()

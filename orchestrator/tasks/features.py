@@ -42,6 +42,11 @@ class HeadArrays:
     are_windows_grouped: ClassVar[bool] = False
     """Whether the windows of an example stay together in a batch."""
 
+    @property
+    def tabular_features(self) -> NDArray[np.float32] | None:
+        """(N, E) numbers that a head reads beside the text; None for types without them."""
+        return None
+
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Array]) -> Self:
         """The fields of this class among `arrays`, by name."""

@@ -18,11 +18,11 @@ from orchestrator.tasks.table_files import column_names
 from orchestrator.tasks.task import Task
 from orchestrator.tasks.text_examples import TabularColumns
 from orchestrator.tasks.text_files import BadRecords, Reader, find_file
-from orchestrator.tasks.types import TASK_TYPES
+from orchestrator.tasks.types import TYPES, find_type
 from orchestrator.tasks.types.base import AnyTaskType
 
 logger = logging.getLogger(__name__)
-DATA_FIELDS = frozenset().union(*(task_type.spec_fields for task_type in TASK_TYPES.values()))
+DATA_FIELDS = frozenset().union(*(task_type.spec_fields for task_type in TYPES))
 """The fields of a task's spec that describe its data; every type reads some of them."""
 
 
@@ -32,7 +32,7 @@ def load_task(spec: TaskSpec) -> Task:
     Raises: SpecError, TaskDataError.
     """
     task = _known_task(spec, KNOWN_TASKS[spec.id]) if spec.id in KNOWN_TASKS else _own_task(spec)
-    known_metrics = task.type.metric_names(task)
+    known_metrics = task.target.metric_names(task)
     if task.metric not in known_metrics:
         raise SpecError(f"task.metric {task.metric!r}: task {task.id} has the scores {', '.join(known_metrics)}")
     return task
@@ -61,7 +61,7 @@ def _known_task(spec: TaskSpec, known: KnownTask) -> Task:
             f"task {spec.id}: none of its files is {f'in {spec.folder}' if spec.folder else f'known; {hint}'} "
             f"(looked for {names}, also .gz, .xz, .zst)"
         )
-    task_type = TASK_TYPES[known.head]
+    task_type = find_type(known.head, known.objective)
     files = _checked_files(spec, task_type, files, known.files.get("validation", ()))
     labels, complete = known.labels or tuple(dict.fromkeys(known.classes.values())), known.complete(spec)
     task = _make_task(complete, files, task_type.reader(complete, labels, known))
@@ -72,18 +72,17 @@ def _known_task(spec: TaskSpec, known: KnownTask) -> Task:
 
 def _make_task(spec: TaskSpec, files: Mapping[Split, str], reader: Reader[Any]) -> Task:
     assert spec.head is not None, "a task without a head is known, and has one"
-    task_type, split = TASK_TYPES[spec.head], spec.split
+    task_type, split = find_type(spec.head, spec.objective), spec.split
     return Task(
         id=spec.id,
         type=task_type,
         labels=spec.labels or (),
-        metric=spec.metric or task_type.default_metric(spec.objective),
+        metric=spec.metric or task_type.target.metrics[0],
         files=files,
         held_out=split.validation if split else None,
         folds=split.folds if split else None,
         reader=reader,
         on_bad_record=spec.on_bad_record,
-        objective=spec.objective,
         text_columns=spec.text_columns,
     )
 
@@ -97,7 +96,7 @@ def _is_unlabeled(known: KnownTask, path: str) -> bool:
 
 
 def _own_task(spec: TaskSpec) -> Task:
-    task_type = None if spec.head is None else TASK_TYPES[spec.head]
+    task_type = None if spec.head is None else find_type(spec.head, spec.objective)
     files = {} if task_type is None else task_type.find_files(spec)
     if task_type is None or not files:
         near = nearest(spec.id, KNOWN_TASKS, 1)
@@ -111,9 +110,9 @@ def _own_task(spec: TaskSpec) -> Task:
         learned = whole.examples("train" if "train" in whole.files else whole.splits[0])
         columns = TabularColumns.learn(spec.numerical_columns, spec.categorical_columns, learned)
         whole = whole.with_same_examples(columns=columns)
-    if task_type.has_labels(spec.objective):
+    if task_type.has_labels:
         labels = spec.labels or spec.label_columns or _find_labels(whole)
-        task_type.check_labels(labels)
+        task_type.target.check_labels(labels)
         whole = whole.with_same_examples(labels=labels, reader=task_type.reader(spec, labels))
     task = _without_unlabeled_test(whole).with_limits(_limits(spec))
     read = chain.from_iterable(task.examples(split) for split in task.splits)
@@ -140,9 +139,9 @@ def _check_fields(spec: TaskSpec, task_type: AnyTaskType) -> None:
     """Check that the type has a use for every field that describes data. Raises: SpecError."""
     for name in sorted(DATA_FIELDS - task_type.spec_fields):
         if _is_given(spec, name):
-            heads = [other.head for other in TASK_TYPES.values() if name in other.spec_fields]
+            uses = [other.name for other in TYPES if name in other.spec_fields]
             raise SpecError(
-                f"task.{name}: a task with head: {task_type.head} has no use for it, it is for {' and '.join(heads)}; "
+                f"task.{name}: a task with head: {task_type.name} has no use for it, it is for {' and '.join(uses)}; "
                 "leave it out"
             )
 
@@ -152,7 +151,7 @@ def _find_labels(task: Task) -> tuple[str, ...]:
     if "train" not in task.files:
         raise SpecError(f"task.labels: task {task.id} has no training split to learn its labels from; list them")
     splits: tuple[Split, ...] = ("train", "validation") if task.is_divided else ("train",)
-    labels = task.type.find_labels([*chain.from_iterable(map(task.examples, splits))])
+    labels = task.target.find_labels([*chain.from_iterable(map(task.examples, splits))])
     if len(labels) < 2:
         has = f"one label only ({shown_name(labels[0])})" if labels else "no labels"
         raise TaskDataError(
@@ -203,7 +202,7 @@ def data_remarks(task: Task) -> Iterator[tuple[str, str]]:
     Reads every labeled split. Raises: TaskDataError, naming file and line.
     """
     train = task.file("train")
-    labels = {name for example in task.examples("train") for name in task.type.label_names(example)}
+    labels = {name for example in task.examples("train") for name in task.target.label_names(example)}
     for alike in look_alike(sorted(labels)):
         names = f"{', '.join(map(repr, alike[:-1]))} and {alike[-1]!r}"
         looks = f"{names} look alike and are {len(alike)} classes"
@@ -212,7 +211,7 @@ def data_remarks(task: Task) -> Iterator[tuple[str, str]]:
         if note := task.read(split).bad.repair_note:
             yield "mended", note
     for split in task.splits:
-        if remark := task.type.labels_note(task.examples(split)):
+        if remark := task.target.labels_note(task.examples(split)):
             yield split, f"{task.files[split]}: {remark}; add others"
     for split, count in count_leaks(task).items():
         own = task.files[split]

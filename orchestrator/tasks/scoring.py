@@ -41,11 +41,24 @@ def decode(
 
     Raises: DataError when the outputs do not fit the features, NotFiniteError when they are not finite.
     """
-    if not np.isfinite(outputs).all():
-        raise NotFiniteError("the outputs hold values that are not finite; the model has diverged, lower learning_rate")
     if options is None:
         options = task.type.options_type.of_recipe(RecipeSpec())
-    return task.type.decode(task, features, examples, outputs, options)
+    return task.target.decode(task, examples, _gather(task, features, outputs, options), options)
+
+
+def decode_fitted(
+    task: TaskDefinition, features: Features[Any], examples: Sequence[Any], outputs: Outputs, options: TaskOptions
+) -> tuple[TaskOptions, list[Any]]:
+    """The options fitted to labeled examples, and the predictions decoded with them; raises as `decode` does."""
+    rows = _gather(task, features, outputs, options)
+    fitted = task.target.fit(task, examples, rows, options)
+    return fitted, task.target.decode(task, examples, rows, fitted)
+
+
+def _gather(task: TaskDefinition, features: Features[Any], outputs: Outputs, options: TaskOptions) -> Any:
+    if not np.isfinite(outputs).all():
+        raise NotFiniteError("the outputs hold values that are not finite; the model has diverged, lower learning_rate")
+    return task.type.gather(features, outputs, options)
 
 
 def score(task: Task, split: Split, predictions: Sequence[Any]) -> dict[str, float]:
@@ -56,13 +69,13 @@ def score(task: Task, split: Split, predictions: Sequence[Any]) -> dict[str, flo
     examples = task.examples(split)
     if len(predictions) != len(examples):
         raise TaskDataError(f"{len(predictions)} predictions for {len(examples)} examples of {task.id} {split}")
-    return task.type.score(task, examples, predictions)
+    return task.target.score(task, examples, predictions)
 
 
 def majority_baseline(task: Task, split: Split) -> dict[str, float]:
     """Scores of predictions that do not read the text, learned from the training split if there is one."""
     learned = task.examples("train" if "train" in task.files else split)
-    return score(task, split, task.type.baseline(task, learned, task.examples(split)))
+    return score(task, split, task.target.baseline(task, learned, task.examples(split)))
 
 
 def prediction_rows(
@@ -76,7 +89,7 @@ def prediction_rows(
     """
     rows = []
     for example, prediction in zip(task.examples(split), predictions, strict=True):
-        said, row = task.type.inputs(example), task.type.row(task, example, prediction)
+        said, row = task.type.inputs(example), task.target.row(task, example, prediction)
         if max_characters is not None:
             said = {} if said.keys() & row.keys() else {key: _cut(said[key], max_characters) for key in said}
         rows.append({"id": example.id, **said, **row})

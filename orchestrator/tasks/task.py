@@ -256,5 +256,5 @@ def _texts_by_label(task_type: AnyTaskType, examples: Sequence[Any]) -> tuple[li
     digests = [hashlib.sha256(text.encode(errors="replace")).digest() for text in texts]
     by_label: dict[str, set[bytes]] = defaultdict(set)
     for digest, example in dict(zip(reversed(digests), reversed(examples), strict=True)).items():
-        by_label[min(task_type.label_names(example), default="")].add(digest)
+        by_label[min(task_type.target.label_names(example), default="")].add(digest)
     return digests, by_label

@@ -16,6 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orchestrator.base.errors import TaskDataError
+from orchestrator.specs.task import TaskSpec
+from orchestrator.tasks.catalogue import KNOWN_TASKS, KnownTask
 from orchestrator.tasks.cell_values import (
     has_decimal_commas,
     has_thousands_points,
@@ -121,6 +123,10 @@ class TextTable(LabeledReader[T], Generic[T]):
     kind: ClassVar[type[Any]]
     """Class of the examples."""
 
+    @classmethod
+    def of_spec(cls, spec: TaskSpec, labels: tuple[str, ...] | None, known: KnownTask | None = None) -> Self:
+        return cls(**table_columns(spec))
+
     @property
     def label_names(self) -> tuple[str, ...]:
         return (self.label_column,)
@@ -157,6 +163,17 @@ class TextTable(LabeledReader[T], Generic[T]):
     @abstractmethod
     def label_fields(self, record: Mapping[str, object], column: LabelColumn) -> Mapping[str, Any] | None:
         """Make an example's fields of its label, None of a row without one. Raises: ValueError, with the problem."""
+
+
+def table_columns(spec: TaskSpec) -> dict[str, Any]:
+    """The columns of a spec, by the names of the fields of `TextTable`."""
+    return {
+        "text_columns": spec.text_columns,
+        "label_column": "label" if spec.label_column is None else spec.label_column,
+        "numerical_columns": spec.numerical_columns,
+        "categorical_columns": spec.categorical_columns,
+        "may_quote": spec.id not in KNOWN_TASKS,
+    }
 
 
 def are_texts(values: object) -> TypeGuard[list[str]]:

@@ -8,6 +8,7 @@ import codecs
 import io
 import lzma
 import re
+import zlib
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -15,13 +16,13 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import Generic, Literal, Protocol, Self, TypeVar
 
-import pyarrow
-
 from orchestrator.base.console import counted
 from orchestrator.base.errors import TaskDataError
 from orchestrator.base.nearest import no_file
+from orchestrator.specs.task import TaskSpec
 from orchestrator.storage import exists, join, open_read, read_bytes
-from orchestrator.storage.text_lines import COMPRESSIONS, compression_problem
+from orchestrator.storage.text_lines import COMPRESSIONS, compression_problem, unpacked
+from orchestrator.tasks.catalogue import KnownTask
 
 _HEAD_BYTES = 4096
 """First bytes of a file by which its kind is known."""
@@ -101,6 +102,11 @@ E_co = TypeVar("E_co", bound=Example, covariant=True)
 @dataclass(frozen=True)
 class Reader(ABC, Generic[E_co]):
     """Reads a file as examples. A subclass is a frozen dataclass of everything that decides how."""
+
+    @classmethod
+    def of_spec(cls, spec: TaskSpec, labels: tuple[str, ...] | None, known: KnownTask | None = None) -> Self:
+        """The reader of a task's files, for the arguments of `TaskType.reader`. Raises: SpecError."""
+        return cls()
 
     @property
     def shared_files(self) -> tuple[str, ...]:
@@ -192,15 +198,9 @@ def read_decompressed(path: str) -> bytes:
     if problem := _content_problem(path, data[:_HEAD_BYTES]):
         raise TaskDataError(f"{path} {problem}")
     try:
-        if path.endswith(".xz"):
-            return lzma.decompress(data)
-        if path.endswith((".gz", ".zst")):
-            codec = "gzip" if path.endswith(".gz") else "zstd"
-            with pyarrow.CompressedInputStream(pyarrow.BufferReader(data), codec) as stream:
-                return bytes(stream.read())
-    except (OSError, EOFError, lzma.LZMAError) as error:
+        return unpacked(io.BytesIO(data), path).read()
+    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
         raise TaskDataError(f"{path} cannot be decompressed: {error}; fetch the file again") from error
-    return data
 
 
 def read_encoded(path: str) -> bytes:

@@ -1,11 +1,9 @@
 """The heads in training: an object for each task type that models are fine-tuned for.
 
-The contract is `base.HeadTraining`. A new head adds a class here, its line in the list and its model's class, and
-likewise a task type in `orchestrator.tasks.types`, which reads its data and scores it.
+The contract is `base.HeadTraining`; `orchestrator.tasks.types.base` says what else a new head needs.
 """
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from bert_core.heads import (
@@ -43,17 +41,15 @@ HeadModel: TypeAlias = (
 )
 """A model with any of the heads."""
 
-HEADS: Mapping[Head, HeadTraining[Any, Any]] = MappingProxyType(
-    {
-        "classification": ClassificationHead(),
-        "multi_label": MultiLabelHead(),
-        "multiple_choice": MultipleChoiceHead(),
-        "regression": RegressionHead(),
-        "ner": NerHead(),
-        "token_classification": TokenClassificationHead(),
-        "qa": QuestionAnsweringHead(),
-        "sentence_selection": SentenceSelectionHead(),
-        "embedding": EmbeddingHead(),
-    }
-)
+HEADS: Mapping[Head, HeadTraining[Any, Any]] = {
+    "classification": ClassificationHead(),
+    "multi_label": MultiLabelHead(),
+    "multiple_choice": MultipleChoiceHead(),
+    "regression": RegressionHead(),
+    "ner": NerHead(),
+    "token_classification": TokenClassificationHead(),
+    "qa": QuestionAnsweringHead(),
+    "sentence_selection": SentenceSelectionHead(),
+    "embedding": EmbeddingHead(),
+}
 """Every head that models are fine-tuned for. The order tells which head a folder made elsewhere has, where two fit."""

@@ -127,17 +127,22 @@ class HeadTraining(ABC, Generic[M, A]):
 
     # Batches
 
-    @abstractmethod
     def targets(self, features: Features[A], windows: Windows, tokens: NDArray[np.int64]) -> Array:
-        """Targets of some windows, whose tokens stand at `tokens`; an unknown label is -100, or NaN among floats."""
+        """Targets of some windows, whose tokens stand at `tokens`: the labels of their examples, or of the tokens.
 
-    def tabular_features(self, features: Features[A], windows: Windows) -> NDArray[np.float32] | None:
-        """The numbers that the head reads beside the text of each window, (W, E)."""
-        return None
+        An unknown label is -100, or NaN among floats.
+        """
+        arrays: Any = features.head_arrays
+        labels: Array = (
+            arrays.token_labels[tokens] if self.gives_token_outputs else arrays.labels[features.examples_of(windows)]
+        )
+        return labels
 
-    @abstractmethod
     def logits(self, model: M, batch: Batch) -> Tensor:
         """The model's logits for a batch, float32."""
+        packed_logits: Any = model.packed_logits
+        logits: Tensor = packed_logits(batch.seqs, batch.states).float()
+        return logits
 
     @abstractmethod
     def loss(self, model: M, logits: Tensor, batch: Batch) -> Tensor:

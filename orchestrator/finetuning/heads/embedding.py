@@ -66,7 +66,7 @@ class EmbeddingLoss(ABC):
 
     @abstractmethod
     def outputs(self, model: "DualEncoder", first: Tensor, second: Tensor) -> NDArray[Any]:
-        """Predict a split's pairs, in the form that the judging task type decodes: (N, H), (N, H) → (N, …)."""
+        """Predict a split's pairs, in the form that the task type decodes: (N, H), (N, H) → (N, …)."""
 
 
 class PairClassificationLoss(EmbeddingLoss):
@@ -186,7 +186,7 @@ class DualEncoder(BertForSentenceEmbedding):
 
     @torch.inference_mode()
     def score_pairs(self, first: NDArray[np.float32], second: NDArray[np.float32]) -> NDArray[Any]:
-        """Predict a split's pairs from vectors (N, H), in the form that the objective's judge decodes: (N, …)."""
+        """Predict a split's pairs from vectors (N, H), in the form that the task type decodes: (N, …)."""
         device = next(self.parameters()).device
         vectors = (torch.from_numpy(some).to(device) for some in (first, second))
         return EMBEDDING_LOSSES[self.objective].outputs(self, *vectors)
@@ -262,19 +262,15 @@ class EmbeddingHead(HeadTraining[DualEncoder, PairArrays]):
 
     def targets(self, features: Features[PairArrays], windows: Windows, tokens: NDArray[np.int64]) -> Array:
         """A label for each pair; or the numbers of its texts, (B, …), -100 where others have more negatives."""
-        labels, numbers = features.head_arrays.labels, features.head_arrays.text_numbers
+        numbers = features.head_arrays.text_numbers
         if numbers is None:
-            assert labels is not None, "an objective has one of the two"
-            return labels[features.examples_of(windows)]
+            return super().targets(features, windows, tokens)
         begins = features.begins_group(windows)
         begins[0] = True  # texts that are only embedded need not be whole groups
         sizes = np.diff(np.flatnonzero(begins), append=len(windows))
         rows = np.full((len(sizes), sizes.max()), IGNORE_INDEX, np.int32)
         rows[np.arange(sizes.max()) < sizes[:, None]] = numbers[windows]
         return rows
-
-    def logits(self, model: DualEncoder, batch: Batch) -> Tensor:
-        return model.packed_logits(batch.seqs, batch.states).float()  # (W, H)
 
     def loss(self, model: DualEncoder, logits: Tensor, batch: Batch) -> Tensor:
         return model.compute_loss(logits, batch.targets)

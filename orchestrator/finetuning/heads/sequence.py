@@ -30,13 +30,12 @@ class SequenceHead(HeadTraining[BertForSequenceClassification, TextArrays]):
 
     model_type = BertForSequenceClassification
 
-    def targets(self, features: Features[TextArrays], windows: Windows, tokens: NDArray[np.int64]) -> Array:
-        return features.head_arrays.labels[features.examples_of(windows)]
-
-    def tabular_features(self, features: Features[TextArrays], windows: Windows) -> NDArray[np.float32] | None:
-        """A person's own columns, where the task has some: (W, E)."""
-        numbers = features.head_arrays.tabular_features
-        return None if numbers is None else numbers[features.example_index[windows]]
+    def recognizes(self, folder: Path, config: BertConfig, architectures: Sequence[str]) -> bool:
+        """Whether a folder has this class and the problem: of one that names none, a single output is a number."""
+        problem = "regression" if config.num_labels == 1 else "single_label_classification"
+        if config.problem_type == "multi_label_classification":
+            problem = config.problem_type
+        return super().recognizes(folder, config, architectures) and problem == self.problem_type
 
     def logits(self, model: BertForSequenceClassification, batch: Batch) -> Tensor:
         return model.packed_logits(batch.seqs, batch.tabular_features, batch.states).float()  # (W, C)
@@ -60,10 +59,6 @@ class ClassificationHead(SequenceHead):
 
     problem_type = "single_label_classification"
 
-    def recognizes(self, folder: Path, config: BertConfig, architectures: Sequence[str]) -> bool:
-        is_other = config.problem_type == "multi_label_classification" or config.num_labels == 1
-        return super().recognizes(folder, config, architectures) and not is_other
-
     def count_labels(self, model: BertForSequenceClassification, targets: Array) -> float:
         return model.class_loss.total_weight(targets)
 
@@ -84,10 +79,6 @@ class RegressionHead(SequenceHead):
         """One output, by the name that it has in transformers' model cards."""
         return config.with_labels(["score"], self.problem_type)
 
-    def recognizes(self, folder: Path, config: BertConfig, architectures: Sequence[str]) -> bool:
-        is_single = config.num_labels == 1 and config.problem_type != "multi_label_classification"
-        return super().recognizes(folder, config, architectures) and is_single
-
     def loss(self, model: BertForSequenceClassification, logits: Tensor, batch: Batch) -> Tensor:
         return F.mse_loss(self.pool(model, logits, batch).squeeze(-1), batch.targets)
 
@@ -99,9 +90,6 @@ class MultiLabelHead(SequenceHead):
     """Any number of labels for each text."""
 
     problem_type = "multi_label_classification"
-
-    def recognizes(self, folder: Path, config: BertConfig, architectures: Sequence[str]) -> bool:
-        return super().recognizes(folder, config, architectures) and config.problem_type == self.problem_type
 
     def targets(self, features: Features[TextArrays], windows: Windows, tokens: NDArray[np.int64]) -> Array:
         return super().targets(features, windows, tokens).astype(np.float32)  # (W, C)
@@ -119,12 +107,6 @@ class MultipleChoiceHead(HeadTraining[BertForMultipleChoice, ChoiceArrays]):
     """A score for each choice."""
 
     model_type = BertForMultipleChoice
-
-    def targets(self, features: Features[ChoiceArrays], windows: Windows, tokens: NDArray[np.int64]) -> Array:
-        return features.head_arrays.labels[features.examples_of(windows)]  # (G,)
-
-    def logits(self, model: BertForMultipleChoice, batch: Batch) -> Tensor:
-        return model.packed_logits(batch.seqs, batch.states).float()  # (W,)
 
     def loss(self, model: BertForMultipleChoice, logits: Tensor, batch: Batch) -> Tensor:
         rows = logits.view(len(batch.targets), -1)  # (G, C)

@@ -67,13 +67,6 @@ class NerHead(HeadTraining[BertForTokenClassification, NerArrays]):
     def count_labels(self, model: BertForTokenClassification, targets: Array) -> float:
         return model.class_loss.total_weight(targets)
 
-    def targets(self, features: Features[NerArrays], windows: Windows, tokens: NDArray[np.int64]) -> Array:
-        """Tags on words' first sub-tokens, -100 elsewhere: (T,)."""
-        return features.head_arrays.token_labels[tokens]
-
-    def logits(self, model: BertForTokenClassification, batch: Batch) -> Tensor:
-        return model.packed_logits(batch.seqs, batch.states).float()  # (T, C)
-
     def loss(self, model: BertForTokenClassification, logits: Tensor, batch: Batch) -> Tensor:
         """Mean over words: cross entropy, or a word's share of the negative log-likelihood of the paths."""
         return model.compute_loss(logits, batch.targets, batch.seqs, _most_words(batch))
@@ -156,9 +149,6 @@ class QuestionAnsweringHead(HeadTraining[BertForQuestionAnswering, QaArrays]):
         arrays = features.head_arrays
         return np.stack([arrays.start_positions[windows], arrays.end_positions[windows]], axis=1)
 
-    def logits(self, model: BertForQuestionAnswering, batch: Batch) -> Tensor:
-        return model.packed_logits(batch.seqs, batch.states).float()  # (T, 2)
-
     def loss(self, model: BertForQuestionAnswering, logits: Tensor, batch: Batch) -> Tensor:
         """Mean of the first and the last token's cross entropy, each over the window's own tokens."""
         rows = batch.seqs.unpack(logits).transpose(1, 2)  # (W, 2, S)
@@ -178,13 +168,6 @@ class SentenceSelectionHead(HeadTraining[BertForSentenceSelection, SentenceArray
 
     model_type = BertForSentenceSelection
     gives_token_outputs = True
-
-    def targets(self, features: Features[SentenceArrays], windows: Windows, tokens: NDArray[np.int64]) -> Array:
-        """Whether a sentence matters, on its [CLS], -100 elsewhere: (T,)."""
-        return features.head_arrays.token_labels[tokens]
-
-    def logits(self, model: BertForSentenceSelection, batch: Batch) -> Tensor:
-        return model.packed_logits(batch.seqs, batch.states).float()  # (T,)
 
     def loss(self, model: BertForSentenceSelection, logits: Tensor, batch: Batch) -> Tensor:
         return model.compute_loss(logits, batch.targets)

@@ -1,16 +1,14 @@
 """The types of labeled tasks, torch-free: an object for each head that a task can have, a file for each object.
 
-The contract is `base.TaskType`. A new head adds a file here and its line in the list, and likewise in
-`orchestrator.finetuning.heads`, which trains it.
+`base` has the contract, and what to write for a new type.
 """
 
 from collections.abc import Mapping
-from types import MappingProxyType
 
-from orchestrator.specs.task import Head
+from orchestrator.specs.task import EmbeddingObjectiveName, Head
 from orchestrator.tasks.types.base import AnyTaskType
 from orchestrator.tasks.types.classification import Classification
-from orchestrator.tasks.types.embedding import Embedding
+from orchestrator.tasks.types.embedding import EMBEDDING_TYPES, embedding_type
 from orchestrator.tasks.types.multi_label import MultiLabel
 from orchestrator.tasks.types.multiple_choice import MultipleChoice
 from orchestrator.tasks.types.ner import Ner, TokenClassification
@@ -19,7 +17,7 @@ from orchestrator.tasks.types.regression import Regression
 from orchestrator.tasks.types.retrieval import Retrieval
 from orchestrator.tasks.types.sentence_selection import SentenceSelection
 
-_TYPES: tuple[AnyTaskType, ...] = (
+TYPES: tuple[AnyTaskType, ...] = (
     Classification(),
     MultiLabel(),
     MultipleChoice(),
@@ -28,9 +26,15 @@ _TYPES: tuple[AnyTaskType, ...] = (
     TokenClassification(),
     QuestionAnswering(),
     SentenceSelection(),
-    Embedding(),
+    *EMBEDDING_TYPES.values(),
     Retrieval(),
 )
+"""Every task type."""
 
-TASK_TYPES: Mapping[Head, AnyTaskType] = MappingProxyType({task_type.head: task_type for task_type in _TYPES})
-"""Every task type by its head."""
+TASK_TYPES: Mapping[Head, AnyTaskType] = {task_type.head: task_type for task_type in reversed(TYPES)}
+"""The task type of each head; of embeddings the one that is compared by cosines."""
+
+
+def find_type(head: Head, objective: EmbeddingObjectiveName | None) -> AnyTaskType:
+    """The task type of a head, and of an objective where it has several. Raises: SpecError without the objective."""
+    return TASK_TYPES[head] if TASK_TYPES[head].objective is None else embedding_type(objective)

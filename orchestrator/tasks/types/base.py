@@ -1,18 +1,26 @@
-"""The contract of a task type: all that the torch-free half knows of one kind of labeled task.
+"""The contract of a task type, torch-free: how text becomes a model's input, and its outputs predictions and scores.
 
-A task type is one object without state. It reads examples from files, turns them into windows of tokens, decodes a
-model's outputs into predictions, scores them, and answers requests. Everything else in the project asks the object of
+A task type is one object without state, and so is its target. Everything else in the project asks the object of
 `orchestrator.tasks.types.TASK_TYPES`; no code outside of a type's own file asks which head a task has.
 
-Each type has four kinds of values of its own: the example `E`, the prediction `P`, the arrays `A` of its features, and
-its options `Opt`, plain `TaskOptions` for most.
+To add a task type, write
 
-Shapes: N examples, W windows, T tokens, C classes, K ranks.
+1. a `Target`, what is predicted: `field` and `metrics` name it, `decode` makes predictions of outputs, `score` compares
+   them with examples, `baseline` predicts without reading. A target of texts also has `encode`, labels as numbers.
+2. a `TaskType`, how text is read: `reader_type` reads files by the `spec_fields` of a task, `windows` lays examples out
+   as tokens, `gather` brings outputs back to a row for each example, `example_of` reads a request. Texts and pairs of
+   texts have the last three in `text.TextType`.
+3. a `HeadTraining` (`orchestrator.finetuning.heads`): `loss` on labels, and `soft_loss` on a teacher's logits.
+4. its name in `Head` (`orchestrator.specs.task`), and its objects in the lists `TYPES` and `HEADS`.
+
+Everything else has a default. `tests/orchestrator/tasks/types/test_new_type.py` adds a type for texts in this way.
+
+Shapes: N examples, W windows, T tokens, C classes.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from statistics import fmean
 from typing import Any, ClassVar, Generic, Self, TypeAlias, TypeVar
 
@@ -21,28 +29,30 @@ from numpy.typing import NDArray
 
 from bert_core.errors import DataError
 from bert_core.text.tokenization import Tokenizer
-from orchestrator.base.errors import InputError, SpecError
+from orchestrator.base.errors import SpecError
 from orchestrator.base.results import Split
 from orchestrator.specs.recipe import RecipeSpec
 from orchestrator.specs.task import EmbeddingObjectiveName, Head, TaskSpec
-from orchestrator.storage.text_lines import check_has
 from orchestrator.tasks.catalogue import KnownTask
 from orchestrator.tasks.cell_values import shown_name
 from orchestrator.tasks.features import Array, Features, HeadArrays, Windows
 from orchestrator.tasks.text_examples import NO_COLUMNS, TabularColumns
 from orchestrator.tasks.text_files import Example, Reader
+from orchestrator.tasks.types.requests import Request, RequestForm
 
 Outputs: TypeAlias = NDArray[Any]
 """A model's outputs for a split, in a shape that each type's file names."""
 Scores: TypeAlias = dict[str, float]
 """Fractions by their names, 1 being the best."""
+HEAD_FIELDS = frozenset({"freeze_encoder", "unfreeze_every_epochs", "layer_pooling", "head_learning_rate"})
+"""Fields of a recipe for models with a head above the encoder."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TaskOptions:
     """The options that every type has; a subclass adds those of its type.
 
-    Fields that recipes have as well are the recipe's. Any other has a default, and `TaskType.calibrate` sets it.
+    Fields that recipes have as well are the recipe's. Any other has a default, and `Target.fit` sets it.
     """
 
     decoding_fields: ClassVar[frozenset[str]] = frozenset()
@@ -53,11 +63,11 @@ class TaskOptions:
 
     @classmethod
     def of_recipe(cls, recipe: RecipeSpec) -> Self:
-        """The options that a recipe asks for, not calibrated."""
+        """The options that a recipe asks for, not fitted."""
         return cls(**cls._given_by(recipe))
 
     def with_recipe(self, recipe: RecipeSpec) -> Self:
-        """The options that a recipe asks for, calibrated as these are."""
+        """The options that a recipe asks for, fitted as these are."""
         return replace(self, **self._given_by(recipe))
 
     @classmethod
@@ -73,12 +83,6 @@ class TaskOptions:
         return {name: getattr(self, name) for name in self.window_fields()}
 
 
-E = TypeVar("E", bound=Example)
-P = TypeVar("P")
-A = TypeVar("A", bound=HeadArrays)
-Opt = TypeVar("Opt", bound=TaskOptions)
-
-
 @dataclass(frozen=True, kw_only=True)
 class TaskDefinition:
     """Definition of a task: what is predicted, which score ranks. A fine-tuned model knows this much of its task."""
@@ -91,8 +95,6 @@ class TaskDefinition:
     """Name of the score that ranks; higher is better."""
     unanswerable: bool = False
     """Whether a question may have no answer."""
-    objective: EmbeddingObjectiveName | None = None
-    """Objective that the vectors of a pair of texts are judged by (embedding)."""
     columns: TabularColumns = NO_COLUMNS
     """A person's own columns beside the text, and how the model reads them."""
     text_columns: tuple[str, ...] = ()
@@ -102,127 +104,71 @@ class TaskDefinition:
     def head(self) -> Head:
         return self.type.head
 
-
-@dataclass(frozen=True)
-class Request:
-    """A request to a fine-tuned model: the values of one line, by key."""
-
-    values: dict[str, Any]
-    line: int
-    """Number of the line in its file, from 1."""
-    head: Head
-    """Name of the task type that is asked."""
-    keys: tuple[str, ...]
-    """Keys that the task type reads."""
+    @property
+    def objective(self) -> EmbeddingObjectiveName | None:
+        return self.type.objective
 
     @property
-    def id(self) -> str:
-        """The `id` that the line gives, else its number."""
-        return str(self.values.get("id", self.line))
-
-    def text(self, key: str) -> str:
-        """A value that is text. Raises: InputError, naming line and key."""
-        check_has(key, self.values, self.line)
-        if not isinstance(self.values[key], str):
-            raise InputError(
-                f"line {self.line}: {key} must be text; the keys of {self.head} are {', '.join(self.keys)}"
-            )
-        return str(self.values[key])
-
-    def optional_text(self, key: str) -> str | None:
-        """A value that is text, or None where it is missing or null. Raises: InputError, naming line and key."""
-        return None if self.values.get(key) is None else self.text(key)
-
-    def texts(self, key: str, least: int = 1) -> tuple[str, ...]:
-        """A value that is a list of texts, of a least length. Raises: InputError, naming line and key."""
-        check_has(key, self.values, self.line)
-        texts = self.values[key]
-        if not isinstance(texts, list) or len(texts) < least or not all(isinstance(text, str) for text in texts):
-            at_least = f", at least {least}" if least > 1 else ""
-            raise InputError(f"line {self.line}: {key} must be a list of texts{at_least}")
-        return tuple(texts)
-
-    def columns(self, names: tuple[str, ...]) -> Mapping[str, object]:
-        """The values of a person's own columns, all of which must be there. Raises: InputError, naming the key."""
-        for name in names:
-            check_has(name, self.values, self.line)
-        return self.values
+    def target(self) -> "Target[Any, Any]":
+        return self.type.target
 
 
-class TaskType(ABC, Generic[E, P, A, Opt]):
-    """One kind of labeled task. Every method is pure: the same arguments give the same result."""
+E = TypeVar("E", bound=Example)
+P = TypeVar("P")
 
-    head: ClassVar[Head]
-    """Name of the type, in specs and in the records of models."""
+
+class Target(ABC, Generic[E, P]):
+    """Predictions `P` that outputs become, and their comparison with the labels of examples `E`.
+
+    Every method is pure: the same arguments give the same result.
+    """
+
+    field: ClassVar[str]
+    """Field of an example with its label, and of a prediction with the predicted one."""
     metrics: ClassVar[tuple[str, ...]]
     """Names of the scores that a person's own task can be ranked by; the first one is the default."""
-    arrays_type: type[A]
-    """Class of the arrays that `windows` gives."""
-    options_type: type[Opt]
-    """Class of the options that `windows` and `decode` take."""
-    spec_fields: ClassVar[frozenset[str]]
-    """Fields of a task's spec that the type reads to find its data; the spec must leave out those of other types."""
-    recipe_fields: ClassVar[frozenset[str]] = frozenset()
-    """Fields of a recipe that are made for this type; types that do not list them refuse them."""
-    purpose: ClassVar[str]
-    """Purpose of the type's recipe fields, for the message to a task of another type: "it is for {purpose}"."""
-    label_field: ClassVar[str]
-    """Field of an example with its label."""
-    prediction_field: ClassVar[str]
-    """Field of a prediction with the predicted label."""
-    request_keys: ClassVar[tuple[str, ...]] = ()
-    """Keys of a request that `example_of` reads, beside the names of own columns."""
-    example_request: ClassVar[Mapping[str, Any]] = {}
-    """A request, to try a model with: it has the keys that every request must have."""
-    own_layout: ClassVar[str] = ""
-    """Name of a file layout that only this type reads; empty where it has none."""
-    labeled_layouts: ClassVar[str] = "columns of text and a column of labels"
-    """Layouts of labeled files, for messages."""
-    usual_text_columns: ClassVar[tuple[str, ...]] = ()
-    """Columns that hold the request's keys in tables whose task names none."""
-    is_searched: ClassVar[bool] = False
-    """Whether an example is a query for documents of a collection, for which no head is fine-tuned."""
-    needs_case: ClassVar[bool] = False
-    """Whether a vocabulary should keep capitals, as for names."""
-    splits_long_examples: ClassVar[bool] = False
-    """Whether an example that is longer than a window becomes several windows."""
-    short_lengths: ClassVar[Mapping[str, int]] = {}
-    """Shortest useful `max_seq_length`, and the other lengths of a recipe that suit it; empty where any is useful."""
-    usual_max_seq_length: ClassVar[int | None] = None
-    """Length for a model folder without a record of its options; None for the recipe's default."""
-    usual_objective: ClassVar[EmbeddingObjectiveName | None] = None
-    """Objective for a model folder without a record of its objective."""
-
-    def __eq__(self, other: object) -> bool:
-        return type(self) is type(other)
-
-    def __hash__(self) -> int:
-        return hash(type(self))
-
-    # Reading
-
-    def find_files(self, spec: TaskSpec) -> Mapping[Split, str]:
-        """The file of each split of a person's own task; empty when the spec names none. Raises: TaskDataError."""
-        return spec.files
-
-    def check_spec(self, spec: TaskSpec) -> None:
-        """Check that the spec of a person's own task says what the type needs. Raises: SpecError."""
+    ranks_documents: ClassVar[bool] = False
+    """Whether the prediction for a query and a document says how relevant it is: by its `value`, or by the probability
+    of a class."""
 
     @abstractmethod
-    def reader(self, spec: TaskSpec, labels: tuple[str, ...] | None, known: KnownTask | None = None) -> Reader[E]:
-        """The reader of the task's files.
+    def decode(self, task: TaskDefinition, examples: Sequence[E], rows: Any, options: Any) -> list[P]:
+        """A prediction for each example, from its row of outputs.
 
         Args:
-            spec: complete: fields that a known task has of its own are filled in.
-            labels: names to accept; None accepts all, for finding them.
-            known: the published layout, for a known task.
+            rows: one for each example, as the type's `gather` gives them.
+            options: the type's own.
 
-        Raises: SpecError, TaskDataError where the spec leads to no file.
+        Raises: DataError for outputs of another shape.
         """
 
-    def has_labels(self, objective: EmbeddingObjectiveName | None) -> bool:
-        """Whether the model's outputs stand for labels, which are listed in the spec or found in the training split."""
-        return "labels" in self.spec_fields
+    def fit(self, task: TaskDefinition, examples: Sequence[E], rows: Any, options: Any) -> Any:
+        """The options with what labeled examples decide of decoding: a temperature, a threshold. See `decode`."""
+        return options
+
+    @abstractmethod
+    def score(self, task: TaskDefinition, examples: Sequence[E], predictions: Sequence[P]) -> Scores:
+        """The scores of predictions, one for each labeled example in order; each is a fraction, 1 being the best."""
+
+    @abstractmethod
+    def baseline(self, task: TaskDefinition, learned: Sequence[E], examples: Sequence[E]) -> list[P]:
+        """Predictions for `examples` that need no reading of their text, learned from the labels of `learned`."""
+
+    def metric_names(self, task: TaskDefinition) -> tuple[str, ...]:
+        """Names of the scores that a task can be ranked by."""
+        return self.metrics
+
+    def positive_label(self, task: TaskDefinition) -> str | None:
+        """The class whose F1 the score `f1` is; None where `f1` is not the score of one class."""
+        return None
+
+    # Labels
+
+    def label_names(self, example: E) -> tuple[str, ...]:
+        """The names among an example's labels; of tagged words the entity types."""
+        label = getattr(example, self.field, None)
+        names = label if isinstance(label, tuple) else (label,)
+        return tuple(name for name in names if isinstance(name, str))
 
     def find_labels(self, examples: Iterable[E]) -> tuple[str, ...]:
         """The labels of a training split, in the order that outputs will have."""
@@ -237,9 +183,135 @@ class TaskType(ABC, Generic[E, P, A, Opt]):
         """Reason why the labels of a split cannot tell a good model from a bad one; None where they can."""
         return None
 
-    def label_names(self, example: E) -> tuple[str, ...]:
-        """The labels of an example; of tagged words the entity types."""
-        return ()
+    # Predictions for people
+
+    def row(self, task: TaskDefinition, example: E, prediction: P) -> dict[str, Any]:
+        """A prediction beside its labeled example, in JSON values: `prediction`, `gold`, and how well they agree."""
+        predicted, gold = (json_value(getattr(side, self.field)) for side in (prediction, example))
+        own = {"prediction": predicted, "gold": gold, "correct": predicted == gold}
+        return {**own, **_confidence(task, prediction)}
+
+    def answer(self, task: TaskDefinition, prediction: P) -> dict[str, Any]:
+        """A prediction in JSON values, and how sure the model is; what was predicted comes first."""
+        return {self.field: json_value(getattr(prediction, self.field)), **_confidence(task, prediction)}
+
+    def agreement(self, first: Sequence[P], second: Sequence[P]) -> float:
+        """Agreement of two models' predictions for the same examples: the share of equal ones."""
+        return share_equal(*([getattr(prediction, self.field) for prediction in side] for side in (first, second)))
+
+
+@dataclass(frozen=True)
+class FileLayout:
+    """Layout of a type's files, in words for messages."""
+
+    labeled: str = "columns of text and a column of labels"
+    """Layouts of labeled files."""
+    own: str = ""
+    """Name of a layout that only this type reads; empty where it has none."""
+    text_columns: tuple[str, ...] = ()
+    """Columns that hold the request's keys in tables whose task names none."""
+
+
+@dataclass(frozen=True)
+class Lengths:
+    """Lengths of a type's windows, and what becomes of longer examples."""
+
+    are_split: bool = False
+    """Whether an example that is longer than a window becomes several windows."""
+    usual: int | None = None
+    """`max_seq_length` of a model folder without a record of its options; None for the recipe's default."""
+    shortest: Mapping[str, int] = field(default_factory=dict)
+    """Shortest useful `max_seq_length`, and the other lengths of a recipe that suit it; empty where any is useful."""
+
+
+class TaskType(ABC, Generic[E]):
+    """One kind of labeled task. Every method is pure: the same arguments give the same result."""
+
+    head: ClassVar[Head]
+    """Name of the type, in specs and in the records of models."""
+    objective: ClassVar[EmbeddingObjectiveName | None] = None
+    """Name of what tells types with the same head apart (embedding)."""
+    target: Target[E, Any]
+    """Target of the task: its predictions and scores."""
+    reader_type: ClassVar[type[Reader[Any]]]
+    """Class of the readers of files, where one class reads all."""
+    request: RequestForm = RequestForm()
+    """Form of the requests that `example_of` reads."""
+    spec_fields: ClassVar[frozenset[str]]
+    """Fields of a task's spec that the type reads to find its data; the spec must leave out those of other types."""
+    recipe_fields: ClassVar[frozenset[str]] = HEAD_FIELDS
+    """Fields of a recipe that are made for this type; types that do not list them refuse them."""
+    arrays_type: type[HeadArrays] = HeadArrays
+    """Class of the arrays that `windows` gives."""
+    options_type: type[TaskOptions] = TaskOptions
+    """Class of the options that windows and decoding take."""
+    layout: FileLayout = FileLayout()
+    lengths: Lengths = Lengths()
+    is_searched: ClassVar[bool] = False
+    """Whether an example is a query for documents of a collection, for which no head is fine-tuned."""
+    needs_case: ClassVar[bool] = False
+    """Whether a vocabulary should keep capitals, as for names."""
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other)
+
+    def __hash__(self) -> int:
+        return hash(type(self))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
+
+    @property
+    def name(self) -> str:
+        """The head's name, and the objective where it has several."""
+        return self.head if self.objective is None else f"{self.head} ({self.objective})"
+
+    @property
+    def has_labels(self) -> bool:
+        """Whether the model's outputs stand for labels, which are listed in the spec or found in the training split."""
+        return "labels" in self.spec_fields
+
+    # Reading
+
+    def find_files(self, spec: TaskSpec) -> Mapping[Split, str]:
+        """The file of each split of a person's own task; empty when the spec names none. Raises: TaskDataError."""
+        return spec.files
+
+    def check_spec(self, spec: TaskSpec) -> None:
+        """Check that the spec of a person's own task says what the type needs. Raises: SpecError."""
+
+    def reader(self, spec: TaskSpec, labels: tuple[str, ...] | None, known: KnownTask | None = None) -> Reader[E]:
+        """The reader of the task's files, of the type's own class.
+
+        Args:
+            spec: complete: fields that a known task has of its own are filled in.
+            labels: names to accept; None accepts all, for finding them.
+            known: the published layout, for a known task.
+
+        Raises: SpecError, TaskDataError where the spec leads to no file.
+        """
+        return self.reader_type.of_spec(spec, labels, known)
+
+    def unlabeled_reader(self, path: str) -> Reader[E] | None:
+        """The reader, without labels, of a file in the type's own layout; None where each line is a request.
+
+        Raises: InputError for a file that cannot be read.
+        """
+        return None
+
+    @abstractmethod
+    def example_of(self, task: TaskDefinition, request: Request) -> E:
+        """Parse a request into an example without a label. Raises: InputError, naming line and key."""
+
+    def inputs(self, example: E) -> dict[str, Any]:
+        """Values of an example by the keys of a request."""
+        values = {key: json_value(getattr(example, key, None)) for key in self.request.keys}
+        return {key: value for key, value in values.items() if value is not None}
+
+    def split_text(self, example: E) -> str:
+        """Text of an example that no other split may have."""
+        said = self.inputs(example).values()
+        return "\t".join(value if isinstance(value, str) else " ".join(map(str, value)) for value in said)
 
     def has_unanswerable(self, examples: Iterable[E]) -> bool:
         """Whether some question has no answer; reads examples only where the type has questions."""
@@ -251,169 +323,45 @@ class TaskType(ABC, Generic[E, P, A, Opt]):
         apart = f", several apart by {spec.label_separator!r}" if "label_separator" in spec.model_fields_set else ""
         return f"{labels} from {' and '.join(map(shown_name, spec.text_columns))}{apart}"
 
-    def refused_recipe_fields(self, objective: EmbeddingObjectiveName | None) -> Mapping[str, str]:
-        """Recipe fields of every type that do not apply to this one or to the objective, with the reason."""
-        return {}
-
     # Windows
 
     @abstractmethod
-    def windows(self, task: TaskDefinition, examples: Sequence[E], tokenizer: Tokenizer, options: Opt) -> Windows[A]:
+    def windows(self, task: TaskDefinition, examples: Sequence[E], tokenizer: Tokenizer, options: Any) -> Windows[Any]:
         """Examples, labeled or not, as windows of tokens; each example has at least one, in the examples' order.
 
         A label that is not known is -100 or NaN in the arrays. Raises: SpecError when lengths leave no room for text.
         """
 
-    # Decoding and scoring
-
-    @abstractmethod
-    def decode(
-        self, task: TaskDefinition, features: Features[A], examples: Sequence[E], outputs: Outputs, options: Opt
-    ) -> list[P]:
-        """A prediction for each example, from finite outputs in the shape that the type's file names.
+    def gather(self, features: Features[Any], outputs: Outputs, options: Any) -> Any:
+        """A model's outputs as a row for each example, for the target to decode: (N, …), or a list of arrays.
 
         Raises: DataError when the outputs do not fit the features.
         """
-
-    def default_metric(self, objective: EmbeddingObjectiveName | None) -> str:
-        """Name of the score that ranks a task of one's own."""
-        return self.metrics[0]
-
-    def metric_names(self, task: TaskDefinition) -> tuple[str, ...]:
-        """Names of the scores that a task can be ranked by."""
-        return self.metrics
-
-    def positive_label(self, task: TaskDefinition) -> str | None:
-        """The class whose F1 the score `f1` is; None where `f1` is not the score of one class."""
-        return None
-
-    @abstractmethod
-    def score(self, task: TaskDefinition, examples: Sequence[E], predictions: Sequence[P]) -> Scores:
-        """The scores of predictions, one for each labeled example in order; each is a fraction, 1 being the best."""
-
-    @abstractmethod
-    def baseline(self, task: TaskDefinition, learned: Sequence[E], examples: Sequence[E]) -> list[P]:
-        """Predictions for `examples` that need no reading of their text, learned from the labels of `learned`."""
-
-    def row(self, task: TaskDefinition, example: E, prediction: P) -> dict[str, Any]:
-        """A prediction beside its labeled example, in JSON values: `prediction`, `gold`, and how well they agree."""
-        predicted = _json_value(getattr(prediction, self.prediction_field))
-        gold = _json_value(getattr(example, self.label_field))
-        return {
-            "prediction": predicted,
-            "gold": gold,
-            "correct": predicted == gold,
-            **self.confidence(task, prediction),
-        }
-
-    def confidence(self, task: TaskDefinition, prediction: P) -> dict[str, Any]:
-        """Confidence of a prediction in JSON values: probabilities by label or choice, scores."""
-        found = {name: getattr(prediction, name, None) for name in ("probabilities", "scores")}
-        return {
-            name: dict(zip(task.labels, values, strict=False)) if self.has_labels(task.objective) else list(values)
-            for name, values in found.items()
-            if values is not None
-        }
-
-    def decisions(self, prediction: P) -> Sequence[object]:
-        """Parts of a prediction that two models agree on or not, such as each tag; no probabilities."""
-        return [getattr(prediction, self.prediction_field)]
-
-    def agreement(self, first: Sequence[P], second: Sequence[P]) -> float:
-        """Share of equal decisions in two models' predictions for the same examples."""
-        one, other = ([part for prediction in side for part in self.decisions(prediction)] for side in (first, second))
-        return fmean(part == its for part, its in zip(one, other, strict=True))
-
-    def calibrate(
-        self,
-        task: TaskDefinition,
-        features: Features[A],
-        examples: Sequence[E],
-        outputs: Outputs,
-        options: Opt,
-        predictions: Sequence[P],
-    ) -> tuple[Opt, list[P]]:
-        """The options fitted to labeled examples, and the examples' predictions decoded with them.
-
-        Args:
-            options: those that `predictions` were decoded with, from the outputs.
-        """
-        return options, list(predictions)
-
-    def split_text(self, example: E) -> str:
-        """Text of an example that no other split may have."""
-        said = self.inputs(example).values()
-        return "\t".join(value if isinstance(value, str) else " ".join(map(str, value)) for value in said)
-
-    def inputs(self, example: E) -> dict[str, Any]:
-        """Values of an example by the keys of a request."""
-        values = {key: _json_value(getattr(example, key, None)) for key in self.request_keys}
-        return {key: value for key, value in values.items() if value is not None}
-
-    # Answers
-
-    def unlabeled_reader(self, path: str) -> Reader[E] | None:
-        """The reader, without labels, of a file in the type's own layout; None where each line is a request.
-
-        Raises: InputError for a file that cannot be read.
-        """
-        return None
-
-    def parse_text(self, line: str) -> dict[str, Any] | None:
-        """A line of plain text as the values of a request; None where only JSON says enough."""
-        return None
-
-    @property
-    def reads_plain_text(self) -> bool:
-        return self.parse_text("a") is not None
-
-    @property
-    def optional_keys(self) -> frozenset[str]:
-        """Keys that a request may leave out."""
-        return frozenset(self.request_keys) - self.example_request.keys()
-
-    @property
-    def list_keys(self) -> frozenset[str]:
-        """Keys whose values are lists of texts, which CSV and TSV cannot hold."""
-        return frozenset(key for key, value in self.example_request.items() if isinstance(value, list))
-
-    @abstractmethod
-    def example_of(self, task: TaskDefinition, request: Request) -> E:
-        """Parse a request into an example without a label. Raises: InputError, naming line and key."""
-
-    def answer(self, task: TaskDefinition, prediction: P) -> dict[str, Any]:
-        """A prediction in JSON values, and how sure the model is."""
-        predicted = _json_value(getattr(prediction, self.prediction_field))
-        return {self.prediction_field: predicted, **self.confidence(task, prediction)}
-
-    def brief_answer(self, task: TaskDefinition, prediction: P) -> tuple[object, float | None]:
-        """The prediction as a cell of a table, and its probability where it has one."""
-        first = next(iter(self.answer(task, prediction).values()))
-        if isinstance(first, list):
-            return ", ".join(map(str, first)), None
-        return first, max(getattr(prediction, "probabilities", ()), default=None)
-
-    def relevance(self, task: TaskDefinition, label: str | None, folder: str) -> Callable[[P], float]:
-        """Function from the prediction for a pair of query and document to the document's relevance.
-
-        Args:
-            label: the class that marks a document as relevant.
-            folder: the model's, for messages.
-
-        Raises: InputError when predictions say nothing about pairs of texts, or the label does not fit.
-        """
-        raise InputError(
-            f"{folder} is a model for {self.head}; documents are scored again by one fine-tuned on pairs of texts, "
-            "for regression or classification"
-        )
+        check_length(outputs, features.num_examples, "example")
+        return outputs
 
 
-AnyTaskType: TypeAlias = TaskType[Any, Any, Any, Any]
+AnyTaskType: TypeAlias = TaskType[Any]
 """A task type where it does not matter which."""
 
 
-def _json_value(value: Any) -> Any:
+def json_value(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
+
+
+def _confidence(task: TaskDefinition, prediction: object) -> dict[str, Any]:
+    """Confidence of a prediction in JSON values: probabilities by label or choice, scores."""
+    found = {name: getattr(prediction, name, None) for name in ("probabilities", "scores")}
+    return {
+        name: dict(zip(task.labels, values, strict=False)) if task.type.has_labels else list(values)
+        for name, values in found.items()
+        if values is not None
+    }
+
+
+def share_equal(first: Iterable[object], second: Iterable[object]) -> float:
+    """Share of equal parts of two models' predictions."""
+    return fmean(one == other for one, other in zip(first, second, strict=True))
 
 
 def check_length(outputs: Outputs, expected: int, unit: str) -> None:
@@ -426,3 +374,8 @@ def softmax(logits: Array) -> NDArray[np.float64]:
     """Probabilities over the last axis."""
     shifted = np.exp(logits - logits.max(axis=-1, keepdims=True).astype(np.float64))
     return np.asarray(shifted / shifted.sum(axis=-1, keepdims=True))
+
+
+def sigmoid(logits: Array) -> NDArray[np.float64]:
+    """Probability of each logit, whose counterpart is 0."""
+    return np.exp(-np.logaddexp(0.0, -logits.astype(np.float64)))

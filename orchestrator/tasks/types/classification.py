@@ -5,10 +5,10 @@ The model's outputs are class logits (N, C).
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TypeAlias
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 
@@ -20,15 +20,20 @@ from bert_core.metrics import (
     glue_metric_names,
     glue_metrics,
 )
-from orchestrator.base.errors import InputError
 from orchestrator.specs.recipe import LABEL_LOSS_FIELDS
 from orchestrator.specs.task import TaskSpec
 from orchestrator.tasks.catalogue import KnownTask
 from orchestrator.tasks.cell_values import NO_LABEL_MARKS, label_text, other_spelling, read_label, stands_for_no_label
 from orchestrator.tasks.features import Array
-from orchestrator.tasks.text_examples import LabelColumn, TextExample, TextTable
+from orchestrator.tasks.text_examples import LabelColumn, TextExample, TextTable, table_columns
 from orchestrator.tasks.types.base import Outputs, Scores, TaskDefinition, softmax
-from orchestrator.tasks.types.text import LabelOptions, TextType, check_classes, table_columns
+from orchestrator.tasks.types.text import (
+    LabelOptions,
+    TextTarget,
+    TextType,
+    check_classes,
+    temperature,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +63,13 @@ class ClassificationTable(TextTable[ClassificationExample]):
     """Class name by the label in the file; None takes every label as it stands."""
 
     kind = ClassificationExample
+
+    @classmethod
+    def of_spec(cls, spec: TaskSpec, labels: tuple[str, ...] | None, known: KnownTask | None = None) -> Self:
+        """The reader of a task's files; a known task has names for what stands in them."""
+        if known is not None:
+            return cls(**table_columns(spec), classes=known.classes, header=known.header)
+        return cls(**table_columns(spec), classes=None if labels is None else {label: label for label in labels})
 
     @cached_property
     def _by_spelling(self) -> Mapping[str, str]:
@@ -97,44 +109,30 @@ class ClassificationTable(TextTable[ClassificationExample]):
         return False
 
 
-class Classification(TextType[ClassificationExample, ClassPrediction, LabelOptions]):
+class ClassTarget(TextTarget[ClassificationExample, ClassPrediction]):
     """One class for each text."""
 
-    head = "classification"
+    field = "label"
     metrics = ("accuracy", "macro_f1", "matthews_correlation")
-    purpose = "classes"
-    spec_fields = TextType.spec_fields | {"labels"}
-    options_type = LabelOptions
-    recipe_fields = TextType.recipe_fields | LABEL_LOSS_FIELDS | {"calibrate"}
-    table_type = ClassificationTable
-    label_field = prediction_field = "label"
+    ranks_documents = True
 
-    def reader(
-        self, spec: TaskSpec, labels: tuple[str, ...] | None, known: KnownTask | None = None
-    ) -> ClassificationTable:
-        """A table with a column of classes; a known task has names for what stands in its files."""
-        if known is not None:
-            return ClassificationTable(**table_columns(spec), classes=known.classes, header=known.header)
-        classes = None if labels is None else {label: label for label in labels}
-        return ClassificationTable(**table_columns(spec), classes=classes)
-
-    def label_array(self, task: TaskDefinition, examples: Examples) -> Array:
+    def encode(self, task: TaskDefinition, examples: Examples) -> Array:
         """Numbers of classes, (N,) int32."""
         number = {label: i for i, label in enumerate(task.labels)}
         numbers = [IGNORE_INDEX if example.label is None else number[example.label] for example in examples]
         return np.array(numbers, dtype=np.int32)
 
-    def predict(self, task: TaskDefinition, outputs: Outputs, options: LabelOptions) -> list[ClassPrediction]:
+    def decode(self, task: TaskDefinition, examples: Examples, rows: Outputs, options: object) -> list[ClassPrediction]:
         """The class of the largest logit, and the softmax: (N, C)."""
-        check_classes(task, outputs)
-        best = [task.labels[number] for number in outputs.argmax(axis=1).tolist()]
-        return list(map(ClassPrediction, best, map(tuple, softmax(outputs / options.logit_temperature).tolist())))
+        check_classes(task, rows)
+        best = [task.labels[number] for number in rows.argmax(axis=1).tolist()]
+        return list(map(ClassPrediction, best, map(tuple, softmax(rows / temperature(options)).tolist())))
 
-    def fit(self, task: TaskDefinition, examples: Examples, logits: Outputs, options: LabelOptions) -> LabelOptions:
+    def fit(self, task: TaskDefinition, examples: Examples, rows: Outputs, options: Any) -> Any:
         """The temperature that makes the examples' classes likeliest."""
-        if not options.calibrate:
+        if not (isinstance(options, LabelOptions) and options.calibrate):
             return options
-        return replace(options, logit_temperature=fit_temperature(logits, self.label_array(task, examples)))
+        return replace(options, logit_temperature=fit_temperature(rows, self.encode(task, examples)))
 
     def metric_names(self, task: TaskDefinition) -> tuple[str, ...]:
         """GLUE's scores for a task of GLUE; with two classes also `f1`, of the second one."""
@@ -149,7 +147,7 @@ class Classification(TextType[ClassificationExample, ClassPrediction, LabelOptio
         """Scores as the official scripts count them."""
         number = {label: i for i, label in enumerate(task.labels)}
         predicted = [number[prediction.label] for prediction in predictions]
-        gold = [number[str(example.label)] for example in examples]
+        gold = self.encode(task, examples).tolist()
         if glue_metric_names(task.id):
             return glue_metrics(task.id, predicted, gold)
         return (binary_metrics if len(task.labels) == 2 else classification_metrics)(predicted, gold)
@@ -159,12 +157,11 @@ class Classification(TextType[ClassificationExample, ClassPrediction, LabelOptio
         counts = Counter(str(example.label) for example in learned)
         return [ClassPrediction(max(task.labels, key=lambda label: counts[label]))] * len(examples)
 
-    def relevance(self, task: TaskDefinition, label: str | None, folder: str) -> Callable[[ClassPrediction], float]:
-        if label is None or label not in task.labels:
-            wrong = "" if label is None else f", and {label!r} is none of them"
-            raise InputError(
-                f"{folder} knows the labels {', '.join(task.labels)}{wrong}; name the one that marks a document that "
-                "answers as relevant"
-            )
-        place = task.labels.index(label)
-        return lambda prediction: prediction.probabilities[place]
+
+class Classification(TextType[ClassificationExample]):
+    head = "classification"
+    target = ClassTarget()
+    reader_type = ClassificationTable
+    spec_fields = TextType.spec_fields | {"labels"}
+    recipe_fields = TextType.recipe_fields | LABEL_LOSS_FIELDS | {"calibrate"}
+    options_type = LabelOptions

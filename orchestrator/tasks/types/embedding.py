@@ -1,13 +1,12 @@
 """Sentence embeddings: the vectors of two texts are compared, as the task's objective says.
 
-Each objective is an object without state, and its predictions are those of another task type, which decodes, scores
-and answers them: its judge. Outputs have the shape that the judge decodes. The other half of an objective is the object
-of the same name in `orchestrator.finetuning.heads.embedding`, which has the loss.
+Each objective is a type of its own. Its target is that of another task type, and outputs have the shape that this one
+decodes. The other half of an objective is the object of the same name in `orchestrator.finetuning.heads.embedding`,
+which has the loss.
 
 Shapes: N pairs of texts, W texts of all pairs.
 """
 
-from abc import ABC
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from types import MappingProxyType
@@ -24,21 +23,24 @@ from orchestrator.tasks.features import (
     PER_EXAMPLE,
     PER_WINDOW,
     Array,
-    Features,
     HeadArrays,
     Windows,
     build_text_windows,
 )
 from orchestrator.tasks.table_files import read_rows
-from orchestrator.tasks.text_examples import TextExample, are_texts
+from orchestrator.tasks.text_examples import TextExample, are_texts, table_columns
 from orchestrator.tasks.text_files import BadRecords, Reader
-from orchestrator.tasks.types.base import AnyTaskType, Outputs, Request, TaskDefinition, TaskOptions, TaskType
-from orchestrator.tasks.types.classification import Classification
-from orchestrator.tasks.types.regression import Regression, RegressionTable
-from orchestrator.tasks.types.retrieval import Retrieval
-from orchestrator.tasks.types.text import check_text_columns, table_columns
-
-_NO_HEAD = "an embedding has no head above its encoder"
+from orchestrator.tasks.types.base import FileLayout, TaskDefinition, TaskOptions, TaskType
+from orchestrator.tasks.types.classification import (
+    Classification,
+    ClassificationExample,
+    ClassificationTable,
+    ClassTarget,
+)
+from orchestrator.tasks.types.regression import RegressionTable, ValueTarget
+from orchestrator.tasks.types.requests import Request, RequestForm
+from orchestrator.tasks.types.retrieval import IS_SEARCHED, RankingTarget
+from orchestrator.tasks.types.text import check_text_columns, split_pair
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,15 @@ class SimilarityTable(RegressionTable):
     least: float
     greatest: float
 
+    @classmethod
+    def of_spec(cls, spec: TaskSpec, labels: tuple[str, ...] | None, known: KnownTask | None = None) -> Self:
+        if spec.score_range is None:
+            raise SpecError("task.score_range: objective cosine needs the least and the greatest score")
+        least, greatest = spec.score_range
+        if least >= greatest:
+            raise SpecError(f"task.score_range {list(spec.score_range)}: the least score comes first")
+        return cls(**table_columns(spec), least=least, greatest=greatest)
+
     def scale(self, score: float) -> float:
         """The score's place between the least and the greatest. Raises: ValueError, saying what is wrong with it."""
         if not self.least <= score <= self.greatest:
@@ -98,6 +109,12 @@ class MatchTable(Reader[MatchExample]):
     text_columns: tuple[str, ...]
     negative_columns: tuple[str, ...] = ()
     """Columns of texts, or of lists of texts, that do not belong to the first; empty ones are passed over."""
+
+    kind: ClassVar[type[TextExample]] = MatchExample
+
+    @classmethod
+    def of_spec(cls, spec: TaskSpec, labels: tuple[str, ...] | None, known: KnownTask | None = None) -> Self:
+        return cls(spec.text_columns, spec.negative_columns)
 
     def read(self, path: str, bad: BadRecords) -> Iterator[MatchExample]:
         rows = read_rows(path, (*self.text_columns, *self.negative_columns), bad)
@@ -116,231 +133,144 @@ class MatchTable(Reader[MatchExample]):
         return replace(self, negative_columns=())
 
 
-class EmbeddingObjective(ABC):
-    """One way to train and to judge the vectors of pairs of texts."""
-
-    name: ClassVar[EmbeddingObjectiveName]
-    """Name of the objective, in specs and in the records of models."""
-    pairs: ClassVar[str]
-    """Description of its pairs, in words, for the message that lists the objectives."""
-    purpose: ClassVar[str] = ""
-    """Purpose of the objective's recipe fields, in words; empty where there are none."""
-    recipe_fields: ClassVar[frozenset[str]] = frozenset()
-    """Fields of a recipe that are made for this objective; the others refuse them."""
-    reads_negatives: ClassVar[bool] = False
-    """Whether a pair may have further texts, which do not belong to its first one."""
-    judge: AnyTaskType
-    """The task type whose predictions the objective gives."""
-
-    @property
-    def default_metric(self) -> str:
-        return self.judge.default_metric(None)
-
-    def check_spec(self, spec: TaskSpec) -> None:
-        """Check that the spec of a task says of its pairs what the objective needs, and no more. Raises: SpecError."""
-        if spec.score_range is not None:
-            raise SpecError(f"task.score_range: pairs have no score with objective {self.name}; leave it out")
-
-    def reader(self, spec: TaskSpec, labels: tuple[str, ...] | None) -> Reader[Any]:
-        """The reader of a table of pairs; `labels` are the classes to accept, None accepts all."""
-        return self.judge.reader(spec, labels)
-
-    def texts(self, example: Any) -> tuple[str, ...]:
-        return example.text, example.text_pair or ""
-
-    def arrays(self, task: TaskDefinition, examples: Sequence[Any], windows: Windows[Any]) -> dict[str, Array]:
-        """The arrays of the pairs, each of whose texts is a window, by name: labels (N,)."""
-        judge: Any = self.judge
-        return {"labels": judge.label_array(task, examples)}
-
-
-class PairClassification(EmbeddingObjective):
-    """Pairs with a class, judged as classification; outputs are class logits (N, C)."""
-
-    name = "classification"
-    pairs = "pairs with a class"
-    judge = Classification()
-
-
-class Cosine(EmbeddingObjective):
-    """Pairs with a score, judged as regression; outputs are cosines (N,)."""
-
-    name = "cosine"
-    pairs = "pairs with a score"
-    purpose = "scores"
-    recipe_fields = frozenset({"matryoshka_dims"})
-    judge = Regression()
-    default_metric = "spearman"  # of cosines only the order counts
-
-    def check_spec(self, spec: TaskSpec) -> None:
-        if spec.score_range is None:
-            raise SpecError("task.score_range: objective cosine needs the least and the greatest score")
-        if spec.score_range[0] >= spec.score_range[1]:
-            raise SpecError(f"task.score_range {list(spec.score_range)}: the least score comes first")
-
-    def reader(self, spec: TaskSpec, labels: tuple[str, ...] | None) -> SimilarityTable:
-        assert spec.score_range is not None, "check_spec asks for it"
-        least, greatest = spec.score_range
-        return SimilarityTable(**table_columns(spec), least=least, greatest=greatest)
-
-
-class InBatchNegatives(EmbeddingObjective):
-    """Pairs of texts that belong together, judged as retrieval; outputs are rows of the nearest pairs (N, K)."""
-
-    name = "in_batch_negatives"
-    pairs = "pairs that belong together"
-    purpose = "finding partners"
-    recipe_fields = frozenset({"temperature", "matryoshka_dims"})
-    reads_negatives = True
-    judge = Retrieval()
-
-    def check_spec(self, spec: TaskSpec) -> None:
-        super().check_spec(spec)
-        if spec.label_column is not None:
-            raise SpecError("task.label_column: pairs that belong together have no label; leave it out")
-
-    def reader(self, spec: TaskSpec, labels: tuple[str, ...] | None) -> MatchTable:
-        return MatchTable(spec.text_columns, spec.negative_columns)
-
-    def texts(self, example: MatchExample) -> tuple[str, ...]:
-        """The texts of a pair, then its negatives."""
-        return *super().texts(example), *example.negatives
-
-    def arrays(self, task: TaskDefinition, examples: Sequence[Any], windows: Windows[Any]) -> dict[str, Array]:
-        """A number for each text, the same for texts that a model cannot tell apart: (W,)."""
-        texts = np.split(windows.input_ids, windows.cu_seqlens[1:-1])
-        numbers: dict[bytes, int] = {}
-        found = [numbers.setdefault(text.tobytes(), len(numbers)) for text in texts]
-        return {"text_numbers": np.array(found, np.int32)}
-
-
-_OBJECTIVES: tuple[EmbeddingObjective, ...] = (Cosine(), InBatchNegatives(), PairClassification())
-
-EMBEDDING_OBJECTIVES: Mapping[EmbeddingObjectiveName, EmbeddingObjective] = MappingProxyType(
-    {objective.name: objective for objective in _OBJECTIVES}
-)
-"""Every embedding objective by its name."""
-
-
-def _judged(name: str) -> Any:
-    """The method of the type that judges the task's objective."""
-
-    def method(self: TaskType[Any, Any, Any, Any], task: TaskDefinition, *arguments: Any) -> Any:
-        return getattr(_objective(task.objective).judge, name)(task, *arguments)
-
-    return method
-
-
-class Embedding(TaskType[TextExample, Any, PairArrays, EmbeddingOptions]):
+class Embedding(TaskType[Any]):
     """Vectors of texts, compared in pairs."""
 
     head = "embedding"
-    metrics = ()
-    purpose = "vectors of texts"
+    objective: ClassVar[EmbeddingObjectiveName]
+    pairs: ClassVar[str]
+    """Description of the objective's pairs, in words, for the message that lists the objectives."""
+    reader_type: ClassVar[Any]
+    """Reader of the files, which names the class of the examples."""
     arrays_type = PairArrays
     options_type = EmbeddingOptions
-    labeled_layouts = "columns of two texts that belong together, and texts or lists of texts 'negative'"
-    spec_fields = frozenset({"text_columns", "negative_columns", "label_column", "labels", "objective", "score_range"})
-    recipe_fields = frozenset({"pooling", "query_prompt", "document_prompt"}).union(
-        *(some.recipe_fields for some in EMBEDDING_OBJECTIVES.values())
+    spec_fields = frozenset({"text_columns", "objective"})
+    recipe_fields = frozenset({"pooling", "query_prompt", "document_prompt"})
+    request = RequestForm(
+        ("text", "text_pair"), {"text": "A charming film.", "text_pair": "A lovely picture."}, split_pair
     )
-    request_keys = ("text", "text_pair")
-    example_request: ClassVar[Mapping[str, Any]] = {"text": "A charming film.", "text_pair": "A lovely picture."}
-    usual_objective = "cosine"
-
-    metric_names = _judged("metric_names")
-    score = _judged("score")
-    baseline = _judged("baseline")
-    row = _judged("row")
-    answer = _judged("answer")
-    brief_answer = _judged("brief_answer")
+    layout = FileLayout("columns of two texts that belong together, and texts or lists of texts 'negative'")
 
     def check_spec(self, spec: TaskSpec) -> None:
         check_text_columns(spec)
         if len(spec.text_columns) != 2:
             raise SpecError("task.text_columns: name the two columns whose texts make a pair")
-        if spec.objective is None:
-            listed = ", ".join(f"{some.name} ({some.pairs})" for some in EMBEDDING_OBJECTIVES.values())
-            raise SpecError(f"task.objective: say what vectors are compared by, one of {listed}")
-        objective = _objective(spec.objective)
-        if spec.negative_columns and not objective.reads_negatives:
-            raise SpecError(f"task.negative_columns: objective {objective.name} compares pairs alone; leave it out")
-        objective.check_spec(spec)
 
-    def reader(
-        self, spec: TaskSpec, labels: tuple[str, ...] | None, known: KnownTask | None = None
-    ) -> Reader[TextExample]:
-        return _objective(spec.objective).reader(spec, labels)
-
-    def has_labels(self, objective: EmbeddingObjectiveName | None) -> bool:
-        return _objective(objective).judge.has_labels(None)
-
-    def split_text(self, example: Any) -> str:
-        """The query, which may have several partners; both texts of a pair with a score or a class."""
-        return example.text if isinstance(example, MatchExample) else super().split_text(example)
-
-    def find_labels(self, examples: Iterable[Any]) -> tuple[str, ...]:
-        return Classification().find_labels(examples)
+    def example_of(self, task: TaskDefinition, request: Request) -> TextExample:
+        """A pair of texts."""
+        text, pair = request.text("text"), request.optional_text("text_pair")
+        if pair is None:
+            raise InputError(
+                f"line {request.line}: this model compares two texts; give text and text_pair, or a tab between them; "
+                "`embed` gives the vector of one text"
+            )
+        example: TextExample = self.reader_type.kind(request.id, text, pair)
+        return example
 
     def goal(self, spec: TaskSpec) -> str:
         far = f", far from {', '.join(spec.negative_columns)}" if spec.negative_columns else ""
         return f"vectors of {spec.text_columns[0]} near those of {spec.text_columns[1]}{far}"
 
-    def refused_recipe_fields(self, objective: EmbeddingObjectiveName | None) -> Mapping[str, str]:
-        """Fields of a head above the encoder, and those made for other objectives, with the reason."""
-        of_head = ("freeze_encoder", "unfreeze_every_epochs", "layer_pooling", "head_learning_rate")
-        refused = dict.fromkeys(of_head, _NO_HEAD)
-        if objective is not None:
-            own = _objective(objective).recipe_fields
-            for other in EMBEDDING_OBJECTIVES.values():
-                reason = f"it is for {other.purpose} ({other.name}); the task's objective is {objective}"
-                refused |= dict.fromkeys(other.recipe_fields - own, reason)
-        return refused
+    def texts(self, example: Any) -> tuple[str, ...]:
+        """Texts of an example that are embedded, the first two being the pair."""
+        return example.text, example.text_pair or ""
+
+    def arrays(self, task: TaskDefinition, examples: Sequence[Any], windows: Windows[Any]) -> PairArrays:
+        """The arrays of pairs, each of whose texts is a window."""
+        target: Any = self.target
+        return PairArrays(labels=target.encode(task, examples))
 
     def windows(
-        self, task: TaskDefinition, examples: Sequence[TextExample], tokenizer: Tokenizer, options: EmbeddingOptions
+        self, task: TaskDefinition, examples: Sequence[Any], tokenizer: Tokenizer, options: EmbeddingOptions
     ) -> Windows[PairArrays]:
-        """A window for each text of an example: its two, and those that do not belong to the first."""
+        """A window for each text of an example."""
         query, document = options.query_prompt or "", options.document_prompt or ""
-        objective = _objective(task.objective)
-        groups = [objective.texts(example) for example in examples]
+        groups = [self.texts(example) for example in examples]
         texts = [((document if place else query) + text, None) for group in groups for place, text in enumerate(group)]
         sizes = [len(group) for group in groups]
         made = build_text_windows(texts, tokenizer, options.max_seq_length, sizes=sizes)
-        return made.with_arrays(PairArrays(**objective.arrays(task, examples, made)))
+        return made.with_arrays(self.arrays(task, examples, made))
 
-    def decode(
-        self,
-        task: TaskDefinition,
-        features: Features[Any],
-        examples: Sequence[TextExample],
-        outputs: Outputs,
-        options: TaskOptions,
-    ) -> list[Any]:
-        judge = _objective(task.objective).judge
-        own = judge.options_type(max_seq_length=options.max_seq_length)
-        return judge.decode(task, features, examples, outputs, own)
 
-    def default_metric(self, objective: EmbeddingObjectiveName | None) -> str:
-        return _objective(objective).default_metric
+class PairClassTarget(ClassTarget):
+    """A class for each pair; pairs are divided by their texts alone."""
 
-    def decisions(self, prediction: Any) -> Sequence[object]:
-        return [prediction]
+    ranks_documents = False
 
-    def parse_text(self, line: str) -> dict[str, Any]:
-        return Classification().parse_text(line)
+    def label_names(self, example: ClassificationExample) -> tuple[str, ...]:
+        return ()
+
+    def find_labels(self, examples: Iterable[ClassificationExample]) -> tuple[str, ...]:
+        return Classification.target.find_labels(examples)
+
+
+class PairClassification(Embedding):
+    """Pairs with a class; outputs are class logits (N, C)."""
+
+    objective = "classification"
+    pairs = "pairs with a class"
+    reader_type = ClassificationTable
+    target = PairClassTarget()
+    spec_fields = Embedding.spec_fields | {"label_column", "labels"}
+
+
+class CosineTarget(ValueTarget):
+    """A number for each pair, of which only the order counts."""
+
+    metrics = ("spearman", "pearson")
+    ranks_documents = False
+
+
+class Cosine(Embedding):
+    """Pairs with a score; outputs are cosines (N,)."""
+
+    objective = "cosine"
+    pairs = "pairs with a score"
+    reader_type = SimilarityTable
+    target = CosineTarget()
+    spec_fields = Embedding.spec_fields | {"label_column", "score_range"}
+    recipe_fields = Embedding.recipe_fields | {"matryoshka_dims"}
+
+
+class InBatchNegatives(Embedding):
+    """Pairs of texts that belong together; outputs are rows of the nearest pairs (N, K)."""
+
+    objective = "in_batch_negatives"
+    pairs = "pairs that belong together"
+    reader_type = MatchTable
+    target = RankingTarget()
+    spec_fields = Embedding.spec_fields | {"negative_columns"}
+    recipe_fields = Embedding.recipe_fields | {"temperature", "matryoshka_dims"}
 
     def example_of(self, task: TaskDefinition, request: Request) -> TextExample:
-        """A pair of texts, where the objective compares two."""
-        example: TextExample = _objective(task.objective).judge.example_of(task, request)
-        if example.text_pair is None:
-            raise InputError(
-                f"line {request.line}: this model compares two texts; give text and text_pair, or a tab between them; "
-                "`embed` gives the vector of one text"
-            )
-        return example
+        """Refuse a request. Raises: InputError."""
+        raise InputError(IS_SEARCHED)
+
+    def split_text(self, example: MatchExample) -> str:
+        """The query, which may have several partners."""
+        return example.text
+
+    def texts(self, example: MatchExample) -> tuple[str, ...]:
+        """The texts of a pair, then its negatives."""
+        return *super().texts(example), *example.negatives
+
+    def arrays(self, task: TaskDefinition, examples: Sequence[MatchExample], windows: Windows[Any]) -> PairArrays:
+        """A number for each text, the same for texts that a model cannot tell apart."""
+        texts = np.split(windows.input_ids, windows.cu_seqlens[1:-1])
+        numbers: dict[bytes, int] = {}
+        found = [numbers.setdefault(text.tobytes(), len(numbers)) for text in texts]
+        return PairArrays(text_numbers=np.array(found, np.int32))
 
 
-def _objective(name: EmbeddingObjectiveName | None) -> EmbeddingObjective:
-    assert name is not None, "a task for embeddings has an objective: check_spec asks for it"
-    return EMBEDDING_OBJECTIVES[name]
+EMBEDDING_TYPES: Mapping[EmbeddingObjectiveName, Embedding] = MappingProxyType(
+    {some.objective: some for some in (Cosine(), InBatchNegatives(), PairClassification())}
+)
+"""Every type of embeddings by its objective."""
+
+
+def embedding_type(objective: EmbeddingObjectiveName | None) -> Embedding:
+    """The type of an objective. Raises: SpecError without one."""
+    if objective is None:
+        listed = ", ".join(f"{some.objective} ({some.pairs})" for some in EMBEDDING_TYPES.values())
+        raise SpecError(f"task.objective: say what vectors are compared by, one of {listed}")
+    return EMBEDDING_TYPES[objective]

@@ -5,11 +5,9 @@ The model's outputs are label logits (N, C), each a choice of its own.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from statistics import fmean
 from typing import Any, Self, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bert_core.calibration import fit_temperature, tune_threshold
 from bert_core.metrics import multi_label_metrics
@@ -27,9 +25,9 @@ from orchestrator.tasks.cell_values import (
     unpack_cell,
 )
 from orchestrator.tasks.features import Array
-from orchestrator.tasks.text_examples import LabelColumn, TextExample, TextTable
-from orchestrator.tasks.types.base import Outputs, Scores, TaskDefinition
-from orchestrator.tasks.types.text import LabelOptions, TextType, check_classes, table_columns
+from orchestrator.tasks.text_examples import LabelColumn, TextExample, TextTable, table_columns
+from orchestrator.tasks.types.base import FileLayout, Outputs, Scores, TaskDefinition, sigmoid
+from orchestrator.tasks.types.text import LabelOptions, TextTarget, TextType, check_classes
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +82,18 @@ class MultiLabelTable(TextTable[MultiLabelExample]):
 
     kind = MultiLabelExample
 
+    @classmethod
+    def of_spec(cls, spec: TaskSpec, labels: tuple[str, ...] | None, known: KnownTask | None = None) -> Self:
+        """The reader of a column with lists of labels, or of a column for each label. Raises: SpecError."""
+        if spec.label_columns and spec.label_column is not None:
+            raise SpecError(
+                "task.label_column: task.label_columns names a column for each label; leave one of them out"
+            )
+        if spec.label_columns and set(spec.labels or spec.label_columns) != set(spec.label_columns):
+            raise SpecError("task.labels: task.label_columns are the labels; leave task.labels out")
+        columns = table_columns(spec)
+        return cls(**columns, labels=labels, separator=spec.label_separator, label_columns=spec.label_columns)
+
     @property
     def label_names(self) -> tuple[str, ...]:
         return self.label_columns or super().label_names
@@ -130,54 +140,34 @@ class MultiLabelTable(TextTable[MultiLabelExample]):
         return str(label_text(label) if label_text(label) in (self.labels or ()) else read_label(label))
 
 
-class MultiLabel(TextType[MultiLabelExample, LabelsPrediction, MultiLabelOptions]):
+class LabelSetTarget(TextTarget[MultiLabelExample, LabelsPrediction]):
     """Any number of labels for each text."""
 
-    head = "multi_label"
+    field = "labels"
     metrics = ("micro_f1", "macro_f1", "subset_accuracy", "label_ranking_average_precision")
-    purpose = "texts with several labels"
-    spec_fields = TextType.spec_fields | {"labels", "label_separator", "label_columns"}
-    labeled_layouts = """lists of names as JSON has them, ["rock", "pop"], or a column of 0 and 1 for each label"""
-    options_type = MultiLabelOptions
-    recipe_fields = TextType.recipe_fields | LABEL_LOSS_FIELDS | {"calibrate", "tune_thresholds"}
-    table_type = MultiLabelTable
-    label_field = prediction_field = "labels"
 
-    def check_spec(self, spec: TaskSpec) -> None:
-        super().check_spec(spec)
-        if spec.label_columns and spec.label_column is not None:
-            raise SpecError(
-                "task.label_column: task.label_columns names a column for each label; leave one of them out"
-            )
-        if spec.label_columns and set(spec.labels or spec.label_columns) != set(spec.label_columns):
-            raise SpecError("task.labels: task.label_columns are the labels; leave task.labels out")
-
-    def reader(self, spec: TaskSpec, labels: tuple[str, ...] | None, known: KnownTask | None = None) -> MultiLabelTable:
-        """A table with a column of lists of labels, or with a column for each label."""
-        return MultiLabelTable(
-            **table_columns(spec), labels=labels, separator=spec.label_separator, label_columns=spec.label_columns
-        )
-
-    def label_array(self, task: TaskDefinition, examples: Examples) -> Array:
+    def encode(self, task: TaskDefinition, examples: Examples) -> Array:
         """Whether each label is there, (N, C) int32; none is where labels are not known."""
         return np.array(_indicators(task, [example.labels or () for example in examples]), dtype=np.int32)
 
-    def predict(self, task: TaskDefinition, outputs: Outputs, options: MultiLabelOptions) -> list[LabelsPrediction]:
+    def decode(
+        self, task: TaskDefinition, examples: Examples, rows: Outputs, options: MultiLabelOptions
+    ) -> list[LabelsPrediction]:
         """The logistic function of each logit: (N, C)."""
-        check_classes(task, outputs)
-        rows = _logistic(outputs / options.logit_temperature).tolist()
-        return [LabelsPrediction.from_probabilities(task.labels, row, options.thresholds) for row in rows]
+        check_classes(task, rows)
+        probabilities = sigmoid(rows / options.logit_temperature).tolist()
+        return [LabelsPrediction.from_probabilities(task.labels, row, options.thresholds) for row in probabilities]
 
     def fit(
-        self, task: TaskDefinition, examples: Examples, logits: Outputs, options: MultiLabelOptions
+        self, task: TaskDefinition, examples: Examples, rows: Outputs, options: MultiLabelOptions
     ) -> MultiLabelOptions:
         """The temperature that makes the examples' labels likeliest, then the thresholds with the best F1."""
-        has_labels = self.label_array(task, examples)
+        has_labels = self.encode(task, examples)
         if options.calibrate:
-            choices = np.stack([np.zeros(logits.size), logits.ravel()], axis=1)  # of each label, absent or there
+            choices = np.stack([np.zeros(rows.size), rows.ravel()], axis=1)  # of each label, absent or there
             options = replace(options, logit_temperature=fit_temperature(choices, has_labels.ravel()))
         if options.tune_thresholds:
-            columns = zip(_logistic(logits / options.logit_temperature).T, has_labels.T == 1, strict=True)
+            columns = zip(sigmoid(rows / options.logit_temperature).T, has_labels.T == 1, strict=True)
             options = replace(options, thresholds=tuple(tune_threshold(*column) for column in columns))
         return options
 
@@ -191,8 +181,7 @@ class MultiLabel(TextType[MultiLabelExample, LabelsPrediction, MultiLabelOptions
 
     def baseline(self, task: TaskDefinition, learned: Examples, examples: Examples) -> list[LabelsPrediction]:
         """The labels that more than half of the examples have."""
-        rows = _indicators(task, [example.labels or () for example in learned])
-        shares = [fmean(column) for column in zip(*rows, strict=True)]
+        shares = np.mean(_indicators(task, [example.labels or () for example in learned]), axis=0).tolist()
         return [LabelsPrediction.from_probabilities(task.labels, shares)] * len(examples)
 
     def row(self, task: TaskDefinition, example: MultiLabelExample, prediction: LabelsPrediction) -> dict[str, Any]:
@@ -201,8 +190,14 @@ class MultiLabel(TextType[MultiLabelExample, LabelsPrediction, MultiLabelOptions
         return super().row(task, example, prediction) | {"correct": is_correct}
 
 
-def _logistic(logits: Outputs) -> NDArray[np.float64]:
-    return np.exp(-np.logaddexp(0.0, -logits.astype(np.float64)))
+class MultiLabel(TextType[MultiLabelExample]):
+    head = "multi_label"
+    target = LabelSetTarget()
+    reader_type = MultiLabelTable
+    spec_fields = TextType.spec_fields | {"labels", "label_separator", "label_columns"}
+    recipe_fields = TextType.recipe_fields | LABEL_LOSS_FIELDS | {"calibrate", "tune_thresholds"}
+    options_type = MultiLabelOptions
+    layout = FileLayout("""lists of names as JSON has them, ["rock", "pop"], or a column of 0 and 1 for each label""")
 
 
 def _indicators(task: TaskDefinition, labels: Sequence[Sequence[str]]) -> list[list[bool]]:

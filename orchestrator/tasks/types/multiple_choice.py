@@ -5,10 +5,10 @@ example follow one another.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
-from typing import Any, ClassVar, TypeAlias
+from typing import Self, TypeAlias
 
 import numpy as np
 
@@ -24,14 +24,15 @@ from orchestrator.tasks.text_examples import read_texts
 from orchestrator.tasks.text_files import BadRecords, LabeledReader
 from orchestrator.tasks.types.base import (
     Outputs,
-    Request,
     Scores,
+    Target,
     TaskDefinition,
     TaskOptions,
     TaskType,
     check_length,
     softmax,
 )
+from orchestrator.tasks.types.requests import Request, RequestForm
 from orchestrator.tasks.types.text import check_text_columns
 
 
@@ -42,7 +43,7 @@ class MultipleChoiceExample:
     id: str
     text: str
     choices: tuple[str, ...]
-    label: int | None = None
+    choice: int | None = None
     """Place of the right choice, from 0; None where it is not known."""
 
 
@@ -75,6 +76,10 @@ class MultipleChoiceTable(LabeledReader[MultipleChoiceExample]):
     choice_columns: tuple[str, ...]
     label_column: str
 
+    @classmethod
+    def of_spec(cls, spec: TaskSpec, labels: tuple[str, ...] | None, known: KnownTask | None = None) -> Self:
+        return cls(spec.text_columns, spec.choice_columns, spec.label_column or "label")
+
     def read(self, path: str, bad: BadRecords) -> Iterator[MultipleChoiceExample]:
         columns = (*self.text_columns, *self.choice_columns, *([self.label_column] if self.labeled else ()))
         for number, (place, values) in enumerate(read_rows(path, columns, bad)):
@@ -100,32 +105,45 @@ class MultipleChoiceTable(LabeledReader[MultipleChoiceExample]):
         return int(label)
 
 
-class MultipleChoice(TaskType[MultipleChoiceExample, ChoicePrediction, ChoiceArrays, TaskOptions]):
+class ChoiceTarget(Target[MultipleChoiceExample, ChoicePrediction]):
     """One right choice of several."""
 
-    head = "multiple_choice"
+    field = "choice"
     metrics = ("accuracy",)
-    purpose = "choices"
+
+    def decode(
+        self, task: TaskDefinition, examples: Examples, rows: Sequence[Array], options: TaskOptions
+    ) -> list[ChoicePrediction]:
+        """The choice of the largest logit of an example, and the softmax over its choices."""
+        return [ChoicePrediction(int(row.argmax()), tuple(softmax(row).tolist())) for row in rows]
+
+    def score(self, task: TaskDefinition, examples: Examples, predictions: Sequence[ChoicePrediction]) -> Scores:
+        pairs = zip(predictions, examples, strict=True)
+        return {"accuracy": fmean(prediction.choice == example.choice for prediction, example in pairs)}
+
+    def baseline(self, task: TaskDefinition, learned: Examples, examples: Examples) -> list[ChoicePrediction]:
+        """The most frequent place of the right choice."""
+        places = Counter(example.choice or 0 for example in learned)
+        return [ChoicePrediction(max(sorted(places), key=lambda place: places[place]))] * len(examples)
+
+
+class MultipleChoice(TaskType[MultipleChoiceExample]):
+    head = "multiple_choice"
+    target = ChoiceTarget()
+    reader_type = MultipleChoiceTable
     arrays_type = ChoiceArrays
-    label_field = "label"
-    prediction_field = "choice"
-    options_type = TaskOptions
     spec_fields = frozenset({"text_columns", "choice_columns", "label_column"})
-    request_keys = ("text", "choices")
-    example_request: ClassVar[Mapping[str, Any]] = {
-        "text": "She opened the umbrella because",
-        "choices": ["it rained.", "it was noon."],
-    }
+    request = RequestForm(
+        ("text", "choices"), {"text": "She opened the umbrella because", "choices": ["it rained.", "it was noon."]}
+    )
 
     def check_spec(self, spec: TaskSpec) -> None:
         check_text_columns(spec)
         if len(spec.choice_columns) < 2:
             raise SpecError("task.choice_columns: name the two or more columns that hold the choices")
 
-    def reader(
-        self, spec: TaskSpec, labels: tuple[str, ...] | None, known: KnownTask | None = None
-    ) -> MultipleChoiceTable:
-        return MultipleChoiceTable(spec.text_columns, spec.choice_columns, spec.label_column or "label")
+    def example_of(self, task: TaskDefinition, request: Request) -> MultipleChoiceExample:
+        return MultipleChoiceExample(request.id, request.text("text"), request.texts("choices", least=2))
 
     def windows(
         self, task: TaskDefinition, examples: Examples, tokenizer: Tokenizer, options: TaskOptions
@@ -133,31 +151,11 @@ class MultipleChoice(TaskType[MultipleChoiceExample, ChoicePrediction, ChoiceArr
         """One window per choice, as the second text of a pair; those of an example follow one another."""
         pairs = [(example.text, choice) for example in examples for choice in example.choices]
         sizes = [len(example.choices) for example in examples]
-        labels = [IGNORE_INDEX if example.label is None else example.label for example in examples]
+        labels = [IGNORE_INDEX if example.choice is None else example.choice for example in examples]
         made = build_text_windows(pairs, tokenizer, options.max_seq_length, sizes=sizes)
         return made.with_arrays(ChoiceArrays(np.array(labels, dtype=np.int32)))
 
-    def decode(
-        self,
-        task: TaskDefinition,
-        features: Features[ChoiceArrays],
-        examples: Examples,
-        outputs: Outputs,
-        options: TaskOptions,
-    ) -> list[ChoicePrediction]:
-        """The choice of the largest logit of an example, and the softmax over its choices."""
+    def gather(self, features: Features[ChoiceArrays], outputs: Outputs, options: TaskOptions) -> list[Array]:
+        """The logits of each example's choices."""
         check_length(outputs, features.num_windows, "choice")
-        by_example = np.split(outputs.reshape(-1), np.flatnonzero(np.diff(features.example_index)) + 1)
-        return [ChoicePrediction(int(some.argmax()), tuple(softmax(some).tolist())) for some in by_example]
-
-    def score(self, task: TaskDefinition, examples: Examples, predictions: Sequence[ChoicePrediction]) -> Scores:
-        pairs = zip(predictions, examples, strict=True)
-        return {"accuracy": fmean(prediction.choice == example.label for prediction, example in pairs)}
-
-    def baseline(self, task: TaskDefinition, learned: Examples, examples: Examples) -> list[ChoicePrediction]:
-        """The most frequent place of the right choice."""
-        places = Counter(example.label or 0 for example in learned)
-        return [ChoicePrediction(max(sorted(places), key=lambda place: places[place]))] * len(examples)
-
-    def example_of(self, task: TaskDefinition, request: Request) -> MultipleChoiceExample:
-        return MultipleChoiceExample(request.id, request.text("text"), request.texts("choices", least=2))
+        return np.split(outputs.reshape(-1), features.group_starts[1:-1])

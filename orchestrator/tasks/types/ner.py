@@ -11,8 +11,8 @@ with the tokens before and after its words, as evenly as the document allows; to
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import chain, groupby, islice
 from typing import Any, ClassVar, TypeAlias
 
@@ -32,6 +32,7 @@ from orchestrator.tasks.features import (
     PER_EXAMPLE,
     PER_TOKEN,
     TOKEN_PLACES,
+    Array,
     Features,
     HeadArrays,
     Windows,
@@ -40,7 +41,19 @@ from orchestrator.tasks.features import (
 )
 from orchestrator.tasks.table_files import JSON_ENDINGS
 from orchestrator.tasks.text_files import Reader, plain_name
-from orchestrator.tasks.types.base import Outputs, Request, Scores, TaskDefinition, TaskOptions, TaskType, check_length
+from orchestrator.tasks.types.base import (
+    HEAD_FIELDS,
+    FileLayout,
+    Lengths,
+    Outputs,
+    Scores,
+    Target,
+    TaskDefinition,
+    TaskOptions,
+    TaskType,
+    check_length,
+    share_equal,
+)
 from orchestrator.tasks.types.conll import (
     SPAN_LAYOUT,
     TAG_LAYOUTS,
@@ -53,6 +66,7 @@ from orchestrator.tasks.types.conll import (
     is_named_conll,
     split_words,
 )
+from orchestrator.tasks.types.requests import Request, RequestForm
 
 _NUM_LINES_LOOKED_AT = 20
 """Lines of a file that tell whether it has CoNLL columns."""
@@ -86,54 +100,31 @@ class NerOptions(TaskOptions):
     """Text in a window beside the sentence's own words."""
 
 
-class Ner(TaskType[NerExample, TagsPrediction, NerArrays, NerOptions]):
-    """A tag for each word."""
+class EntityTarget(Target[NerExample, TagsPrediction]):
+    """A BIO tag for each word."""
 
-    head: ClassVar[Head] = "ner"
+    field = "tags"
     metrics: ClassVar[tuple[str, ...]] = ("f1", "precision", "recall")
-    purpose = "words and their tags"
-    arrays_type = NerArrays
-    label_field = prediction_field = "tags"
-    options_type = NerOptions
-    spec_fields = frozenset({"text_columns", "label_column", "labels"})
-    recipe_fields = LABEL_LOSS_FIELDS | {"token_decoder", "num_lstm_layers", "lstm_hidden_size", "context"}
-    request_keys = ("words",)
-    own_layout = "CoNLL columns (.conll; tags may be missing)"
-    labeled_layouts: ClassVar[str] = f"{TAG_LAYOUTS}, or {SPAN_LAYOUT}"
-    example_request: ClassVar[Mapping[str, Any]] = {"words": ["Ada", "Lovelace", "lived", "in", "London", "."]}
-    usual_text_columns = ("tokens",)
-    splits_long_examples = True
-    needs_case = True
-    conll_type: ClassVar[type[ConllReader]] = ConllReader
-    table_type: ClassVar[type[NerTable]] = NerTable
 
-    def reader(
-        self, spec: TaskSpec, labels: tuple[str, ...] | None, known: KnownTask | None = None
-    ) -> Reader[NerExample]:
-        """A table where all files are; its columns are `tokens` and `tags` unless named. Else CoNLL columns.
+    def decode(
+        self, task: TaskDefinition, examples: Examples, rows: Sequence[Array], options: NerOptions
+    ) -> list[TagsPrediction]:
+        """The tags by their numbers."""
+        return [TagsPrediction(tuple(task.labels[number] for number in row.tolist())) for row in rows]
 
-        CSV and TSV are tables where columns are named.
-        With two columns of text, the first one says which sentence the word of the second belongs to.
-        """
-        endings = (*JSON_ENDINGS, ".parquet", *([".csv", ".tsv"] if spec.text_columns else ()))
-        is_table = all(plain_name(path).endswith(endings) for path in spec.files.values())
-        if known is None and len(spec.text_columns) == 2:
-            sentence, word = spec.text_columns
-            return self.table_type(word, spec.label_column or "tag", labels, sentence_column=sentence)
-        if (known is None or known.label_column) and is_table:
-            (tokens,) = spec.text_columns[:1] or self.usual_text_columns
-            return self.table_type(tokens, spec.label_column or "tags", labels)
-        return self.conll_type(labels)
+    def score(self, task: TaskDefinition, examples: Examples, predictions: Sequence[TagsPrediction]) -> Scores:
+        """Precision, recall and F1 of whole entities, as conlleval counts, and `f1_TYPE` of each type."""
+        tags = [prediction.tags for prediction in predictions]
+        gold = [example.tags for example in examples]
+        by_type = ner_f1_by_type(tags, gold)
+        return {**ner_f1(tags, gold), **{f"f1_{kind}": scores["f1"] for kind, scores in by_type.items()}}
 
-    def unlabeled_reader(self, path: str) -> ConllReader | None:
-        """The reader of CoNLL columns: where the name says that they are such, or the first lines have tags."""
-        is_conll = is_named_conll(path) or has_tag_columns(islice(stream_lines(path), _NUM_LINES_LOOKED_AT))
-        return ConllReader(labeled=False) if is_conll else None
+    def baseline(self, task: TaskDefinition, learned: Examples, examples: Examples) -> list[TagsPrediction]:
+        """Predict the tag `O` for every word."""
+        return [TagsPrediction(("O",) * len(example.words)) for example in examples]
 
-    def goal(self, spec: TaskSpec) -> str:
-        if spec.text_columns:
-            return super().goal(spec)
-        return f"a {'BIO ' if self.conll_type.are_entities else ''}tag for each word"
+    def row(self, task: TaskDefinition, example: NerExample, prediction: TagsPrediction) -> dict[str, Any]:
+        return {"words": list(example.words), **super().row(task, example, prediction)}
 
     def label_names(self, example: NerExample) -> tuple[str, ...]:
         """The type of each name."""
@@ -154,6 +145,88 @@ class Ner(TaskType[NerExample, TagsPrediction, NerArrays, NerOptions]):
             raise SpecError(
                 f"task.labels {', '.join(labels)}: a ner task's labels are O, and B-type and I-type per type"
             )
+
+    def agreement(self, first: Sequence[TagsPrediction], second: Sequence[TagsPrediction]) -> float:
+        """Share of the words with the same tag."""
+        return share_equal(*(chain.from_iterable(one.tags for one in side) for side in (first, second)))
+
+
+class TagTarget(EntityTarget):
+    """Any tag for each word."""
+
+    metrics = ("word_accuracy", "macro_f1")
+    find_labels, check_labels, labels_note = Target.find_labels, Target.check_labels, Target.labels_note
+    label_names = Target.label_names
+
+    def score(self, task: TaskDefinition, examples: Examples, predictions: Sequence[TagsPrediction]) -> Scores:
+        """Share of words with the right tag, and the mean of F1 over the tags that occur."""
+        number = {label: i for i, label in enumerate(task.labels)}
+        predicted = [number[tag] for prediction in predictions for tag in prediction.tags]
+        gold = [number[tag] for example in examples for tag in example.tags]
+        scores = classification_metrics(predicted, gold)
+        return {"word_accuracy": scores["accuracy"], "macro_f1": scores["macro_f1"]}
+
+    def baseline(self, task: TaskDefinition, learned: Examples, examples: Examples) -> list[TagsPrediction]:
+        """Predict the tag that is most frequent in training, for every word."""
+        counts = Counter(tag for example in learned for tag in example.tags)
+        most = max(task.labels, key=lambda label: counts[label])
+        return [TagsPrediction((most,) * len(example.words)) for example in examples]
+
+
+class Ner(TaskType[NerExample]):
+    head: ClassVar[Head] = "ner"
+    target: EntityTarget = EntityTarget()
+    arrays_type = NerArrays
+    spec_fields = frozenset({"text_columns", "label_column", "labels"})
+    recipe_fields = (
+        HEAD_FIELDS | LABEL_LOSS_FIELDS | {"token_decoder", "num_lstm_layers", "lstm_hidden_size", "context"}
+    )
+    options_type = NerOptions
+    request = RequestForm(
+        ("words",),
+        {"words": ["Ada", "Lovelace", "lived", "in", "London", "."]},
+        lambda line: {"words": split_words(line)},
+    )
+    layout = FileLayout(f"{TAG_LAYOUTS}, or {SPAN_LAYOUT}", "CoNLL columns (.conll; tags may be missing)", ("tokens",))
+    lengths = Lengths(are_split=True)
+    needs_case = True
+    conll_type: ClassVar[type[ConllReader]] = ConllReader
+    table_type: ClassVar[type[NerTable]] = NerTable
+
+    def reader(
+        self, spec: TaskSpec, labels: tuple[str, ...] | None, known: KnownTask | None = None
+    ) -> Reader[NerExample]:
+        """A table where all files are; its columns are `tokens` and `tags` unless named. Else CoNLL columns.
+
+        CSV and TSV are tables where columns are named.
+        With two columns of text, the first one says which sentence the word of the second belongs to.
+        """
+        endings = (*JSON_ENDINGS, ".parquet", *([".csv", ".tsv"] if spec.text_columns else ()))
+        is_table = all(plain_name(path).endswith(endings) for path in spec.files.values())
+        if known is None and len(spec.text_columns) == 2:
+            sentence, word = spec.text_columns
+            return self.table_type(word, spec.label_column or "tag", labels, sentence_column=sentence)
+        if (known is None or known.label_column) and is_table:
+            (tokens,) = spec.text_columns[:1] or self.layout.text_columns
+            return self.table_type(tokens, spec.label_column or "tags", labels)
+        return self.conll_type(labels)
+
+    def unlabeled_reader(self, path: str) -> ConllReader | None:
+        """The reader of CoNLL columns: where the name says that they are such, or the first lines have tags."""
+        is_conll = is_named_conll(path) or has_tag_columns(islice(stream_lines(path), _NUM_LINES_LOOKED_AT))
+        return ConllReader(labeled=False) if is_conll else None
+
+    def example_of(self, task: TaskDefinition, request: Request) -> NerExample:
+        """A sentence as a list of words, or as a text."""
+        words = request.values.get("words")
+        if isinstance(words, str):
+            return NerExample(request.id, tuple(words_of(words)))
+        return NerExample(request.id, request.texts("words", least=0))
+
+    def goal(self, spec: TaskSpec) -> str:
+        if spec.text_columns:
+            return super().goal(spec)
+        return f"a {'BIO ' if self.conll_type.are_entities else ''}tag for each word"
 
     def windows(
         self, task: TaskDefinition, examples: Examples, tokenizer: Tokenizer, options: NerOptions
@@ -203,74 +276,22 @@ class Ner(TaskType[NerExample, TagsPrediction, NerArrays, NerOptions]):
             counts={"num_split": num_split, "num_words": len(word_starts)},
         )
 
-    def decode(
-        self,
-        task: TaskDefinition,
-        features: Features[NerArrays],
-        examples: Examples,
-        outputs: Outputs,
-        options: NerOptions,
-    ) -> list[TagsPrediction]:
-        """The tag on each word's first sub-token: (T, C) or (T,)."""
+    def gather(self, features: Features[NerArrays], outputs: Outputs, options: NerOptions) -> list[Array]:
+        """The number of each word's tag, on its first sub-token, by sentences: (T, C) or (T,)."""
         check_length(outputs, len(features.input_ids), "token")
         numbers = outputs.argmax(axis=1) if outputs.ndim == 2 else outputs  # (T,)
         arrays = features.head_arrays
-        tags = np.array(task.labels, dtype=object)[numbers[arrays.word_starts].astype(np.int64)]  # (K,)
-        return [TagsPrediction(tuple(sentence)) for sentence in np.split(tags, np.cumsum(arrays.num_words)[:-1])]
-
-    def score(self, task: TaskDefinition, examples: Examples, predictions: Sequence[TagsPrediction]) -> Scores:
-        """Precision, recall and F1 of whole entities, as conlleval counts, and `f1_TYPE` of each type."""
-        tags = [prediction.tags for prediction in predictions]
-        gold = [example.tags for example in examples]
-        by_type = ner_f1_by_type(tags, gold)
-        return {**ner_f1(tags, gold), **{f"f1_{kind}": scores["f1"] for kind, scores in by_type.items()}}
-
-    def baseline(self, task: TaskDefinition, learned: Examples, examples: Examples) -> list[TagsPrediction]:
-        """Predict the tag `O` for every word."""
-        return [TagsPrediction(("O",) * len(example.words)) for example in examples]
-
-    def row(self, task: TaskDefinition, example: NerExample, prediction: TagsPrediction) -> dict[str, Any]:
-        return {"words": list(example.words), **super().row(task, example, prediction)}
-
-    def decisions(self, prediction: TagsPrediction) -> Sequence[object]:
-        return prediction.tags
-
-    def parse_text(self, line: str) -> dict[str, Any]:
-        return {"words": split_words(line)}
-
-    def example_of(self, task: TaskDefinition, request: Request) -> NerExample:
-        """A sentence as a list of words, or as a text."""
-        words = request.values.get("words")
-        if isinstance(words, str):
-            return NerExample(request.id, tuple(words_of(words)))
-        return NerExample(request.id, request.texts("words", least=0))
+        of_words = numbers[arrays.word_starts].astype(np.int64)  # (K,)
+        return np.split(of_words, np.cumsum(arrays.num_words)[:-1])
 
 
 class TokenClassification(Ner):
-    """Any tag for each word, as parts of speech; tags mark no entities and are taken as they are."""
+    """Parts of speech and the like; tags mark no entities and are taken as they are."""
 
     head = "token_classification"
-    metrics = ("word_accuracy", "macro_f1")
-    labeled_layouts = TAG_LAYOUTS
+    target = TagTarget()
+    layout = replace(Ner.layout, labeled=TAG_LAYOUTS)
     conll_type, table_type = PlainConllReader, PlainTagTable
-    find_labels, check_labels, labels_note = TaskType.find_labels, TaskType.check_labels, TaskType.labels_note
-
-    def label_names(self, example: NerExample) -> tuple[str, ...]:
-        return example.tags
-
-    def score(self, task: TaskDefinition, examples: Examples, predictions: Sequence[TagsPrediction]) -> Scores:
-        """Share of words with the right tag, and the mean of F1 over the tags that occur."""
-        number = {label: i for i, label in enumerate(task.labels)}
-        predicted = [number[tag] for prediction in predictions for tag in prediction.tags]
-        gold = [number[tag] for example in examples for tag in example.tags]
-        scores = classification_metrics(predicted, gold)
-        return {"word_accuracy": scores["accuracy"], "macro_f1": scores["macro_f1"]}
-
-    def baseline(self, task: TaskDefinition, learned: Examples, examples: Examples) -> list[TagsPrediction]:
-        """Predict the tag that is most frequent in training, for every word."""
-        counts = Counter(tag for example in learned for tag in example.tags)
-        most = max(task.labels, key=lambda label: counts[label])
-        return [TagsPrediction((most,) * len(example.words)) for example in examples]
 
 
 def _documents(examples: Examples) -> Iterator[list[int]]:

@@ -7,22 +7,21 @@ model's outputs are start and end logits (T, 2).
 
 import math
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import groupby
 from statistics import median
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bert_core.answer_spans import decode_spans, tune_null_threshold
+from bert_core.answer_spans import QuestionSpans, decode_spans, tune_null_threshold
 from bert_core.errors import DataError
 from bert_core.metrics import answer_scores, squad_scores
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.base.errors import SpecError
 from orchestrator.specs.task import TaskSpec
-from orchestrator.tasks.catalogue import KnownTask
 from orchestrator.tasks.features import (
     PER_TOKEN,
     PER_WINDOW,
@@ -34,7 +33,18 @@ from orchestrator.tasks.features import (
     segment_types,
 )
 from orchestrator.tasks.text_files import plain_name
-from orchestrator.tasks.types.base import Outputs, Request, Scores, TaskDefinition, TaskOptions, TaskType
+from orchestrator.tasks.types.base import (
+    HEAD_FIELDS,
+    FileLayout,
+    Lengths,
+    Outputs,
+    Scores,
+    Target,
+    TaskDefinition,
+    TaskOptions,
+    TaskType,
+)
+from orchestrator.tasks.types.requests import Request, RequestForm
 from orchestrator.tasks.types.squad import Answer, QaExample, SquadReader
 
 _NUM_ANSWERED = 3
@@ -70,11 +80,6 @@ class AnswerPrediction:
     null_margin: float = 0.0
     """Score of "no answer" minus that of the best span; no answer is predicted where it exceeds the threshold."""
 
-    @property
-    def best(self) -> str:
-        """Text of the best span, empty without one."""
-        return self.candidates[0].text if self.candidates else ""
-
 
 @dataclass(frozen=True)
 class QaArrays(HeadArrays):
@@ -104,45 +109,98 @@ class QaOptions(TaskOptions):
     """ "No answer" is predicted at null margins above this, where questions may be unanswerable."""
 
 
-class QuestionAnswering(TaskType[QaExample, AnswerPrediction, QaArrays, QaOptions]):
-    """A span of a passage for each question."""
+class AnswerTarget(Target[QaExample, AnswerPrediction]):
+    """A span of a passage for each question, or none."""
 
-    head = "qa"
+    field = "text"
     metrics = ("f1", "exact_match")
-    purpose = "questions on passages"
-    arrays_type = QaArrays
-    prediction_field = "text"
-    options_type = QaOptions
-    spec_fields = frozenset()
-    recipe_fields = frozenset({"doc_stride", "max_query_length", "max_answer_length"})
-    request_keys = ("question", "context")
-    own_layout = "SQuAD's JSON (.json)"
-    labeled_layouts = "SQuAD's JSON, or columns question, context and answers"
-    example_request: ClassVar[Mapping[str, Any]] = {
-        "question": "Where did she live?",
-        "context": "Ada Lovelace lived in London.",
-    }
-    splits_long_examples = True
-    short_lengths: ClassVar[Mapping[str, int]] = {"max_seq_length": 192, "max_query_length": 48, "doc_stride": 64}
-    usual_max_seq_length = 384
 
-    def reader(self, spec: TaskSpec, labels: tuple[str, ...] | None, known: KnownTask | None = None) -> SquadReader:
-        """The reader of SQuAD's JSON, and of tables of questions."""
-        return SquadReader()
+    def decode(
+        self, task: TaskDefinition, examples: Examples, rows: Sequence[QuestionSpans], options: QaOptions
+    ) -> list[AnswerPrediction]:
+        """The best span of a question, or no answer where that may be."""
+        threshold = options.null_threshold if task.unanswerable else math.inf
+        return [_answer(question, found, threshold) for question, found in zip(examples, rows, strict=True)]
+
+    def fit(
+        self, task: TaskDefinition, examples: Examples, rows: Sequence[QuestionSpans], options: QaOptions
+    ) -> QaOptions:
+        """The null threshold with the best F1 (SQuAD 2.0 tunes it on validation), where there may be no answer."""
+        if not task.unanswerable:
+            return options
+        best = [_answer(question, found, math.inf).text for question, found in zip(examples, rows, strict=True)]
+        gold = [example.answer_texts for example in examples]
+        answered, null = (
+            np.array([answer_scores(*pair, unanswerable=True)[1] for pair in zip(texts, gold, strict=True)])
+            for texts in (best, [""] * len(gold))
+        )
+        margins = np.array([found.null_margin for found in rows])
+        return replace(options, null_threshold=tune_null_threshold(margins, answered, null))
+
+    def score(self, task: TaskDefinition, examples: Examples, predictions: Sequence[AnswerPrediction]) -> Scores:
+        """Exact match and F1 as SQuAD's script counts them."""
+        texts = {question.id: answer.text for question, answer in zip(examples, predictions, strict=True)}
+        return squad_scores(texts, {question.id: question.answer_texts for question in examples})
+
+    def baseline(self, task: TaskDefinition, learned: Examples, examples: Examples) -> list[AnswerPrediction]:
+        """No answer where that may be; else the passage's first words, as many as half of the answers have."""
+        if task.unanswerable:
+            return [AnswerPrediction("")] * len(examples)
+        num_words = int(median(len(e.answers[0].text.split()) for e in learned if e.answers))
+        return [AnswerPrediction(" ".join(question.context.split()[:num_words])) for question in examples]
+
+    def label_names(self, example: QaExample) -> tuple[str, ...]:
+        """Whether there is an answer."""
+        return ("answered" if example.answers else "without an answer",)
+
+    def row(self, task: TaskDefinition, example: QaExample, prediction: AnswerPrediction) -> dict[str, Any]:
+        """The question and the passage around its answer, predicted and gold answers, scores, candidates."""
+        gold = example.answer_texts
+        exact, f1 = answer_scores(prediction.text, gold, unanswerable=task.unanswerable)
+        return {
+            "question": example.question,
+            "passage": _passage_around(example),
+            "prediction": prediction.text,
+            "gold": gold,
+            "exact_match": exact,
+            "f1": f1,
+            "candidates": [{"text": c.text, "start": c.start, "score": c.score} for c in prediction.candidates],
+            "null_margin": prediction.null_margin,
+        }
+
+    def answer(self, task: TaskDefinition, prediction: AnswerPrediction) -> dict[str, Any]:
+        candidates = [asdict(candidate) for candidate in prediction.candidates[:_NUM_ANSWERED]]
+        return {"answer": prediction.text, "candidates": candidates}
+
+
+class QuestionAnswering(TaskType[QaExample]):
+    head = "qa"
+    target = AnswerTarget()
+    reader_type = SquadReader
+    arrays_type = QaArrays
+    spec_fields = frozenset()
+    recipe_fields = HEAD_FIELDS | {"doc_stride", "max_query_length", "max_answer_length"}
+    options_type = QaOptions
+    request = RequestForm(
+        ("question", "context"), {"question": "Where did she live?", "context": "Ada Lovelace lived in London."}
+    )
+    layout = FileLayout("SQuAD's JSON, or columns question, context and answers", "SQuAD's JSON (.json)")
+    lengths = Lengths(
+        are_split=True, usual=384, shortest={"max_seq_length": 192, "max_query_length": 48, "doc_stride": 64}
+    )
 
     def unlabeled_reader(self, path: str) -> SquadReader | None:
         """The reader of SQuAD's JSON, by the file's ending."""
         return SquadReader().without_labels() if plain_name(path).endswith(".json") else None
+
+    def example_of(self, task: TaskDefinition, request: Request) -> QaExample:
+        return QaExample(request.id, request.text("question"), request.text("context"))
 
     def goal(self, spec: TaskSpec) -> str:
         return "the answer is a part of the passage"
 
     def has_unanswerable(self, examples: Iterable[QaExample]) -> bool:
         return any(not example.answers for example in examples)
-
-    def label_names(self, example: QaExample) -> tuple[str, ...]:
-        """Whether there is an answer."""
-        return ("answered" if example.answers else "without an answer",)
 
     def split_text(self, example: QaExample) -> str:
         """The passage: questions on the same one are answered from what was learned of it."""
@@ -193,21 +251,14 @@ class QuestionAnswering(TaskType[QaExample, AnswerPrediction, QaArrays, QaOption
             counts={"num_misaligned": num_misaligned, "num_unreachable": num_unreachable},
         )
 
-    def decode(
-        self,
-        task: TaskDefinition,
-        features: Features[QaArrays],
-        examples: Examples,
-        outputs: Outputs,
-        options: QaOptions,
-    ) -> list[AnswerPrediction]:
-        """The best span over all windows of a question, or no answer where that may be: (T, 2)."""
+    def gather(self, features: Features[QaArrays], outputs: Outputs, options: QaOptions) -> list[QuestionSpans]:
+        """The best spans over all windows of each question: (T, 2)."""
         if outputs.ndim != 2 or outputs.shape[1] != 2:
             raise DataError(
                 f"the outputs have the shape {outputs.shape}; question answering is decoded from "
                 "(start_logits, end_logits), two columns"
             )
-        decoded = decode_spans(
+        return decode_spans(
             outputs[:, 0],
             outputs[:, 1],
             features.head_arrays.offsets,
@@ -215,69 +266,16 @@ class QuestionAnswering(TaskType[QaExample, AnswerPrediction, QaArrays, QaOption
             features.example_index,
             max_answer_length=options.max_answer_length,
         )
-        answers = []
-        for question, found in zip(examples, decoded, strict=True):
-            candidates = tuple(
-                AnswerCandidate(question.context[span.start : span.end], span.start, span.end, span.score)
-                for span in found.spans
-            )
-            answers.append(AnswerPrediction("", candidates, found.null_margin))
-        return _with_null_threshold(answers, options.null_threshold if task.unanswerable else math.inf)
 
-    def score(self, task: TaskDefinition, examples: Examples, predictions: Sequence[AnswerPrediction]) -> Scores:
-        """Exact match and F1 as SQuAD's script counts them."""
-        texts = {question.id: answer.text for question, answer in zip(examples, predictions, strict=True)}
-        return squad_scores(texts, {question.id: question.answer_texts for question in examples})
 
-    def baseline(self, task: TaskDefinition, learned: Examples, examples: Examples) -> list[AnswerPrediction]:
-        """No answer where that may be; else the passage's first words, as many as half of the answers have."""
-        if task.unanswerable:
-            return [AnswerPrediction("")] * len(examples)
-        num_words = int(median(len(e.answers[0].text.split()) for e in learned if e.answers))
-        return [AnswerPrediction(" ".join(question.context.split()[:num_words])) for question in examples]
-
-    def row(self, task: TaskDefinition, example: QaExample, prediction: AnswerPrediction) -> dict[str, Any]:
-        """The question and the passage around its answer, predicted and gold answers, scores, candidates."""
-        gold = example.answer_texts
-        exact, f1 = answer_scores(prediction.text, gold, unanswerable=task.unanswerable)
-        return {
-            "question": example.question,
-            "passage": _passage_around(example),
-            "prediction": prediction.text,
-            "gold": gold,
-            "exact_match": exact,
-            "f1": f1,
-            "candidates": [{"text": c.text, "start": c.start, "score": c.score} for c in prediction.candidates],
-            "null_margin": prediction.null_margin,
-        }
-
-    def calibrate(
-        self,
-        task: TaskDefinition,
-        features: Features[QaArrays],
-        examples: Examples,
-        outputs: Outputs,
-        options: QaOptions,
-        predictions: Sequence[AnswerPrediction],
-    ) -> tuple[QaOptions, list[AnswerPrediction]]:
-        """The null threshold with the best F1 (SQuAD 2.0 tunes it on validation), where there may be no answer."""
-        if not task.unanswerable:
-            return options, list(predictions)
-        gold = [example.answer_texts for example in examples]
-        answered, null = (
-            np.array([answer_scores(*pair, unanswerable=True)[1] for pair in zip(texts, gold, strict=True)])
-            for texts in ([prediction.best for prediction in predictions], [""] * len(gold))
-        )
-        margins = np.array([prediction.null_margin for prediction in predictions])
-        threshold = tune_null_threshold(margins, answered, null)
-        return replace(options, null_threshold=threshold), _with_null_threshold(predictions, threshold)
-
-    def example_of(self, task: TaskDefinition, request: Request) -> QaExample:
-        return QaExample(request.id, request.text("question"), request.text("context"))
-
-    def answer(self, task: TaskDefinition, prediction: AnswerPrediction) -> dict[str, Any]:
-        candidates = [asdict(candidate) for candidate in prediction.candidates[:_NUM_ANSWERED]]
-        return {"answer": prediction.text, "candidates": candidates}
+def _answer(question: QaExample, found: QuestionSpans, threshold: float) -> AnswerPrediction:
+    """The best span of a question, or no answer where its margin exceeds the threshold."""
+    candidates = tuple(
+        AnswerCandidate(question.context[span.start : span.end], span.start, span.end, span.score)
+        for span in found.spans
+    )
+    is_answered = bool(candidates) and found.null_margin <= threshold
+    return AnswerPrediction(candidates[0].text if is_answered else "", candidates, found.null_margin)
 
 
 def _passage_around(question: QaExample) -> str:
@@ -287,11 +285,6 @@ def _passage_around(question: QaExample) -> str:
     begin = max(0, min(middle - _PASSAGE_CHARACTERS // 2, len(question.context) - _PASSAGE_CHARACTERS))
     end = begin + _PASSAGE_CHARACTERS
     return ("…" if begin else "") + question.context[begin:end] + ("…" if end < len(question.context) else "")
-
-
-def _with_null_threshold(predictions: Sequence[AnswerPrediction], threshold: float) -> list[AnswerPrediction]:
-    """The answers, with "no answer" predicted where its margin exceeds the threshold."""
-    return [replace(p, text=p.best if p.null_margin <= threshold else "") for p in predictions]
 
 
 def answer_tokens(offsets: NDArray[np.int32], answer: Answer) -> tuple[int, int] | None:

@@ -4,7 +4,7 @@ The model's outputs are values (N,) or (N, 1).
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any, TypeAlias
@@ -12,12 +12,11 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from bert_core.metrics import glue_metric_names, regression_metrics
-from orchestrator.base.errors import InputError
 from orchestrator.tasks.cell_values import read_number
 from orchestrator.tasks.features import Array
 from orchestrator.tasks.text_examples import LabelColumn, TextExample, TextTable
 from orchestrator.tasks.types.base import Outputs, Scores, TaskDefinition
-from orchestrator.tasks.types.text import TextOptions, TextType
+from orchestrator.tasks.types.text import TextTarget, TextType
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,28 +62,20 @@ class RegressionTable(TextTable[RegressionExample]):
         return score
 
 
-class Regression(TextType[RegressionExample, ValuePrediction, TextOptions]):
+class ValueTarget(TextTarget[RegressionExample, ValuePrediction]):
     """A number for each text."""
 
-    head = "regression"
+    field = "value"
     metrics = ("pearson", "spearman")
-    purpose = "numbers"
-    options_type = TextOptions
-    table_type = RegressionTable
-    label_field = prediction_field = "value"
+    ranks_documents = True
 
-    def labels_note(self, examples: Examples) -> str | None:
-        """Equal values correlate with nothing."""
-        values = {example.value for example in examples}
-        return f"all scores are {values.pop()}: there is no correlation to measure" if len(values) == 1 else None
-
-    def label_array(self, task: TaskDefinition, examples: Examples) -> Array:
+    def encode(self, task: TaskDefinition, examples: Examples) -> Array:
         """Values of the examples, (N,) float32."""
         return np.array([math.nan if e.value is None else e.value for e in examples], dtype=np.float32)
 
-    def predict(self, task: TaskDefinition, outputs: Outputs, options: TextOptions) -> list[ValuePrediction]:
+    def decode(self, task: TaskDefinition, examples: Examples, rows: Outputs, options: object) -> list[ValuePrediction]:
         """The values as they are: (N,) or (N, 1)."""
-        return list(map(ValuePrediction, outputs.reshape(-1).tolist()))
+        return list(map(ValuePrediction, rows.reshape(-1).tolist()))
 
     def metric_names(self, task: TaskDefinition) -> tuple[str, ...]:
         """Both correlations, for a task of GLUE in its order."""
@@ -98,6 +89,11 @@ class Regression(TextType[RegressionExample, ValuePrediction, TextOptions]):
         """Predict the mean value of the training examples, for every example."""
         return [ValuePrediction(fmean(example.value or 0.0 for example in learned))] * len(examples)
 
+    def labels_note(self, examples: Examples) -> str | None:
+        """Equal values correlate with nothing."""
+        values = {example.value for example in examples}
+        return f"all scores are {values.pop()}: there is no correlation to measure" if len(values) == 1 else None
+
     def row(self, task: TaskDefinition, example: RegressionExample, prediction: ValuePrediction) -> dict[str, Any]:
         error = prediction.value - (example.value or 0.0)
         return {"prediction": prediction.value, "gold": example.value, "error": error}
@@ -106,7 +102,8 @@ class Regression(TextType[RegressionExample, ValuePrediction, TextOptions]):
         """Pearson's correlation of the values."""
         return regression_metrics(*([one.value for one in side] for side in (first, second)))["pearson"]
 
-    def relevance(self, task: TaskDefinition, label: str | None, folder: str) -> Callable[[ValuePrediction], float]:
-        if label is not None:
-            raise InputError(f"{folder} gives a score and has no label {label!r}; leave the label out")
-        return lambda prediction: prediction.value
+
+class Regression(TextType[RegressionExample]):
+    head = "regression"
+    target = ValueTarget()
+    reader_type = RegressionTable

@@ -24,11 +24,13 @@ from orchestrator.base.results import Split
 from orchestrator.specs.task import TaskSpec
 from orchestrator.storage.uris import absolute
 from orchestrator.tasks.catalogue import KnownTask
-from orchestrator.tasks.features import Features, HeadArrays, Windows
+from orchestrator.tasks.features import HeadArrays, Windows
 from orchestrator.tasks.table_files import read_rows
 from orchestrator.tasks.text_files import BadRecords, Example, Reader, find_file
-from orchestrator.tasks.types.base import Outputs, Request, Scores, TaskDefinition, TaskOptions, TaskType
+from orchestrator.tasks.types.base import Outputs, Scores, Target, TaskDefinition, TaskOptions, TaskType
+from orchestrator.tasks.types.requests import Request
 
+IS_SEARCHED = "this model finds a text's partner among others; ask it with `embed` or `search`"
 RANK_CUTOFFS = (10, 100)
 """Ranks down to which a ranking is looked at."""
 JUDGMENT_FILES: Mapping[Split, tuple[str, ...]] = {
@@ -124,15 +126,45 @@ class RetrievalReader(Reader[QueryExample]):
             return math.nan
 
 
-class Retrieval(TaskType[JudgedQuery, RankingPrediction, HeadArrays, TaskOptions]):
+class RankingTarget(Target[JudgedQuery, RankingPrediction]):
     """A ranking of documents for each query."""
 
-    head = "retrieval"
+    field = "documents"
     metrics = tuple(f"{name}_at_{k}" for k in RANK_CUTOFFS for name in ("ndcg", "mrr", "recall"))
-    purpose = "collections of documents"
-    arrays_type = HeadArrays
-    prediction_field = "documents"
-    options_type = TaskOptions
+
+    def decode(
+        self, task: TaskDefinition, examples: Queries, rows: Outputs, options: TaskOptions
+    ) -> list[RankingPrediction]:
+        """The ids of the examples in each row, best first: (N, K)."""
+        ids = np.array([example.id for example in examples], dtype=object)
+        return [RankingPrediction(tuple(ids[row])) for row in rows.astype(np.int64)]
+
+    def score(self, task: TaskDefinition, examples: Queries, predictions: Sequence[RankingPrediction]) -> Scores:
+        """NDCG, reciprocal rank and recall down to some ranks."""
+        return retrieval_metrics(
+            {example.id: found.documents for example, found in zip(examples, predictions, strict=True)},
+            {example.id: example.gains for example in examples},
+            RANK_CUTOFFS,
+        )
+
+    def baseline(self, task: TaskDefinition, learned: Queries, examples: Queries) -> list[RankingPrediction]:
+        """The same order of documents for every query."""
+        found = tuple(example.id for example in examples[: max(RANK_CUTOFFS)])
+        return [RankingPrediction(found)] * len(examples)
+
+    def row(self, task: TaskDefinition, example: JudgedQuery, prediction: RankingPrediction) -> dict[str, Any]:
+        """The ranking, the gains, and whether a relevant document is among the first."""
+        first = prediction.documents[: RANK_CUTOFFS[0]]
+        return {
+            "prediction": list(prediction.documents),
+            "gold": dict(example.gains),
+            "found": any(example.gains.get(document, 0.0) > 0 for document in first),
+        }
+
+
+class Retrieval(TaskType[JudgedQuery]):
+    head = "retrieval"
+    target = RankingTarget()
     spec_fields = frozenset()
     is_searched = True
 
@@ -160,44 +192,15 @@ class Retrieval(TaskType[JudgedQuery, RankingPrediction, HeadArrays, TaskOptions
                 )
         return RetrievalReader(paths["corpus"], paths["queries"], None if known is None else known.gains)
 
+    def example_of(self, task: TaskDefinition, request: Request) -> JudgedQuery:
+        """Refuse a request: a query is not classified but searched for. Raises: InputError."""
+        raise InputError(IS_SEARCHED)
+
     def windows(
         self, task: TaskDefinition, examples: Queries, tokenizer: Tokenizer, options: TaskOptions
     ) -> Windows[HeadArrays]:
         """Refuse windows: queries and documents are embedded one by one. Raises: InputError."""
         raise InputError(f"task {task.id} is searched, not classified; evaluate an encoder on it")
-
-    def decode(
-        self, task: TaskDefinition, features: Features[Any], examples: Queries, outputs: Outputs, options: TaskOptions
-    ) -> list[RankingPrediction]:
-        """The ids of the examples in each row, best first: (N, K)."""
-        ids = np.array([example.id for example in examples], dtype=object)
-        return [RankingPrediction(tuple(ids[row])) for row in outputs.astype(np.int64)]
-
-    def score(self, task: TaskDefinition, examples: Queries, predictions: Sequence[RankingPrediction]) -> Scores:
-        """NDCG, reciprocal rank and recall down to some ranks."""
-        return retrieval_metrics(
-            {example.id: found.documents for example, found in zip(examples, predictions, strict=True)},
-            {example.id: example.gains for example in examples},
-            RANK_CUTOFFS,
-        )
-
-    def baseline(self, task: TaskDefinition, learned: Queries, examples: Queries) -> list[RankingPrediction]:
-        """The same order of documents for every query."""
-        found = tuple(example.id for example in examples[: max(RANK_CUTOFFS)])
-        return [RankingPrediction(found)] * len(examples)
-
-    def row(self, task: TaskDefinition, example: JudgedQuery, prediction: RankingPrediction) -> dict[str, Any]:
-        """The ranking, the gains, and whether a relevant document is among the first."""
-        first = prediction.documents[: RANK_CUTOFFS[0]]
-        return {
-            "prediction": list(prediction.documents),
-            "gold": dict(example.gains),
-            "found": any(example.gains.get(document, 0.0) > 0 for document in first),
-        }
-
-    def example_of(self, task: TaskDefinition, request: Request) -> JudgedQuery:
-        """Refuse a request: a query is not classified but searched for. Raises: InputError."""
-        raise InputError("this model finds a text's partner among others; ask it with `embed` or `search`")
 
 
 def _find_first(folder: str, names: Mapping[Name, tuple[str, ...]]) -> dict[Name, str]:

@@ -12,7 +12,7 @@ Shapes: T tokens, K sentences of all documents.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean, median
-from typing import Any, ClassVar, TypeAlias
+from typing import Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,11 +22,24 @@ from bert_core.text.tokenization import Tokenizer
 from orchestrator.base.errors import SpecError
 from orchestrator.specs.task import TaskSpec
 from orchestrator.tasks.catalogue import KnownTask
-from orchestrator.tasks.features import PER_TOKEN, Features, HeadArrays, Windows, cumulative, fill_windows
+from orchestrator.tasks.features import PER_TOKEN, Array, Features, HeadArrays, Windows, fill_windows
 from orchestrator.tasks.table_files import read_rows
 from orchestrator.tasks.text_examples import are_texts
 from orchestrator.tasks.text_files import BadRecords, LabeledReader
-from orchestrator.tasks.types.base import Outputs, Request, Scores, TaskDefinition, TaskOptions, TaskType, check_length
+from orchestrator.tasks.types.base import (
+    HEAD_FIELDS,
+    Lengths,
+    Outputs,
+    Scores,
+    Target,
+    TaskDefinition,
+    TaskOptions,
+    TaskType,
+    check_length,
+    share_equal,
+    sigmoid,
+)
+from orchestrator.tasks.types.requests import Request, RequestForm
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +87,12 @@ class SentencesTable(LabeledReader[SentencesExample]):
     query_column: str | None
     selected_column: str
 
+    @classmethod
+    def of_spec(cls, spec: TaskSpec, labels: tuple[str, ...] | None, known: KnownTask | None = None) -> Self:
+        """Columns are `sentences` and `selected` unless named; a second column of text is the query."""
+        sentences, *query = spec.text_columns or ("sentences",)
+        return cls(sentences, query[0] if query else None, spec.label_column or "selected")
+
     def read(self, path: str, bad: BadRecords) -> Iterator[SentencesExample]:
         """The file's documents in order; an empty query is none."""
         named = (self.sentences_column, self.query_column, self.selected_column if self.labeled else None)
@@ -120,26 +139,64 @@ class SentenceOptions(TaskOptions):
     """Tokens of a query at most."""
 
 
-class SentenceSelection(TaskType[SentencesExample, SentencesPrediction, SentenceArrays, SentenceOptions]):
+class SentencesTarget(Target[SentencesExample, SentencesPrediction]):
     """The sentences of a document that matter."""
 
-    head = "sentence_selection"
+    field = "selected"
     metrics = ("f1", "precision", "recall", "mrr", "precision_at_1")
-    purpose = "queries in front of documents"
-    arrays_type = SentenceArrays
-    label_field = prediction_field = "selected"
-    spec_fields = frozenset({"text_columns", "label_column"})
-    recipe_fields = frozenset({"max_query_length"})
-    options_type = SentenceOptions
-    request_keys = ("sentences", "query")
-    example_request: ClassVar[Mapping[str, Any]] = {"sentences": ["It rained.", "The bridge fell at noon."]}
-    splits_long_examples = True
-    usual_max_seq_length = 512
 
-    def reader(self, spec: TaskSpec, labels: tuple[str, ...] | None, known: KnownTask | None = None) -> SentencesTable:
-        """A table whose columns are `sentences` and `selected` unless named; a second column of text is the query."""
-        sentences, *query = spec.text_columns or ("sentences",)
-        return SentencesTable(sentences, query[0] if query else None, spec.label_column or "selected")
+    def decode(
+        self, task: TaskDefinition, examples: Examples, rows: Sequence[Array], options: SentenceOptions
+    ) -> list[SentencesPrediction]:
+        """The sigmoid of each sentence's logit, and the sentences above one half."""
+        scores = map(sigmoid, rows)
+        return [SentencesPrediction(tuple(np.flatnonzero(s > 0.5).tolist()), tuple(s.tolist())) for s in scores]
+
+    def score(self, task: TaskDefinition, examples: Examples, predictions: Sequence[SentencesPrediction]) -> Scores:
+        """Precision, recall and F1 over the sentences of all documents, and how well scores rank those of a document.
+
+        `mrr` is the mean of 1 / rank of the best-ranked sentence that matters, `precision_at_1` the share of documents
+        whose first-ranked sentence matters; both over the documents in which some sentence does.
+        """
+        gold = [example.selected or () for example in examples]
+        pairs = list(zip(gold, predictions, strict=True))
+        num_right = sum(len({*places} & {*prediction.selected}) for places, prediction in pairs)
+        num_selected, num_gold = sum(len(prediction.selected) for prediction in predictions), sum(map(len, gold))
+        ranks: list[float] = [prediction.rank(places) for places, prediction in pairs if places] or [np.inf]
+        return {
+            "f1": 2 * num_right / max(1, num_selected + num_gold),
+            "precision": num_right / max(1, num_selected),
+            "recall": num_right / max(1, num_gold),
+            "mrr": fmean(1 / rank for rank in ranks),
+            "precision_at_1": fmean(rank == 1 for rank in ranks),
+        }
+
+    def baseline(self, task: TaskDefinition, learned: Examples, examples: Examples) -> list[SentencesPrediction]:
+        """The first sentences ("lead"), as many as matter in half of the documents; the earlier, the higher."""
+        num_selected = int(median(len(example.selected or ()) for example in learned))
+        scores = [tuple(np.linspace(1.0, 0.0, len(example.sentences)).tolist()) for example in examples]
+        return [SentencesPrediction(tuple(range(num_selected))[: len(some)], some) for some in scores]
+
+    def agreement(self, first: Sequence[SentencesPrediction], second: Sequence[SentencesPrediction]) -> float:
+        """Share of the sentences that both select, or neither."""
+        return share_equal(
+            *([place in one.selected for one in side for place in range(len(one.scores))] for side in (first, second))
+        )
+
+
+class SentenceSelection(TaskType[SentencesExample]):
+    head = "sentence_selection"
+    target = SentencesTarget()
+    reader_type = SentencesTable
+    arrays_type = SentenceArrays
+    spec_fields = frozenset({"text_columns", "label_column"})
+    recipe_fields = HEAD_FIELDS | {"max_query_length"}
+    options_type = SentenceOptions
+    request = RequestForm(("sentences", "query"), {"sentences": ["It rained.", "The bridge fell at noon."]})
+    lengths = Lengths(are_split=True, usual=512)
+
+    def example_of(self, task: TaskDefinition, request: Request) -> SentencesExample:
+        return SentencesExample(request.id, request.texts("sentences"), request.optional_text("query"))
 
     def windows(
         self, task: TaskDefinition, examples: Examples, tokenizer: Tokenizer, options: SentenceOptions
@@ -186,48 +243,9 @@ class SentenceSelection(TaskType[SentencesExample, SentencesPrediction, Sentence
             counts={"num_truncated": num_truncated, "num_sentences": len(starts)},
         )
 
-    def decode(
-        self,
-        task: TaskDefinition,
-        features: Features[SentenceArrays],
-        examples: Examples,
-        outputs: Outputs,
-        options: SentenceOptions,
-    ) -> list[SentencesPrediction]:
-        """The sigmoid of each sentence's logit, and the sentences above one half: (T,) or (T, 1)."""
+    def gather(self, features: Features[SentenceArrays], outputs: Outputs, options: SentenceOptions) -> list[Array]:
+        """The logits of each document's sentences: (T,) or (T, 1)."""
         check_length(outputs.reshape(-1), len(features.input_ids), "token")
-        logits = outputs.reshape(-1)[features.head_arrays.is_sentence_start].astype(np.float64)  # (K,)
-        bounds = cumulative(np.array([len(example.sentences) for example in examples]))
-        scores = np.split(np.exp(-np.logaddexp(0.0, -logits)), bounds[1:-1])
-        return [SentencesPrediction(tuple(np.flatnonzero(s > 0.5).tolist()), tuple(s.tolist())) for s in scores]
-
-    def score(self, task: TaskDefinition, examples: Examples, predictions: Sequence[SentencesPrediction]) -> Scores:
-        """Precision, recall and F1 over the sentences of all documents, and how well scores rank those of a document.
-
-        `mrr` is the mean of 1 / rank of the best-ranked sentence that matters, `precision_at_1` the share of documents
-        whose first-ranked sentence matters; both over the documents in which some sentence does.
-        """
-        gold = [example.selected or () for example in examples]
-        pairs = list(zip(gold, predictions, strict=True))
-        num_right = sum(len({*places} & {*prediction.selected}) for places, prediction in pairs)
-        num_selected, num_gold = sum(len(prediction.selected) for prediction in predictions), sum(map(len, gold))
-        ranks: list[float] = [prediction.rank(places) for places, prediction in pairs if places] or [np.inf]
-        return {
-            "f1": 2 * num_right / max(1, num_selected + num_gold),
-            "precision": num_right / max(1, num_selected),
-            "recall": num_right / max(1, num_gold),
-            "mrr": fmean(1 / rank for rank in ranks),
-            "precision_at_1": fmean(rank == 1 for rank in ranks),
-        }
-
-    def baseline(self, task: TaskDefinition, learned: Examples, examples: Examples) -> list[SentencesPrediction]:
-        """The first sentences ("lead"), as many as matter in half of the documents; the earlier, the higher."""
-        num_selected = int(median(len(example.selected or ()) for example in learned))
-        scores = [tuple(np.linspace(1.0, 0.0, len(example.sentences)).tolist()) for example in examples]
-        return [SentencesPrediction(tuple(range(num_selected))[: len(some)], some) for some in scores]
-
-    def decisions(self, prediction: SentencesPrediction) -> Sequence[object]:
-        return [place in prediction.selected for place in range(len(prediction.scores))]
-
-    def example_of(self, task: TaskDefinition, request: Request) -> SentencesExample:
-        return SentencesExample(request.id, request.texts("sentences"), request.optional_text("query"))
+        starts = np.flatnonzero(features.head_arrays.is_sentence_start)  # (K,)
+        first_tokens = features.cu_seqlens[np.flatnonzero(np.diff(features.example_index)) + 1]
+        return np.split(outputs.reshape(-1)[starts], np.searchsorted(starts, first_tokens))

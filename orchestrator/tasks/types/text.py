@@ -4,9 +4,9 @@ Shapes: N examples, C classes, E numbers of a person's own columns.
 """
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
+from typing import Any, ClassVar, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,13 +16,22 @@ from bert_core.text.tokenization import Tokenizer
 from orchestrator.base.errors import InputError, SpecError, TaskDataError
 from orchestrator.specs.recipe import LongDocuments
 from orchestrator.specs.task import TaskSpec
-from orchestrator.tasks.catalogue import KNOWN_TASKS, KnownTask
 from orchestrator.tasks.features import PER_EXAMPLE, Array, Features, HeadArrays, Windows, build_text_windows
 from orchestrator.tasks.text_examples import TextExample, TextTable
-from orchestrator.tasks.types.base import Outputs, P, Request, TaskDefinition, TaskOptions, TaskType, check_length
+from orchestrator.tasks.types.base import (
+    HEAD_FIELDS,
+    Outputs,
+    Target,
+    TaskDefinition,
+    TaskOptions,
+    TaskType,
+    check_length,
+)
 from orchestrator.tasks.types.conll import is_named_conll
+from orchestrator.tasks.types.requests import Request, RequestForm
 
 T = TypeVar("T", bound=TextExample)
+P = TypeVar("P")
 
 
 @dataclass(frozen=True)
@@ -37,6 +46,12 @@ class TextArrays(HeadArrays):
 
 
 TextFeatures: TypeAlias = Features[TextArrays]
+
+
+def split_pair(line: str) -> dict[str, Any]:
+    """A line of plain text as a text, or a pair with a tab between its two."""
+    first, tab, second = line.partition("\t")
+    return {"text": first, "text_pair": second} if tab else {"text": first}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,89 +81,28 @@ class LabelOptions(TextOptions):
     """Divisor of logits."""
 
 
-Opt = TypeVar("Opt", bound=TextOptions)
+class TextTarget(Target[T, P]):
+    """Target of texts, or of pairs of texts."""
+
+    @abstractmethod
+    def encode(self, task: TaskDefinition, examples: Sequence[T]) -> Array:
+        """The labels of examples as numbers: the array `TextArrays.labels`."""
 
 
-class TextType(TaskType[T, P, TextArrays, Opt], Generic[T, P, Opt]):
+class TextType(TaskType[T]):
     """A task type whose examples are texts or pairs of texts."""
 
-    arrays_type = TextArrays
-    recipe_fields = frozenset({"long_documents", "window_stride"})
-    spec_fields = frozenset({"text_columns", "label_column", "numerical_columns", "categorical_columns"})
-    request_keys = ("text", "text_pair")
-    example_request: ClassVar[Mapping[str, Any]] = {"text": "A charming film."}
-    table_type: ClassVar[type[TextTable[Any]]]
+    target: TextTarget[T, Any]
+    reader_type: ClassVar[type[TextTable[Any]]]
     """Reader of the files, which names the class of the examples."""
+    arrays_type = TextArrays
+    options_type: type[TextOptions] = TextOptions
+    recipe_fields = HEAD_FIELDS | {"long_documents", "window_stride"}
+    spec_fields = frozenset({"text_columns", "label_column", "numerical_columns", "categorical_columns"})
+    request = RequestForm(("text", "text_pair"), {"text": "A charming film."}, split_pair)
 
     def check_spec(self, spec: TaskSpec) -> None:
         check_text_columns(spec)
-
-    def reader(self, spec: TaskSpec, labels: tuple[str, ...] | None, known: KnownTask | None = None) -> TextTable[T]:
-        return self.table_type(**table_columns(spec))
-
-    def label_names(self, example: T) -> tuple[str, ...]:
-        """The class, or all labels."""
-        label = getattr(example, self.label_field)
-        return (label,) if isinstance(label, str) else label if isinstance(label, tuple) else ()
-
-    @abstractmethod
-    def label_array(self, task: TaskDefinition, examples: Sequence[T]) -> Array:
-        """The labels of examples as numbers: the array `TextArrays.labels`."""
-
-    def windows(
-        self, task: TaskDefinition, examples: Sequence[T], tokenizer: Tokenizer, options: Opt
-    ) -> Windows[TextArrays]:
-        """One window for each example, without the end of a text that is too long; or windows over all of it."""
-        pairs = [(example.text, example.text_pair) for example in examples]
-        is_cut = options.long_documents == "cut"
-        made = build_text_windows(pairs, tokenizer, options.max_seq_length, is_cut, options.window_stride)
-        tabular_features = task.columns.encode(examples) if task.columns.width else None
-        return made.with_arrays(TextArrays(self.label_array(task, examples), tabular_features))
-
-    def pool(self, features: TextFeatures, outputs: Outputs, options: Opt) -> Outputs:
-        """The outputs of each example's windows as one: (W, …) → (N, …). Raises: DataError for another number."""
-        if options.long_documents == "cut":
-            return outputs
-        check_length(outputs, features.num_windows, "window")
-        starts = features.group_starts
-        if options.long_documents == "max":
-            return np.asarray(np.maximum.reduceat(outputs, starts[:-1], axis=0))
-        sizes = np.diff(starts).reshape(-1, *[1] * (outputs.ndim - 1))
-        return np.asarray(np.add.reduceat(outputs, starts[:-1], axis=0) / sizes.astype(outputs.dtype))
-
-    def fit(self, task: TaskDefinition, examples: Sequence[T], logits: Outputs, options: Opt) -> Opt:
-        """The options with what the recipe asks to be fitted to labeled examples, from their logits: (N, …)."""
-        return options
-
-    @abstractmethod
-    def predict(self, task: TaskDefinition, outputs: Outputs, options: Opt) -> list[P]:
-        """Predictions from the outputs for examples: (N, …). Raises: DataError for another shape."""
-
-    def decode(
-        self, task: TaskDefinition, features: TextFeatures, examples: Sequence[T], outputs: Outputs, options: Opt
-    ) -> list[P]:
-        """Predictions from the outputs of each example, its windows pooled."""
-        pooled = self.pool(features, outputs, options)
-        check_length(pooled, features.num_examples, "example")
-        return self.predict(task, pooled, options)
-
-    def calibrate(
-        self,
-        task: TaskDefinition,
-        features: TextFeatures,
-        examples: Sequence[T],
-        outputs: Outputs,
-        options: Opt,
-        predictions: Sequence[P],
-    ) -> tuple[Opt, list[P]]:
-        """The options as `fit` sets them, and what they make of the outputs."""
-        pooled = self.pool(features, outputs, options)
-        fitted = self.fit(task, examples, pooled, options)
-        return fitted, list(predictions) if fitted == options else self.predict(task, pooled, fitted)
-
-    def parse_text(self, line: str) -> dict[str, Any]:
-        first, tab, second = line.partition("\t")
-        return {"text": first, "text_pair": second} if tab else {"text": first}
 
     def example_of(self, task: TaskDefinition, request: Request) -> T:
         """A text, perhaps its pair, and the values of the task's own columns."""
@@ -157,8 +111,35 @@ class TextType(TaskType[T, P, TextArrays, Opt], Generic[T, P, Opt]):
             numbers, categories = task.columns.read(request.columns(task.columns.names))
         except ValueError as error:
             raise InputError(f"line {request.line}: {error}; null stands for a value that is missing") from None
-        example: T = self.table_type.kind(request.id, text, pair, numbers=numbers, categories=categories)
+        example: T = self.reader_type.kind(request.id, text, pair, numbers=numbers, categories=categories)
         return example
+
+    def windows(
+        self, task: TaskDefinition, examples: Sequence[T], tokenizer: Tokenizer, options: TextOptions
+    ) -> Windows[TextArrays]:
+        """One window for each example, without the end of a text that is too long; or windows over all of it."""
+        pairs = [(example.text, example.text_pair) for example in examples]
+        is_cut = options.long_documents == "cut"
+        made = build_text_windows(pairs, tokenizer, options.max_seq_length, is_cut, options.window_stride)
+        tabular_features = task.columns.encode(examples) if task.columns.width else None
+        return made.with_arrays(TextArrays(self.target.encode(task, examples), tabular_features))
+
+    def gather(self, features: TextFeatures, outputs: Outputs, options: TextOptions) -> Outputs:
+        """The outputs of each example, its windows pooled: (N, …) or (W, …) → (N, …)."""
+        if options.long_documents == "cut":
+            check_length(outputs, features.num_examples, "example")
+            return outputs
+        check_length(outputs, features.num_windows, "window")
+        starts = features.group_starts
+        if options.long_documents == "max":
+            return np.asarray(np.maximum.reduceat(outputs, starts[:-1], axis=0))
+        sizes = np.diff(starts).reshape(-1, *[1] * (outputs.ndim - 1))
+        return np.asarray(np.add.reduceat(outputs, starts[:-1], axis=0) / sizes.astype(outputs.dtype))
+
+
+def temperature(options: object) -> float:
+    """The divisor of logits; 1 where the type's options have none."""
+    return options.logit_temperature if isinstance(options, LabelOptions) else 1.0
 
 
 def check_classes(task: TaskDefinition, logits: Array) -> None:
@@ -178,14 +159,3 @@ def check_text_columns(spec: TaskSpec) -> None:
                 "TSV, JSONL or Parquet with a row for each text. Words and their tags are read by a ner task and its "
                 "models"
             )
-
-
-def table_columns(spec: TaskSpec) -> dict[str, Any]:
-    """The columns of a spec, by the names of the fields of `TextTable`."""
-    return {
-        "text_columns": spec.text_columns,
-        "label_column": "label" if spec.label_column is None else spec.label_column,
-        "numerical_columns": spec.numerical_columns,
-        "categorical_columns": spec.categorical_columns,
-        "may_quote": spec.id not in KNOWN_TASKS,
-    }

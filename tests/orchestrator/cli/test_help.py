@@ -112,7 +112,7 @@ def test_the_formats_of_files_are_told() -> None:
     text = TOPICS["formats"]
     assert {ending for ending in (*FORMATS, *COMPRESSIONS) if f"`{ending}`" not in text} == set()
     assert {head for head in TASK_TYPES if head not in words("formats")} == set()
-    keys = {key for task_type in TASK_TYPES.values() for key in task_type.request_keys}
+    keys = {key for task_type in TASK_TYPES.values() for key in task_type.request.keys}
     assert {key for key in keys if f"`{key}`" not in text} == set()
 
 

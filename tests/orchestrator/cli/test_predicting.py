@@ -24,6 +24,7 @@ from orchestrator.inference.line_blocks import Abilities
 from orchestrator.tasks.types.base import TaskOptions
 from tests.orchestrator.cli.fresh_process import loaded_by_each
 from tests.orchestrator.cli.laboratory import Command
+from tests.orchestrator.tasks.definitions import define
 
 
 @pytest.fixture
@@ -143,7 +144,7 @@ def recorded_model(tmp_path: Path) -> Path:
     config = BertConfig.from_size("tiny", vocab_size=50).with_labels(["no", "yes"], "single_label_classification")
     (folder / "config.json").write_text(json.dumps(config.to_dict()))
     options = TaskOptions(max_seq_length=16)
-    record = FineTuningRecord(task="own", head="classification", metric="accuracy", options=options)
+    record = FineTuningRecord(define("classification", metric="accuracy"), options)
     (folder / RECORD_FILE).write_text(json.dumps(record.to_dict()))
     return folder
 

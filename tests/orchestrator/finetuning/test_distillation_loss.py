@@ -16,7 +16,6 @@ from torch import Tensor
 
 from benchmarks._attention_choice import forced_attention
 from bert_core.constants import Precision
-from orchestrator.finetuning import distillation_loss as task_loss
 from orchestrator.finetuning.batches import make_batch, make_parts
 from orchestrator.finetuning.building import build_model
 from orchestrator.finetuning.distillation_job import compare_speeds, vector_agreement
@@ -179,7 +178,9 @@ def test_no_step_waits_for_the_device(
     batches = [make_batch(features, windows[0], CPU), *make_parts(student, features, windows[1:], logits)]
     labeled = [each[features.example_index[each] < num_labeled] for each in windows]
     made = {tuple(each): make_batch(features, each, CPU) for each in labeled}
-    monkeypatch.setattr(task_loss, "make_batch", lambda features, windows, device: made[tuple(windows)])
+    monkeypatch.setattr(
+        "orchestrator.finetuning.distillation_loss.make_batch", lambda features, windows, device: made[tuple(windows)]
+    )
     with forced_attention("fused"), counted_synchronizations() as waits:
         for batch in batches:
             loss(student, batch).backward()  # type: ignore[no-untyped-call]

@@ -19,7 +19,7 @@ from orchestrator.finetuning.building import build_model
 from orchestrator.finetuning.evaluation import evaluate_model, with_labels_of
 from orchestrator.finetuning.heads import HEADS
 from orchestrator.finetuning.model_folder import load_fine_tuned
-from orchestrator.finetuning.model_record import RECORD_FILE, FineTuningRecord, record_of
+from orchestrator.finetuning.model_record import RECORD_FILE, FineTuningRecord
 from orchestrator.inference.task_scores import Scoring, evaluate
 from orchestrator.specs import RecipeSpec, TaskSpec
 from orchestrator.specs.task import Head
@@ -34,26 +34,28 @@ from tests.orchestrator.tasks.definitions import define, options_of
 def test_a_record_is_read_as_it_was_written(head: Head) -> None:
     columns = TabularColumns((NumericalColumn("size", 1.0, 2.0),), (CategoricalColumn("colour", ("blue", "red")),))
     task = define(head, metric="f1", objective="cosine" if head == "embedding" else None, columns=columns)
-    record = record_of(replace(task, text_columns=("title", "body")), options_of(head, max_seq_length=17))
+    record = FineTuningRecord(replace(task, text_columns=("title", "body")), options_of(head, max_seq_length=17))
     values = json.loads(json.dumps(record.to_dict()))
-    assert FineTuningRecord.from_dict(values) == record
+    assert FineTuningRecord.from_dict(values, ()) == record
     assert values["max_seq_length"] == 17
 
 
 def test_a_record_keeps_the_options_of_its_own_type_alone() -> None:
-    keys = {head: record_of(define(head), options_of(head)).to_dict().keys() for head in ("qa", "ner", "regression")}
+    keys = {
+        head: FineTuningRecord(define(head), options_of(head)).to_dict().keys() for head in ("qa", "ner", "regression")
+    }
     assert keys["qa"] - keys["regression"] == {"doc_stride", "max_query_length", "max_answer_length", "null_threshold"}
     assert keys["ner"] - keys["regression"] == {"context"}
 
 
 @pytest.mark.parametrize("missing", ["task", "head", "metric", "max_seq_length", "doc_stride"])
 def test_a_record_without_a_value_that_it_needs_or_with_a_strange_one_is_not_read(missing: str) -> None:
-    values = record_of(define("qa"), options_of("qa")).to_dict()
+    values = FineTuningRecord(define("qa"), options_of("qa")).to_dict()
     with pytest.raises(TypeError, match="strange"):
-        FineTuningRecord.from_dict(values | {"strange": 1})
+        FineTuningRecord.from_dict(values | {"strange": 1}, ())
     del values[missing]
     with pytest.raises((KeyError, TypeError), match=missing):
-        FineTuningRecord.from_dict(values)
+        FineTuningRecord.from_dict(values, ())
 
 
 @pytest.mark.parametrize(
@@ -153,7 +155,7 @@ def test_columns_count_as_the_model_has_learnt_them(tmp_path: Path) -> None:
     task = load_task(spec)
     tiny_tasks.save_fine_tuned(tmp_path, task)
     fine_tuned = load_fine_tuned(tmp_path / "model")
-    assert fine_tuned.record.columns == task.columns == fine_tuned.task().columns
+    assert fine_tuned.task.columns == task.columns
     files = {"validation": spec.files["validation"]}
     elsewhere = load_task(spec.model_copy(update={"files": files, "labels": task.labels}))
     assert elsewhere.columns != task.columns
@@ -180,7 +182,7 @@ def test_transformers_reads_several_labels_as_such(tmp_path: Path) -> None:
     assert theirs.config.problem_type == "multi_label_classification"
     assert theirs.config.id2label == dict(enumerate(task.labels))
     (tmp_path / "model" / RECORD_FILE).unlink()
-    assert load_fine_tuned(tmp_path / "model").record.head == "multi_label"
+    assert load_fine_tuned(tmp_path / "model").task.head == "multi_label"
 
 
 @pytest.mark.parametrize(
@@ -200,13 +202,13 @@ def test_folder_of_transformers_tells_its_head(
         tmp_path / "model"
     )
     tokenizer.save(tmp_path / "model")
-    assert load_fine_tuned(tmp_path / "model").record.head == head
+    assert load_fine_tuned(tmp_path / "model").task.head == head
 
 
 def test_folder_made_elsewhere_gets_usual_lengths(tmp_path: Path) -> None:
     tiny_tasks.save_pretrained(tmp_path / "model", BertForQuestionAnswering, max_position_embeddings=256)
     record = load_fine_tuned(tmp_path / "model").record
-    assert (record.head, record.options.max_seq_length, record.options.max_answer_length) == ("qa", 256, 30)
+    assert (record.task.head, record.options.max_seq_length, record.options.max_answer_length) == ("qa", 256, 30)
 
 
 def test_model_without_a_head_is_refused(tmp_path: Path) -> None:

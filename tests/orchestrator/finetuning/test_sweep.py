@@ -24,7 +24,7 @@ from orchestrator.base.run_states import RunState
 from orchestrator.finetuning import sweep as sweep_module
 from orchestrator.finetuning.building import build_model
 from orchestrator.finetuning.model_folder import save_model_folder
-from orchestrator.finetuning.model_record import record_of
+from orchestrator.finetuning.model_record import FineTuningRecord
 from orchestrator.finetuning.search_space import TrialPlan, plan_trials
 from orchestrator.finetuning.sweep import run_sweep
 from orchestrator.finetuning.sweep_progress import SweepListener
@@ -304,7 +304,7 @@ def save_trial(laboratory: Laboratory, run_folder: str, plan: TrialPlan, score: 
     task = load_task(laboratory.task)
     tokenizer = Tokenizer.load(laboratory.folder / "tokenizer")
     model = build_model(task, plan.recipe, None, tokenizer)
-    record = record_of(task, task.type.options_type.of_recipe(plan.recipe))
+    record = FineTuningRecord(task, task.type.options_type.of_recipe(plan.recipe))
     save_model_folder(model, tokenizer, record, join(trial_folder(run_folder, plan.key), "model"))
     metrics = {"accuracy": score}
     return TrialResult(plan.key, plan.number, plan.parameters, RunState.COMPLETED, plan.seed, metrics=metrics)

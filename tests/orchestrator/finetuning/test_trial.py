@@ -112,7 +112,7 @@ def test_unanswerable_questions_get_a_threshold_that_is_kept_with_the_model(tmp_
     result = bench.run(epochs=6.0)
     assert result.metrics["f1"] >= 0.8 > result.metrics["baseline.f1"]
     fine_tuned = load_fine_tuned(Path(bench.model_folder))
-    assert fine_tuned.record.unanswerable
+    assert fine_tuned.task.unanswerable
     assert fine_tuned.record.options.null_threshold != 0.0
     again, *_ = evaluate_model(bench.model_folder, bench.task, "validation", 32, bench.job.cache)
     assert again["f1"] == pytest.approx(result.metrics["f1"], abs=1e-9)

@@ -14,7 +14,7 @@ from bert_core.text.tokenization import Tokenizer
 from bert_core.text.tokenizer_training import train_wordpiece
 from orchestrator.finetuning.building import build_model
 from orchestrator.finetuning.model_folder import save_model_folder
-from orchestrator.finetuning.model_record import record_of
+from orchestrator.finetuning.model_record import FineTuningRecord
 from orchestrator.specs import RecipeSpec, TaskSpec
 from orchestrator.tasks import Task
 from tests.orchestrator.tasks.definitions import define
@@ -64,7 +64,7 @@ def save_fine_tuned(folder: Path, task: Task, labels: Sequence[str] | None = Non
     if labels:
         with torch.no_grad():
             model.classifier.bias[0] = 100.0  # type: ignore[index, union-attr]
-    record = record_of(task, task.type.options_type.of_recipe(RECIPE))
+    record = FineTuningRecord(task, task.type.options_type.of_recipe(RECIPE))
     save_model_folder(model, tokenizer, record, str(folder / "model"))
     return str(folder / "model")
 

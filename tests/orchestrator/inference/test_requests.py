@@ -158,7 +158,7 @@ def read(line: str | dict[str, Any], task: TaskDefinition) -> object:
 
 
 def answer(task: TaskDefinition, prediction: object) -> dict[str, Any]:
-    return task.type.answer(task, prediction)
+    return task.target.answer(task, prediction)
 
 
 def test_each_head_reads_its_keys() -> None:

@@ -14,10 +14,13 @@ from bert_core.errors import CheckpointError
 from orchestrator.base.errors import InputError
 from orchestrator.inference import predict
 from orchestrator.inference.document_index import CollectionDocument, DocumentFile, FoundDocument
-from orchestrator.inference.searching import Reranker, Reranking, open_searcher, rank_queries
+from orchestrator.inference.searching import Reranker, Reranking, open_searcher, rank_queries, relevance_of
 from orchestrator.inference.text_vectors import load_embedder
 from orchestrator.specs import TaskSpec
+from orchestrator.specs.task import Head
 from orchestrator.tasks import load_task
+from orchestrator.tasks.types.regression import ValuePrediction
+from tests.orchestrator.tasks.definitions import define
 
 QUERIES = ["a cold mat", "planes"]
 TEXTS = {"a": "cats rest on the mat", "b": "wings lift planes", "d": "rain falls into a cold river"}
@@ -216,3 +219,18 @@ def test_a_file_that_is_missing_or_damaged_is_named(ending: str, tmp_path: Path)
         path.write_bytes(b"no such compression")
     with pytest.raises(InputError, match=r"documents\.jsonl"):
         list(DocumentFile(str(path)))
+
+
+@pytest.mark.parametrize("head", ["multi_label", "ner", "qa", "multiple_choice", "sentence_selection", "embedding"])
+def test_a_type_without_scores_for_pairs_cannot_rerank(head: Head) -> None:
+    with pytest.raises(InputError, match=head):
+        relevance_of(define(head), None, "model")
+
+
+def test_relevance_is_the_value_or_the_probability_of_a_class() -> None:
+    value = relevance_of(define("regression"), None, "model")
+    assert value(ValuePrediction(0.5)) == 0.5
+    with pytest.raises(InputError, match="'yes'"):
+        relevance_of(define("regression"), "yes", "model")
+    with pytest.raises(InputError, match="no, yes"):
+        relevance_of(define("classification", ("no", "yes")), "x", "model")

@@ -25,6 +25,7 @@ from orchestrator.significance.ranking import SeedNoise
 from orchestrator.significance.summary import summarize
 from orchestrator.tasks.types.base import TaskOptions
 from tests.orchestrator.small_specs import SWEEP
+from tests.orchestrator.tasks.definitions import define
 
 
 def sweep_of(
@@ -141,7 +142,7 @@ def test_a_pretraining_ends_with_its_held_out_losses_from_first_to_last(recorder
 @pytest.mark.parametrize("labels", [["no", "yes"], ["yes", "no"]])
 def test_a_sweep_ranked_by_f1_ends_with_whose_it_is(recorder: Recorder, tmp_path: Path, labels: list[str]) -> None:
     config = BertConfig.from_size("tiny", vocab_size=50).with_labels(labels, "single_label_classification")
-    record = FineTuningRecord("own", "classification", "f1", TaskOptions(max_seq_length=16))
+    record = FineTuningRecord(define("classification", metric="f1"), TaskOptions(max_seq_length=16))
     (tmp_path / "config.json").write_text(json.dumps(config.to_dict()))
     (tmp_path / RECORD_FILE).write_text(json.dumps(record.to_dict()))
     lines = sweep_of(recorder, {("minilm", 1e-3, 0): 0.8}, tmp_path)

@@ -12,7 +12,7 @@ import pyarrow.parquet
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.specs import RecipeSpec
 from orchestrator.specs.task import Head
-from orchestrator.tasks import TASK_TYPES, Features, TaskDefinition, build_features
+from orchestrator.tasks import TASK_TYPES, Features, TaskDefinition, build_features, find_type
 from orchestrator.tasks.text_files import BadRecords
 from orchestrator.tasks.types.base import TaskOptions
 
@@ -25,9 +25,10 @@ SENTENCES = [
 """From which tests train a tokenizer."""
 
 
-def define(head: Head, labels: Sequence[str] = (), **fields: Any) -> TaskDefinition:
+def define(head: Head, labels: Sequence[str] = (), *, objective: Any = None, **fields: Any) -> TaskDefinition:
     """A task of a type; `fields` are further ones of `TaskDefinition`."""
-    return TaskDefinition(**{"id": "mine", "metric": "", **fields}, type=TASK_TYPES[head], labels=tuple(labels))
+    task_type = TASK_TYPES[head] if objective is None else find_type(head, objective)
+    return TaskDefinition(**{"id": "mine", "metric": "", **fields}, type=task_type, labels=tuple(labels))
 
 
 def options_of(head: Head, **values: Any) -> TaskOptions:

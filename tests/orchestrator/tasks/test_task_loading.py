@@ -143,7 +143,7 @@ def test_swag_reads_its_official_files(tmp_path: Path) -> None:
     assert (task.head, task.metric, task.splits) == ("multiple_choice", "accuracy", ("train", "validation"))
     (example,) = task.examples("train")
     assert isinstance(example, MultipleChoiceExample)
-    assert (example.text, example.choices[1], example.label) == ("It rains.", "She runs, fast.", 1)
+    assert (example.text, example.choices[1], example.choice) == ("It rains.", "She runs, fast.", 1)
 
 
 def test_own_labels_are_collected_from_every_row(tmp_path: Path) -> None:
@@ -280,8 +280,9 @@ OTHERS |= {head: ("a.conll", f"CoNLL.*{head}") for head in ("classification", "e
 def test_a_file_for_another_kind_of_task_is_told(tmp_path: Path, head: str) -> None:
     name, reads = OTHERS[head]
     path = write(tmp_path, a__csv="text,label\ngood,yes\n", a__conll="Ada B-PER\n") / name
+    fields = {"objective": "cosine"} if head == "embedding" else {}
     with pytest.raises(TaskDataError, match=reads):
-        own(path, head, text_columns=("text", "next") if name == "a.conll" else ())
+        own(path, head, text_columns=("text", "next") if name == "a.conll" else (), **fields)
 
 
 COUNTS = {

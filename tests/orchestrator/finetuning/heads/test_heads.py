@@ -12,8 +12,10 @@ from sklearn.utils.class_weight import compute_class_weight
 from torch import Tensor
 
 from bert_core.text.tokenization import Tokenizer
+from orchestrator.finetuning.batches import make_batch
 from orchestrator.specs import RecipeSpec
 from orchestrator.specs.task import Head
+from orchestrator.tasks import TASK_TYPES
 from orchestrator.tasks.text_examples import NumericalColumn, TabularColumns
 from orchestrator.tasks.types.classification import ClassificationExample
 from orchestrator.tasks.types.conll import NerExample
@@ -28,7 +30,7 @@ from tests.orchestrator.finetuning.heads.prepared import (
     assert_losses_wait_for_nothing,
     prepare,
 )
-from tests.orchestrator.tasks.definitions import define, options_of
+from tests.orchestrator.tasks.definitions import options_of
 
 CLASSES = [
     ClassificationExample("0", "the good road", label="yes"),
@@ -185,8 +187,8 @@ def test_loss_of_long_documents_is_that_of_their_pooled_logits(
     assert len(index) > SHAPES[head][0]
     pooled = torch.stack([pool(logits[torch.from_numpy(index == n)], dim=0) for n in range(SHAPES[head][0])])
     torch.testing.assert_close(prepared.head.loss(model, logits, batch), LOSSES[head](pooled))
-    task, options = define(head, prepared.labels), options_of(head, long_documents=pooling)
-    found = task.type.pool(prepared.features, logits.numpy(), options)  # type: ignore[attr-defined]
+    options = options_of(head, long_documents=pooling)
+    found = TASK_TYPES[head].gather(prepared.features, logits.numpy(), options)
     np.testing.assert_allclose(found, pooled.numpy(), rtol=1e-6)
     assert_losses_wait_for_nothing(prepared, model, logits.shape)
 
@@ -264,5 +266,5 @@ def test_own_columns_stand_beside_each_window(tokenizer: Tokenizer) -> None:
     columns = TabularColumns((NumericalColumn("size", mean=2.0, standard_deviation=4.0),))
     examples = [replace(example, numbers=(size,)) for example, size in zip(CLASSES, (6.0, None, 0.0), strict=True)]
     beside = prepare("classification", ("no", "yes"), examples, tokenizer, columns=columns)
-    found = beside.head.tabular_features(beside.features, np.array([2, 0, 1]))
-    np.testing.assert_array_equal(found, np.array([[-0.5, 0.0], [1.0, 0.0], [0.0, 1.0]], np.float32))
+    batch = make_batch(beside.features, np.array([2, 0, 1]), torch.device("cpu"))
+    np.testing.assert_array_equal(batch.tabular_features, np.array([[-0.5, 0.0], [1.0, 0.0], [0.0, 1.0]], np.float32))

@@ -24,6 +24,8 @@ from orchestrator.tasks import (
     Task,
     build_features,
     decode,
+    decode_fitted,
+    find_type,
     join_features,
     load_task,
     majority_baseline,
@@ -31,8 +33,9 @@ from orchestrator.tasks import (
     score,
 )
 from orchestrator.tasks.loading import DATA_FIELDS
-from orchestrator.tasks.types.base import Request, TaskOptions
-from orchestrator.tasks.types.regression import ValuePrediction
+from orchestrator.tasks.types import TYPES
+from orchestrator.tasks.types.base import TaskOptions
+from orchestrator.tasks.types.requests import Request
 from orchestrator.tasks.types.retrieval import QueryExample, RankingPrediction
 from tests.orchestrator.finetuning import tiny_tasks
 from tests.orchestrator.tasks.definitions import define, options_of
@@ -44,6 +47,7 @@ RECIPE_VALUES: Mapping[str, Any] = {
     **dict.fromkeys(("doc_stride", "max_query_length", "max_answer_length"), 9),
     **{"matryoshka_dims": (8, 4), "query_prompt": "a", "document_prompt": "b", "class_weights": "balanced"},
     **{"label_smoothing": 0.1, "loss": "focal", "long_documents": "max", "calibrate": True, "tune_thresholds": True},
+    **{"freeze_encoder": True, "layer_pooling": "scalar_mix", "head_learning_rate": 0.1},
 }
 """A value beside the default for each recipe field that is made for some types."""
 
@@ -116,6 +120,7 @@ def test_every_type_has_a_case_and_every_learned_type_a_head_in_training() -> No
     learned = {head for head, task_type in TASK_TYPES.items() if not task_type.is_searched}
     assert heads == learned == set(HEADS)
     assert all(task_type.head == head for head, task_type in TASK_TYPES.items())
+    assert len(ALL) == len([task_type for task_type in TYPES if not task_type.is_searched])
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -185,8 +190,8 @@ class TestTaskType:
         examples = task.examples("validation")
         predictions = decode(task, features, examples, ALL[name].outputs(task, features))
         scores = score(task, "validation", predictions)
-        assert set(task.type.metric_names(task)) <= scores.keys()
-        assert task.metric == task.type.default_metric(task.objective)
+        assert set(task.target.metric_names(task)) <= scores.keys()
+        assert task.metric == task.target.metrics[0]
         assert all(math.isfinite(value) for value in scores.values())
         rows = prediction_rows(task, "validation", predictions)
         assert json.loads(json.dumps(rows)) == rows
@@ -194,18 +199,17 @@ class TestTaskType:
 
     def test_a_baseline_predicts_every_example_and_is_finite(self, task: Task) -> None:
         examples = task.examples("validation")
-        predictions = task.type.baseline(task, task.examples("train"), examples)
+        predictions = task.target.baseline(task, task.examples("train"), examples)
         assert len(predictions) == len(examples)
         assert all(math.isfinite(value) for value in majority_baseline(task, "validation").values())
 
-    def test_what_is_calibrated_decodes_again_as_it_was(self, name: str, task: Task, features: Features[Any]) -> None:
+    def test_fitted_options_decode_again_as_they_did(self, name: str, task: Task, features: Features[Any]) -> None:
         examples, outputs = task.examples("validation"), ALL[name].outputs(task, features)
         names = {part.name for part in fields(task.type.options_type)} & {"calibrate", "tune_thresholds"}
         options = options_of(task.head, **dict.fromkeys(names, True))
-        predictions = decode(task, features, examples, outputs, options)
-        options, calibrated = task.type.calibrate(task, features, examples, outputs, options, predictions)
+        options, predictions = decode_fitted(task, features, examples, outputs, options)
         assert type(options) is task.type.options_type
-        assert decode(task, features, examples, outputs, options) == calibrated
+        assert decode(task, features, examples, outputs, options) == predictions
 
     def test_options_are_taken_from_the_recipe_fields_of_the_type(self, task: Task) -> None:
         options_type = task.type.options_type
@@ -229,18 +233,19 @@ class TestTaskType:
         assert values.keys() == DATA_FIELDS
         spec = ALL[name].make(tmp_path)
         assert spec.head is not None
-        for field in DATA_FIELDS - TASK_TYPES[spec.head].spec_fields:
+        for field in DATA_FIELDS - find_type(spec.head, spec.objective).spec_fields:
             with pytest.raises(SpecError, match=rf"task\.{field}: "):
                 load_task(spec.model_copy(update={field: values[field]}))
 
     def test_recipe_fields_of_other_types_are_refused(self, task: Task) -> None:
-        made_for = {field for other in TASK_TYPES.values() for field in other.recipe_fields}
-        assert made_for == RECIPE_VALUES.keys() | {"lstm_hidden_size", "focal_gamma", "window_stride"}
+        made_for = {field for other in TYPES for field in other.recipe_fields}
+        assert made_for == RECIPE_VALUES.keys() | {
+            *("lstm_hidden_size", "focal_gamma", "window_stride", "unfreeze_every_epochs")
+        }
         check_recipe(RecipeSpec(), task)
-        refused = task.type.refused_recipe_fields(task.objective)
         for field, value in RECIPE_VALUES.items():
             recipe = RecipeSpec.model_validate({field: value})
-            if field in task.type.recipe_fields and field not in refused:
+            if field in task.type.recipe_fields:
                 check_recipe(recipe, task, axes=(field,))
                 continue
             with pytest.raises(SpecError, match=rf"recipe\.{field}: "):
@@ -255,32 +260,17 @@ def test_a_request_becomes_an_example_and_its_prediction_an_answer_and_a_lacking
 ) -> None:
     case, tokenizer = CASES[name], tiny_tasks.load_tokenizer(tmp_path)
     task = load_task(case.make(tmp_path))
-    keys = task.type.request_keys
+    keys = task.type.request.keys
     assert case.request.keys() <= set(keys)
     example = task.type.example_of(task, Request(dict(case.request), 7, task.head, keys))
     assert example.id == "7"
     features = build_features(task, [example], tokenizer, short_options(task.head))
     (prediction,) = decode(task, features, [example], case.outputs(task, features))
-    answer = task.type.answer(task, prediction)
+    answer = task.target.answer(task, prediction)
     assert answer.keys() == set(case.answer.split())
     assert json.loads(json.dumps(answer)) == answer
     with pytest.raises(InputError, match="line 7: no key"):
         task.type.example_of(task, Request({}, 7, task.head, keys))
-
-
-@pytest.mark.parametrize("head", ["multi_label", "ner", "qa", "multiple_choice", "sentence_selection", "embedding"])
-def test_a_type_without_scores_for_pairs_cannot_rerank(head: Head) -> None:
-    with pytest.raises(InputError, match=head):
-        TASK_TYPES[head].relevance(define(head), None, "model")
-
-
-def test_relevance_is_the_value_or_the_probability_of_a_class() -> None:
-    value = TASK_TYPES["regression"].relevance(define("regression"), None, "model")
-    assert value(ValuePrediction(0.5)) == 0.5
-    with pytest.raises(InputError, match="'yes'"):
-        TASK_TYPES["regression"].relevance(define("regression"), "yes", "model")
-    with pytest.raises(InputError, match="no, yes"):
-        TASK_TYPES["classification"].relevance(define("classification", ("no", "yes")), "x", "model")
 
 
 def test_retrieval_is_searched_and_not_learned(tokenizer: Tokenizer) -> None:
@@ -293,13 +283,13 @@ def test_retrieval_is_searched_and_not_learned(tokenizer: Tokenizer) -> None:
     with pytest.raises(InputError, match="ask it with `embed` or `search`"):
         retrieval.example_of(task, Request({"text": "x"}, 1, "retrieval", ()))
     assert [head for head, task_type in TASK_TYPES.items() if task_type.is_searched] == ["retrieval"]
-    assert retrieval.agreement([RankingPrediction(("a", "b"))], [RankingPrediction(("b", "a"))]) == 0.0
+    assert retrieval.target.agreement([RankingPrediction(("a", "b"))], [RankingPrediction(("b", "a"))]) == 0.0
 
 
 NO_LABEL: dict[str, dict[str, Any]] = {
     "classification": {"label": None},
     "multi_label": {"labels": None},
-    "multiple_choice": {"label": None},
+    "multiple_choice": {"choice": None},
     "columns": {"label": None},
     "regression": {"value": None},
     "ner": {"tags": ()},

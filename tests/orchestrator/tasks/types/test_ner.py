@@ -122,7 +122,7 @@ def test_only_tabs_part_columns_or_spaces_where_there_is_none(tmp_path: Path) ->
     assert examples[0].words == ("10\u00a0000", "\u3000x\u2003y")
     examples, _ = read_text(tmp_path / "a", "two words\tB-PER\n\t\n#\tO\n")
     assert [e.words for e in examples] == [("two words",), ("#",)]
-    assert define("ner", LABELS).type.parse_text(" 10\u00a0000 x\n") == {"words": ["10\u00a0000", "x"]}
+    assert define("ner", LABELS).type.request.parse_text(" 10\u00a0000 x\n") == {"words": ["10\u00a0000", "x"]}
 
 
 def test_another_scheme_is_read_as_bio_and_counted(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from bert_core.text.tokenization import Tokenizer
 from bert_core.text.tokenizer_training import train_wordpiece
 from orchestrator.base.errors import TaskDataError
 from orchestrator.specs import TaskSpec
-from orchestrator.tasks import Features, Task, decode, load_task, prepare_features, score, unread_notes
+from orchestrator.tasks import Features, Task, decode, decode_fitted, load_task, prepare_features, score, unread_notes
 from orchestrator.tasks.features import passage_windows
 from orchestrator.tasks.text_files import BadRecords
 from orchestrator.tasks.types.qa import AnswerPrediction, whole_letters
@@ -296,12 +296,11 @@ def test_an_answer_is_no_longer_than_asked(questions: Task, tokenizer: Tokenizer
 
 def test_a_threshold_decides_between_an_answer_and_none(questions: Task, tokenizer: Tokenizer, tmp_path: Path) -> None:
     features = prepare(questions, tokenizer, tmp_path)
-    predictions = decode_questions(questions, features, null_threshold=4.0)
-    assert predictions[1].text != ""
+    assert decode_questions(questions, features, null_threshold=4.0)[1].text != ""
     assert [p.text for p in decode_questions(questions, features, null_threshold=-7.0)] == ["", "", ""]
     given = options_of("qa", max_answer_length=20)
     examples = questions.examples("validation")
-    options, tuned = questions.type.calibrate(questions, features, examples, np.empty(0), given, predictions)
+    options, tuned = decode_fitted(questions, features, examples, gold_logits(features), given)
     assert score(questions, "validation", tuned)["f1"] == 1.0
     assert -6.0 <= options.null_threshold < 4.0
     assert replace(options, null_threshold=0.0) == given

@@ -10,7 +10,7 @@ from bert_core.errors import DataError
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.base.errors import InputError, SpecError, TaskDataError
 from orchestrator.tasks import TASK_TYPES, decode
-from orchestrator.tasks.types.base import Request
+from orchestrator.tasks.types.requests import Request
 from orchestrator.tasks.types.sentence_selection import SentencesExample, SentencesPrediction, SentencesTable
 from tests.orchestrator.tasks.definitions import define, examples_of, features_of, window_texts, write_records
 
@@ -97,26 +97,26 @@ def test_scores_count_sentences_and_rank_those_of_a_document() -> None:
         SentencesPrediction((), (0.2, 0.2)),
         SentencesPrediction((0,), (0.7,)),
     ]
-    assert HEAD.score(TASK, examples, predictions) == {
+    assert HEAD.target.score(TASK, examples, predictions) == {
         "f1": pytest.approx(2 / 6),
         "precision": pytest.approx(1 / 3),
         "recall": pytest.approx(1 / 3),
         "mrr": pytest.approx((1 / 2 + 1) / 2),
         "precision_at_1": 0.5,
     }
-    assert set(HEAD.score(TASK, examples[2:], [SentencesPrediction((), (0.1,))]).values()) == {0.0}
+    assert set(HEAD.target.score(TASK, examples[2:], [SentencesPrediction((), (0.1,))]).values()) == {0.0}
 
 
 def test_the_baseline_is_the_lead_as_long_as_half_of_the_selections() -> None:
     learned = [SentencesExample("0", ("a",) * 5, None, places) for places in ((0,), (1, 2), (0, 1, 2, 3))]
     examples = [SentencesExample("0", ("a",) * 3), SentencesExample("1", ("a",))]
-    long, short = HEAD.baseline(TASK, learned, examples)
+    long, short = HEAD.target.baseline(TASK, learned, examples)
     assert (long.selected, short.selected) == ((0, 1), (0,))
     assert [long.rank([place]) for place in range(3)] == [1, 2, 3]
 
 
 def test_a_request_is_a_list_of_sentences_and_perhaps_a_query() -> None:
-    keys = HEAD.request_keys
+    keys = HEAD.request.keys
     assert HEAD.example_of(TASK, Request({"sentences": ["One."]}, 1, HEAD.head, keys)).query is None
     with pytest.raises(InputError, match="line 4: sentences must be a list of texts"):
         HEAD.example_of(TASK, Request({"sentences": []}, 4, HEAD.head, keys))

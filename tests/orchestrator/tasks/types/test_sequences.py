@@ -176,6 +176,6 @@ SIDES: dict[Head, tuple[Any, list[Any], list[Any], float]] = {
 def test_agreement_is_the_share_of_equal_predictions(head: Head) -> None:
     kind, *sides, expected = SIDES[head]
     student, teacher = ([kind(*arguments) for arguments in side] for side in sides)
-    agreement = TASK_TYPES[head].agreement
+    agreement = TASK_TYPES[head].target.agreement
     assert agreement(student, teacher) == agreement(teacher, student) == pytest.approx(expected)
     assert agreement(student, student) == pytest.approx(1.0)
