@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from bert_core.config import BertConfig
-from bert_core.examples.chunks import count_chunks
+from bert_core.objectives.packed_batches import count_examples
+from bert_core.text.segment_layout import SegmentLayout
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.base.errors import CorpusError
 from orchestrator.corpus.document_batches import read_corpus
@@ -23,7 +24,7 @@ from orchestrator.kinds.corpus import token_store_disk
 from orchestrator.kinds.estimates import BYTES_PER_SAVED_PARAMETER, BYTES_PER_WEIGHT, trains_on_gpu
 from orchestrator.kinds.resolved import Resolved
 from orchestrator.pretraining.meter import measure_training
-from orchestrator.pretraining.streams import build_stream
+from orchestrator.pretraining.streams import build_stream, segment_config
 from orchestrator.registry.parameters import flatten
 from orchestrator.registry.registry import Registry
 from orchestrator.specs import PretrainSpec
@@ -36,7 +37,8 @@ SAMPLE_BYTES = 1 << 20
 MANY_PASSES = 100
 """Passes from which on the plan says so. BERT read its text about 40 times (Devlin et al. 2019, appendix A.2)."""
 _BYTES_PER_TOKEN = 4.0
-_NUM_SPECIALS = 3
+_LAYOUT = SegmentLayout(prefix=0, between=(0,), suffix=0, type_of_second=1)
+"""Layout of BERT's special tokens; of a tokenizer that is not there yet only their number counts."""
 NUM_RECORDED_RUNS = 50
 """Newest recorded runs, or trials, among which a similar one is looked for."""
 _FEWEST_STEPS = 20
@@ -96,9 +98,9 @@ def _without_tokenizer(spec: PretrainSpec) -> tuple[float, int, str]:
     sizes = np.array(first or [total], np.float64)  # a document longer than what is looked at stands for all
     share = min(1.0, float(sizes.sum()) / max(1.0, total))
     lengths = np.maximum(1, sizes / _BYTES_PER_TOKEN).astype(np.int64)
-    train = 1 - spec.validation_fraction
+    train, segments = 1 - spec.validation_fraction, segment_config(spec)
     passes = sum(
-        steps * spec.global_batch_size * share / (train * count_chunks(lengths, length - _NUM_SPECIALS).sum())
+        steps * spec.global_batch_size * share / (train * count_examples(lengths, length, _LAYOUT, segments).sum())
         for length, steps in spec.phase_steps()
     )
     return float(passes), round(lengths.sum() * train / share), f"{_BYTES_PER_TOKEN:g} bytes of text a token"

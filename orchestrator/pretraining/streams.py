@@ -22,7 +22,7 @@ def build_stream(spec: PretrainSpec, shards: ShardReader, tokenizer: Tokenizer) 
         window_shards=spec.shuffle_window_shards,
         masking=build_masking(spec, tokenizer),
         layout=tokenizer.segment_layout,
-        segments=SegmentConfig(spec.sentence_objective, spec.cross_documents, spec.short_seq_prob),
+        segments=segment_config(spec),
         token_objective=spec.token_objective,
     )
     if shards.num_shards == 0:
@@ -31,6 +31,11 @@ def build_stream(spec: PretrainSpec, shards: ShardReader, tokenizer: Tokenizer) 
     if spec.sentence_objective != NO_SENTENCE_OBJECTIVE:
         _check_documents(stream, SENTENCE_OBJECTIVES[spec.sentence_objective])
     return stream
+
+
+def segment_config(spec: PretrainSpec) -> SegmentConfig:
+    """How the examples of a run are cut from documents."""
+    return SegmentConfig(spec.sentence_objective, spec.cross_documents, spec.short_seq_prob)
 
 
 def _check_documents(stream: ExampleStream, objective: SentenceObjective) -> None:

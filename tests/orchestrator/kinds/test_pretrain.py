@@ -263,11 +263,13 @@ def test_of_a_long_text_the_beginning_is_looked_at(settings: Settings, monkeypat
 
 
 @pytest.mark.usefixtures("sentences")
-def test_without_a_tokenizer_the_bytes_are_counted(settings: Settings) -> None:
-    stages = {"words": TOKENIZER, "model": {**PRETRAIN, **LONG, "tokenizer": "@words"}}
+@pytest.mark.parametrize("across", [{}, {"sentence_objective": "none", "cross_documents": True}])
+def test_without_a_tokenizer_the_bytes_are_counted(settings: Settings, across: dict[str, Any]) -> None:
+    changes = {"phases": [{"max_seq_length": 64}], **across}
+    stages = {"words": TOKENIZER, "model": {**PRETRAIN, **LONG, **changes, "tokenizer": "@words"}}
     text = plan(settings, pipeline(**stages))["passes over the text"]
     assert text.endswith("estimated from 4 bytes of text a token)")
-    assert number(text) == pytest.approx(number(told(settings)), rel=0.5)
+    assert number(text) == pytest.approx(number(told(settings, **changes)), rel=0.5)
 
 
 @pytest.mark.usefixtures("sentences")
