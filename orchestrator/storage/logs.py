@@ -12,12 +12,10 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-import fsspec
-
 from bert_core.errors import CheckpointError
 from orchestrator.storage.file_access import write_bytes
 from orchestrator.storage.folders import names_in
-from orchestrator.storage.uris import is_local, join, local_path
+from orchestrator.storage.uris import filesystem_of, is_local, join, local_path
 
 UPLOAD_INTERVAL_S = 30.0
 
@@ -78,7 +76,7 @@ class AppendLog:
         names = names_in(self.path)
         if not names:
             return []
-        filesystem, plain = fsspec.core.url_to_fs(self.path)
+        filesystem, plain = filesystem_of(self.path)
         found = filesystem.cat([join(plain, name) for name in names])  # many at a time, where the store can
         return [found[key] for key in sorted(found)]
 
@@ -88,7 +86,8 @@ class AppendLog:
             self._num_objects = int(last[0].partition("-")[0]) + 1 if last else 0
         # The second half keeps apart what two processes write, should a frozen one wake up.
         name = f"{self._num_objects:08d}-{uuid4().hex[:8]}.json"
-        with fsspec.open(join(self.path, name), "wb") as file:
+        filesystem, plain = filesystem_of(join(self.path, name))
+        with filesystem.open(plain, "wb") as file:
             file.write(data)
         self._num_objects += 1
 
