@@ -34,7 +34,7 @@ def build_stream(spec: PretrainSpec, shards: ShardReader, tokenizer: Tokenizer) 
 
 
 def segment_config(spec: PretrainSpec) -> SegmentConfig:
-    """How the examples of a run are cut from documents."""
+    """Rules by which the examples of a run are cut from documents."""
     return SegmentConfig(spec.sentence_objective, spec.cross_documents, spec.short_seq_prob)
 
 
