@@ -181,7 +181,9 @@ def message_of(error: click.ClickException) -> str:
     if isinstance(error, click.NoSuchOption):
         shown = [*cli.params, *(one for one in group.params if not getattr(one, "hidden", False))]
         own = {word for one in shown for word in (*one.opts, *one.secondary_opts)}
-        error.possibilities = [word for word in error.possibilities or () if word in own]
+        error = click.NoSuchOption(
+            name, possibilities=[w for w in error.possibilities or () if w in own], ctx=error.ctx
+        )
         behind = ", after the command" if isinstance(group, click.Group) else ""
         return f"no such option {name}: {hint}{behind}" if hint else error.format_message()
     if hint:
