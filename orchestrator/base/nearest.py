@@ -52,8 +52,9 @@ def similar_file(path: Path, pattern: str = "*") -> str:
         return f": there is no folder {path.parent}" if ":/" not in str(path) else ""  # a URI's
     names = sorted((file.name for file in path.parent.glob(pattern)), key=lambda name: name.endswith(path.suffix))
     by_stem = {name.partition(".")[0]: name for name in names if not name.startswith(".")}
-    close = nearest(path.name.partition(".")[0], by_stem, 1)
-    return f"; did you mean {path.parent / by_stem[close[0]]}?" if close else ""
+    close = [by_stem[stem] for stem in nearest(path.name.partition(".")[0], by_stem)]
+    close.sort(key=lambda name: not name.endswith(path.suffix))
+    return f"; did you mean {path.parent / close[0]}?" if close else ""
 
 
 def _last(name: str) -> str:

@@ -47,12 +47,13 @@ def check(mend: bool) -> None:
     from orchestrator.base.errors import RegistryError
 
     with open_for_writing() if mend else open_registry() as registry:
-        differing, revision = registry.check_groups(mend=mend), registry.current_revision() or "empty"
+        differing, revision = registry.check_groups(mend=mend), registry.current_revision()
     if differing and not mend:
         which = f"{counted(len(differing), 'group')}, as {differing[0]},"
         raise RegistryError(f"numbers of {which} do not follow from the runs; to mend: orchestrator db check --mend")
     mended = f", {counted(len(differing), 'group')} mended" if mend else ""
-    notify(f"the registry is at revision {revision}; its statistics follow from the runs{mended}")
+    state = f"at revision {revision}" if revision else "empty"
+    notify(f"the registry is {state}; its statistics follow from the runs{mended}")
 
 
 @db.command(example="db backup registry-monday.sqlite")
@@ -128,7 +129,7 @@ def gc(dry_run: bool, yes: bool, older_than: str) -> None:
     another run, and shared data and downloads unused for --older-than. Running and pinned runs keep everything.
     """
     older_than_s = age_s(older_than, "--older-than")
-    say_now("looking for what nothing needs")
+    say_now("looking for unused files")
     from orchestrator.base.console import size_text
     from orchestrator.execution.garbage import delete_garbage, find_garbage
 

@@ -64,14 +64,10 @@ def model_commands(facts: "RunFacts") -> list[str]:
 
 def _mask_token(folder: str) -> str | None:
     """The token that stands for a missing word; None of a model that reads from left to right, or cannot be read."""
-    from bert_core.checkpoints.weight_files import WEIGHTS_FILE
     from bert_core.config import BertConfig
-    from bert_core.text.tokenization import Tokenizer
-    from orchestrator.storage import local_copy
+    from orchestrator.storage import join, read_json
 
     with suppress(Exception):  # whatever is wrong with the folder, the model is only spoken of here
-        here = local_copy(folder, skip=(WEIGHTS_FILE,))
-        if not BertConfig.from_pretrained(here).causal_attention:
-            tokenizer = Tokenizer.load(here)
-            return tokenizer.token(tokenizer.mask_id)
+        if not BertConfig.from_dict(read_json(join(folder, "config.json"))).causal_attention:
+            return str(read_json(join(folder, "tokenizer_config.json"))["mask_token"])
     return None

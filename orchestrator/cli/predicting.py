@@ -197,7 +197,7 @@ def embed(
     answers = _answers(load, folder, file, _lines_without_file(file, workers), workers, gpus, stream_lines)
     if output is not None and as_matrix:
         num_vectors = _write(answers, output, lambda pieces: write_matrix(output_path(output), pieces, dimension))
-        notify(f"wrote {output}: {counted(num_vectors, 'vector')} of {dimension} numbers")
+        notify(f"{counted(num_vectors, 'vector')} of {dimension} numbers")
     else:
         _write(answers, output, lambda pieces: write_pieces(pieces, output))
 
@@ -269,6 +269,8 @@ def _write(answers: "Iterator[PredictedBlock]", output: str | None, write: Calla
 
     with show_progress() as progress:
         written = write(pieces(progress))
+    if output is not None:
+        notify(f"wrote {output}")
     if num_truncated:
         notify(f"of {counted(num_truncated, 'text')} only the beginning was read: the model reads no more tokens")
     return written

@@ -165,7 +165,7 @@ def plot(run_id: str, output: str) -> None:
 )
 @click.option("--follow", is_flag=True, help="Follow until the run ends; exit status as of `wait`.")
 def logs(run_id: str, rank: str | None, follow: bool) -> int:
-    """Print the log of a run, or of its training workers, with tracebacks.
+    """Print the log of a run or of its workers, with tracebacks.
 
     With --follow the log of a pipeline includes the running stage.
     """

@@ -179,8 +179,12 @@ def message_of(error: click.ClickException) -> str:
     words = f"{error.ctx.command_path.partition(' ')[2]} {name}".strip()
     hint, group = HINTS.get(words) or HINTS.get(name), error.ctx.command
     if isinstance(error, click.NoSuchOption):
+        shown = [*cli.params, *(one for one in group.params if not getattr(one, "hidden", False))]
+        own = {word for one in shown for word in (*one.opts, *one.secondary_opts)}
+        near = [word for word in error.possibilities or () if word in own]
         behind = ", after the command" if isinstance(group, click.Group) else ""
-        return f"no such option {name}: {hint}{behind}" if hint else error.format_message()
+        without = click.NoSuchOption(name, possibilities=near, ctx=error.ctx).format_message()
+        return f"no such option {name}: {hint}{behind}" if hint else without
     if hint:
         return f"no such command `{words}`: {hint}"
     from orchestrator.base.nearest import nearest

@@ -280,17 +280,22 @@ def _create_private(path: Path, text: str) -> None:
 def _own_signal_handlers() -> Iterator[None]:
     """Put this process's signal handlers back at the end of the block.
 
-    `ray.init` replaces the one of SIGTERM by its own, which would end the process before a run's end is recorded.
+    `ray.init` replaces the one of SIGTERM by its own, which would end the process before a run's end is recorded. A
+    SIGTERM that this one took meanwhile goes to the handler that was there before.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     handlers = {number: signal.getsignal(number) for number in _SIGNALS}
     try:
-        yield
-    finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
+        try:
+            yield
+        finally:
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
+    except SystemExit:  # raised by Ray's handler
+        signal.raise_signal(signal.SIGTERM)
+        raise
 
 
 def _remedy(local: bool, error: Exception) -> str:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from bert_core.checkpoints.weight_files import WEIGHTS_FILE
 from bert_core.config import BertConfig
+from orchestrator.base.console import counted
 from orchestrator.base.errors import InputError
 from orchestrator.corpus.inspection import TextFacts, sample_text
 from orchestrator.drafting.columns import MAX_BAD_SHARE, inspect_table
@@ -185,8 +186,8 @@ def _check_text(facts: TextFacts) -> None:
     """Check that a text can be read, and that there is enough of it. Raises: InputError."""
     if facts.num_bad_records > MAX_BAD_SHARE * (facts.num_bad_records + facts.words.total()):
         raise InputError(
-            f"{facts.num_bad_records:,} records beside {facts.words.total():,} documents cannot be read, the first: "
-            f"{facts.first_problem}; save the file as UTF-8, or name the one that holds the text"
+            f"{counted(facts.num_bad_records, 'record')} beside {counted(facts.words.total(), 'document')} cannot be "
+            f"read, the first: {facts.first_problem}; save the file as UTF-8, or name the one that holds the text"
         )
     if facts.num_words < _FEWEST_WORDS:
         raise InputError(

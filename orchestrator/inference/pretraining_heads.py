@@ -142,7 +142,7 @@ def _load_pretraining(folder: str, weight: str, what: str) -> tuple[BertForPreTr
             "one; use one pretrained with sentence pairs, as BERT is"
         )
     if not found or model.weight_names.of(weight)[0] in model.load_report.initialized:
-        raise CheckpointError(f"{folder} has no head for {what}; use the pretrained model that it was fine-tuned from")
+        raise CheckpointError(f"{folder} has no head for {what}; use a pretrained model, not a fine-tuned one")
     return model, tokenizer
 
 

@@ -27,7 +27,6 @@ from starlette.routing import Route
 
 from bert_core.config import BertConfig
 from bert_core.constants import AskedPrecision
-from orchestrator.base.console import UNDER_WAY
 from orchestrator.base.errors import InputError
 from orchestrator.base.web import MAX_BODY_BYTES, App, Guard, listening, names_of, serve_app, url_of
 from orchestrator.cluster.own_errors import last_line
@@ -226,7 +225,6 @@ def serve_model(
     Raises: InputError for an address or a port that cannot be taken; CheckpointError, TokenizerError.
     """
     with listening(host, port) as listener:
-        logger.info(f"loading {name}", extra=UNDER_WAY)
         answering = load_answering(folder, device, precision)
         app = build_app(name, answering, token, names_of(host))
         url = url_of(host, listener.getsockname()[1])

@@ -36,7 +36,7 @@ Order = Literal["lower", "mean", "median", "best"]
 """Number that ranks groups: the worse end of the mean's interval, the mean, the median, or the best seed."""
 
 LEADERBOARD_COLUMNS = (
-    *("task", "rank", "num_ranked", "may_be_best", "metric", "split", "data"),
+    *("task", "rank", "num_ranked", "num_scored", "may_be_best", "metric", "split", "data"),
     *("mean", "sd", "low", "high", "n", "folds", "median", "worst", "best"),
     *("completed", "failed", "pruned", "collapsed", "nan", "unfinished", "baseline", "test", "test_run"),
     *("kind", "init_from", "size", "recipe", "notes", "origin", "model", "run", "group"),
@@ -145,7 +145,8 @@ def rank_groups(
         num_scored = int(np.count_nonzero(numbers["n"]))
         for rank, key in enumerate(keys[:limit], start=1):
             group = groups[ranking, key]
-            told = group_columns(group) | {"rank": rank if group.seeds else None, "num_ranked": len(numbers)}
+            told = group_columns(group) | {"num_ranked": len(numbers), "num_scored": num_scored}
+            told["rank"] = rank if group.seeds else None
             if noise is not None and group.summary is not None:
                 told["low"], told["high"] = noise.interval(group.summary, score_bounds(metric))
                 told["may_be_best"] = noise.may_be_best(group.summary, best, num_scored)
@@ -212,8 +213,8 @@ def ranking_sentences(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         where = f" of {', '.join(sorted(unknown))}" if any(row["low"] is not None for row in scored) else ""
         matters = "how much a seed matters is not known, so no interval is told"
         yield f"no group{where} has several seeds that differ: {matters}"
-    chosen = [row for row in rows if row["kind"] != "evaluate"]
-    if sizes := sorted({row["num_ranked"] for row in chosen}):
+    chosen = [row for row in scored if row["kind"] != "evaluate"]
+    if sizes := sorted({row["num_scored"] for row in chosen}):
         best = f"the best of {'up to ' if len(sizes) > 1 else ''}{sizes[-1]} groups"
         of_many = f"; the first place was chosen on them, too: {best}" if sizes[-1] > 1 else ""
         tested = "; no step was chosen on `test`" if any(row["test"] is not None for row in chosen) else ""

@@ -9,16 +9,18 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping
 from functools import cache
 from itertools import product
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from sqlalchemy import Connection, func, or_, select
 
-from orchestrator.base.results import Split
 from orchestrator.registry.dialects import select_items, select_runs
 from orchestrator.registry.parameters import DATA, FILE_DIGEST, RECORDED_DIGITS, TAKEN_DIGEST, WHOLE_DIGEST, trial_id
 from orchestrator.registry.records import load_kept_trials, load_parameters_of
 from orchestrator.registry.registered_models import split_version
 from orchestrator.registry.tables import DATASETS, LINEAGE, MODELS, NAMES, RUN_DATASETS, RUNS, SERIES
+
+if TYPE_CHECKING:
+    from orchestrator.base.results import Split
 
 Parameters = Mapping[str, Any]
 
@@ -34,14 +36,14 @@ class SplitData(NamedTuple):
     """Digest of the file's content, however it was read."""
 
     @classmethod
-    def of(cls, parameters: Parameters, split: Split) -> Self:
+    def of(cls, parameters: Parameters, split: "Split") -> Self:
         """Data of a split by the parameters of a run. Where no whole was recorded, the examples are taken for it."""
         taken, whole, file = map(parameters.get, _paths(split))
         return cls(taken, taken if whole is None else whole, file)
 
 
 @cache  # a board of many groups asks for the same few again and again
-def _paths(split: Split) -> tuple[str, ...]:
+def _paths(split: "Split") -> tuple[str, ...]:
     return tuple(f"data.{split}{end}" for end in (TAKEN_DIGEST, WHOLE_DIGEST, FILE_DIGEST))
 
 
@@ -58,7 +60,7 @@ Origin = str
 least; after it `earlier`, where a start model or teacher was. `same file`: on their file, perhaps read into other
 examples. `apart`: nothing of this is known, and the model was chosen on other data."""
 _SAME_FILE, _APART, _EARLIER = "same file", "apart", " earlier"
-_USES: Mapping[str, Split] = {"trained": "train", "chosen": "validation"}
+_USES: "Mapping[str, Split]" = {"trained": "train", "chosen": "validation"}
 
 
 def origin_sentence(origin: Origin | None, model: str, data: str) -> str:
@@ -118,7 +120,7 @@ def use_of(used: Used, data: SplitData) -> Origin | None:
     return _APART if any(use == "chosen" for use, _, _ in used) else None
 
 
-def sentence_on_use(connection: Connection, model: str, data: Mapping[str, str], split: Split) -> str | None:
+def sentence_on_use(connection: Connection, model: str, data: Mapping[str, str], split: "Split") -> str | None:
     """Sentence on the use of data, as `Registry.earlier_use` describes it."""
     parameters = {_MODEL: model} | {f"{DATA}{name}{TAKEN_DIGEST}": digest for name, digest in data.items()}
     ((_, used),) = load_origins(connection, {"": parameters}).items()

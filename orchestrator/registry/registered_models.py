@@ -3,13 +3,12 @@
 import re
 from collections.abc import Collection
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import ColumnElement, Connection, Select, and_, delete, func, insert, or_, select, update
 
 from orchestrator.base.errors import InputError, NotFoundError
 from orchestrator.base.nearest import nearest
-from orchestrator.base.results import ModelResult
 from orchestrator.registry.database import RegistryPart
 from orchestrator.registry.dialects import change_row, find_row, lock_until_commit, select_runs, upsert_rows, utc_now
 from orchestrator.registry.records import (
@@ -22,6 +21,9 @@ from orchestrator.registry.records import (
 )
 from orchestrator.registry.tables import ALIASES, ALL_MODELS, MODELS, RUNS
 
+if TYPE_CHECKING:
+    from orchestrator.base.results import ModelResult
+
 _NEWEST_FIRST = (MODELS.c.created_at.desc(), MODELS.c.name, MODELS.c.version.desc())  # two may share a millisecond
 _COLUMNS = record_columns(ModelRecord, MODELS)
 _ALIAS = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,59}")
@@ -30,7 +32,7 @@ _ALIAS = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,59}")
 class RegisteredModels(RegistryPart):
     """`registry.models`: writes and reads registered models. Natural key: (name, digest of the weights)."""
 
-    def register(self, name: str, model: ModelResult, run_id: str | None = None) -> int:
+    def register(self, name: str, model: "ModelResult", run_id: str | None = None) -> int:
         """Register a model folder under a name and return its version.
 
         The same weights under the same name keep their version, and get it back after they were removed; no other

@@ -300,14 +300,14 @@ class Registry:
         together (`SeedNoise`), so that a group of one seed has an interval, too; where none has seeds that differ, no
         group has one.
 
-        Columns: `rank` among `num_ranked` groups, none without a score; `may_be_best`, whether the group with the best
-        mean is not significantly better (the truly best group is among these with a probability of 95 %); `data`, the
-        beginning of their digest; `mean`, `sd`, the 95 % interval of the mean from `low` to `high`, `median`, `worst`
-        and `best` over `n` distinct seeds; numbers of runs that `completed`, `failed`, were `pruned`, `collapsed` to
-        the baseline, gave `nan` for a score, or are `unfinished`; `baseline`, the score of guessing the majority;
-        `test`, the score on the test split of the run `test_run`; `recipe`, the values in which the groups of a task
-        differ; `notes`, all that the mean does not say; `origin`, the earlier use of the data of the score, which
-        flatters it (`model_origins.Origin`); `run`, the best seed's, and `model`, its registered name or its folder.
+        Columns: `rank` among `num_ranked` groups, none without a score, as `num_scored` have; `may_be_best`, whether
+        the best mean is not significantly better (the truly best group is among these with a probability of 95 %);
+        `data`, the beginning of their digest; `mean`, `sd`, the 95 % interval of the mean from `low` to `high`,
+        `median`, `worst` and `best` over `n` distinct seeds; numbers of runs that `completed`, `failed`, were `pruned`,
+        `collapsed` to the baseline, gave `nan` for a score, or are `unfinished`; `baseline`, the score of guessing the
+        majority; `test`, the score on the test split of the run `test_run`; `recipe`, the values in which the groups of
+        a task differ; `notes`, all that the mean does not say; `origin`, the earlier use of the data of the score,
+        which flatters it (`model_origins.Origin`); `run`, the best seed's, and `model`, its registered name or folder.
 
         Args:
             by: number that ranks: the worse end of the mean's interval (`lower`), which ranks few seeds and noisy ones

@@ -8,11 +8,10 @@ from collections.abc import Collection, Iterable
 from dataclasses import asdict
 from functools import lru_cache
 from math import isnan, nan
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import BigInteger, Integer, Text, bindparam, func, literal_column, select, update
 
-from orchestrator.base.results import CheckpointEvent, DatasetResult, MetricEvent, TokenizerResult
 from orchestrator.base.run_states import RunState
 from orchestrator.registry.connections import Prepared, WriteTransaction
 from orchestrator.registry.database import RegistryPart
@@ -33,6 +32,9 @@ from orchestrator.registry.tables import (
     SERIES,
 )
 
+if TYPE_CHECKING:
+    from orchestrator.base.results import CheckpointEvent, DatasetResult, MetricEvent, TokenizerResult
+
 Curve = tuple[str, str, str]
 """Run, split and name of measurements."""
 _FIRST_STEP, _LAST_STEP = 1 - 2**63, 2**63 - 1
@@ -42,7 +44,7 @@ _FIRST_STEP, _LAST_STEP = 1 - 2**63, 2**63 - 1
 class RunMetrics(RegistryPart):
     """`registry.metrics`: writes and reads measurements. Natural key: (run, split, name, step)."""
 
-    def record(self, run_id: str, events: Iterable[MetricEvent], *, final: bool = False) -> int:
+    def record(self, run_id: str, events: "Iterable[MetricEvent]", *, final: bool = False) -> int:
         """Record measurements and return how many; the value of the highest step becomes the latest value.
 
         Args:
@@ -102,7 +104,7 @@ def _in_order(series: Iterable[str]) -> list[str]:
 
 
 def write_metrics(
-    transaction: WriteTransaction, measured: Iterable[tuple[str, Iterable[MetricEvent]]], *, final: bool
+    transaction: WriteTransaction, measured: "Iterable[tuple[str, Iterable[MetricEvent]]]", *, final: bool
 ) -> int:
     """Write measurements of runs into their histories, bring the latest values up to date, and return how many.
 
@@ -183,11 +185,11 @@ def open_statement(dialect: str) -> Prepared:
 class RunDatasets(RegistryPart):
     """`registry.datasets`: writes and reads data and which runs used it. Natural key: the data's fingerprint."""
 
-    def record(self, run_id: str, result: DatasetResult) -> None:
+    def record(self, run_id: str, result: "DatasetResult") -> None:
         """Record data and that this run made or used it."""
         self._record(run_id, {name: value for name, value in asdict(result).items() if name != "reused"})
 
-    def record_tokenizer(self, run_id: str, result: TokenizerResult) -> None:
+    def record_tokenizer(self, run_id: str, result: "TokenizerResult") -> None:
         """Record a tokenizer and that this run trained it."""
         own = {"fingerprint": result.fingerprint, "path": result.folder, "counts": {"vocab_size": result.vocab_size}}
         self._record(run_id, {"kind": "tokenizer", "name": "tokenizer", "files": [], "tokenizer_digest": None, **own})
@@ -218,7 +220,7 @@ class RunDatasets(RegistryPart):
 class RunCheckpoints(RegistryPart):
     """`registry.checkpoints`: writes and reads the checkpoints of runs. Natural key: (run, step)."""
 
-    def record(self, run_id: str, events: Iterable[CheckpointEvent]) -> None:
+    def record(self, run_id: str, events: "Iterable[CheckpointEvent]") -> None:
         """Record checkpoints that are complete on the storage."""
         rows = [{"run_id": run_id, **asdict(event)} for event in events]
         if rows:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from orchestrator.base.errors import NotFoundError
+from orchestrator.base.metric_names import COLLAPSED
 from orchestrator.registry.group_records import scored_trials
 from orchestrator.registry.leaderboard import trial_groups
 from orchestrator.significance.ranking import SeedNoise
@@ -75,6 +76,8 @@ def run_scores(run: "RunRecord", registry: "Registry") -> Iterator[RunScore]:
     trials = scored_trials(registry.trials.table(run.id).records, str(run.metric))
     recipes = [group.key for group in trial_groups(trials, str(run.metric))]
     for name, value in registry.metrics.latest(run.id).items():
+        if name == COLLAPSED or name.startswith(("baseline.", "train.")):
+            continue
         metric = name.removeprefix("test.")
         is_test = metric != name
         groups = {} if is_test else {group.key: group.scores for group in trial_groups(trials, metric)}

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 from orchestrator.base.console import counted, duration
 from orchestrator.base.formatting import cell, field_cell, setting_cell
 from orchestrator.base.metric_names import BASELINE, COLLAPSED, baseline_of, is_of_the_machine
-from orchestrator.base.results import WorkersEvent
 from orchestrator.base.run_states import RunState
 
 if TYPE_CHECKING:
@@ -377,6 +376,8 @@ def attempt_line(attempt: "AttemptRecord") -> str:
 
     The workers read `; steps 0-80: 4 workers on a, b; from step 80: 2 workers on a`.
     """
+    from orchestrator.base.results import WorkersEvent
+
     place = f"process {attempt.pid} on {attempt.host}" if attempt.host else "an unknown host"
     job = f", job {attempt.job_id}" if attempt.job_id else ""
     groups = [WorkersEvent(**group) for group in attempt.workers or ()]

@@ -166,7 +166,7 @@ def rule_of(problem: Any) -> str:
         return f"allowed: {', '.join(allowed)}{hint}"
     if kind in _MUST_BE:
         return f"it {_MUST_BE[kind]}"
-    message = str(problem["msg"]).removeprefix("Value error, ")
+    message = re.sub(", (unable to|got a) .*", "", str(problem["msg"]).removeprefix("Value error, "))
     return re.sub("^(Input|Tuple|Dictionary) should", "it must", message)
 
 

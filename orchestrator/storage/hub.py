@@ -20,8 +20,6 @@ from io import BytesIO
 from pathlib import Path
 from typing import IO, Any, Literal
 
-from fsspec.utils import glob_translate
-
 from bert_core.checkpoints.weight_files import INDEX_ENDING, WEIGHT_FILES, WEIGHTS_FILE
 from bert_core.errors import CheckpointError
 from orchestrator.base.console import size_text
@@ -188,6 +186,8 @@ def pin(uri: str) -> str:
 
 def find_on_hub(pattern: str) -> list[tuple[str, int]]:
     """URIs, by their commit, and sizes of the files of a path, a folder or a pattern. Raises: NotFoundError."""
+    from fsspec.utils import glob_translate
+
     place = HubPlace.parse(pattern).pinned()
     path = place.path.rstrip("/")
     try:

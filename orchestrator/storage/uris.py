@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
 
-import fsspec
-
 from orchestrator.base.settings import check_scheme
 
 _FILE = "file://"
@@ -49,6 +47,8 @@ def filesystem_of(uri: str) -> tuple[Any, str]:
     Raises: InputError for a scheme that is not in `SCHEMES`; ImportError where the scheme's package is not installed.
     """
     check_scheme(uri)
+    import fsspec  # files of this machine need none
+
     filesystem, plain = fsspec.core.url_to_fs(uri)
     filesystem.invalidate_cache()
     return filesystem, str(plain)

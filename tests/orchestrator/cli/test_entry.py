@@ -89,6 +89,12 @@ def test_a_word_of_another_program_names_what_to_use_here(command: Command, word
     assert HINTS[key] in " ".join(outcome.err.split())
 
 
+def test_an_option_that_the_help_does_not_show_is_not_suggested(command: Command) -> None:
+    outcome = command("plan", "reviews.yaml", "--minutes", "3")
+    assert outcome.status == 2
+    assert "--limit" not in outcome.err
+
+
 def test_a_last_argument_is_pointed_at_the_option(command: Command) -> None:
     outcome = command("runs", "plot", "7f3a", "out.png")
     assert outcome.status == 2

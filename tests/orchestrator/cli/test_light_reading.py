@@ -21,8 +21,6 @@ from tests.orchestrator.cli.laboratory import RecordedSweep
 from tests.waiting import PATIENCE_S
 
 NOT_FOR_READING = {"pandas", "numpy", "ray", "torch", "alembic", "matplotlib", "pyarrow", "tokenizers", "fsspec"}
-FOR_FILES = {"fsspec"}
-"""Libraries that a run's own files need: its log, and where it is asked to stop."""
 
 
 @pytest.mark.heavy
@@ -47,8 +45,8 @@ def test_what_reads_loads_nothing_heavy(recorded_sweep: RecordedSweep) -> None:
         (rankings, NOT_FOR_READING - {"numpy"} | {"lark", "pydantic"}),
         (needs_neither_the_query_parser_nor_specs, NOT_FOR_READING | {"lark", "pydantic"}),
         (of_the_registry, NOT_FOR_READING),
-        (of_one_run, NOT_FOR_READING - FOR_FILES),
-        (of_results, NOT_FOR_READING - FOR_FILES - {"numpy"}),
+        (of_one_run, NOT_FOR_READING),
+        (of_results, NOT_FOR_READING - {"numpy"}),
     ):
         for command, (status, loaded) in loaded_by_each([line.split() for line in lines]).items():
             assert status == 0, command

@@ -3,6 +3,7 @@
 Alone: .venv/bin/pytest tests/orchestrator/cli/test_next_steps.py
 """
 
+import json
 import shlex
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 
 import orchestrator.execution.runner
 import orchestrator.storage
+from bert_core.config import BertConfig
 from orchestrator.base.results import ModelResult
 from orchestrator.base.settings import Settings
 from orchestrator.cli.tree import cli
@@ -89,16 +91,33 @@ def test_the_file_to_predict_is_that_for_validation_or_the_one_it_is_taken_from(
 def test_the_weights_are_not_downloaded_to_speak_of_a_model(
     command: Command, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def local_copy(path: str, skip: tuple[str, ...] = ()) -> Path:
-        skipped.append(skip)
+    def read_json(path: str) -> object:
+        read.append(path)
         raise RuntimeError("the bucket is closed")
 
-    skipped: list[tuple[str, ...]] = []
-    monkeypatch.setattr(orchestrator.storage, "local_copy", local_copy)
+    read: list[str] = []
+    monkeypatch.setattr(orchestrator.storage, "read_json", read_json)
     record_run(home, "pretrain", "pretraining")
     assert "orchestrator embed one@1" in following(command("runs", "show", RUN).out)[0]
     assert command("resume", RUN).status == 0
-    assert skipped == [("model.safetensors",)] * 2
+    assert read == ["s3://bucket/model/config.json"] * 2
+
+
+@pytest.mark.parametrize(
+    ("config", "use"),
+    [
+        ({}, 'orchestrator fill-mask one@1 "A <mask> of your own."'),
+        ({"model_type": "bert_core", "causal_attention": True}, "orchestrator embed one@1"),
+    ],
+)
+def test_a_model_that_was_pretrained_with_masks_is_offered_its_own_one(
+    command: Command, home: Path, tmp_path: Path, config: dict[str, object], use: str
+) -> None:
+    sizes = BertConfig.from_size("tiny", vocab_size=100).to_dict()
+    (tmp_path / "config.json").write_text(json.dumps(sizes | config))
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"mask_token": "<mask>"}))
+    record_run(home, "pretrain", "pretraining", str(tmp_path))
+    assert use in following(command("runs", "show", RUN).out)[0]
 
 
 def test_a_registry_that_breaks_does_not_change_the_status_of_a_completed_run(

@@ -86,12 +86,14 @@ def test_the_first_numbers_of_vectors_are_kept_and_the_models_prompts_stand_befo
         ("my data/reviews.csv.gz", ": there is no folder my data"),
         ("reviws.csv", "; did you mean reviews.csv?"),
         ("reviews.tsv", "; did you mean reviews.csv?"),
+        ("review.csv", "; did you mean reviews.csv?"),
     ],
 )
 def test_a_file_that_is_not_there_is_no_text(
     file: str, told: str, command: Command, classifier: str, tmp_path: Path
 ) -> None:
     (tmp_path / "reviews.csv").write_text("text\ncats rest\n")
+    (tmp_path / "reviews2.txt").write_text("cats rest\n")
     outcome = command("predict", classifier, file)
     assert (outcome.status, outcome.out) == (2, "")
     assert f"there is no file {file}{told}" in outcome.err

@@ -188,7 +188,7 @@ def test_models_are_listed_and_shown(command: Command, recorded_sweep: RecordedS
 
 
 def test_db_check_and_upgrade_say_the_revision(command: Command) -> None:
-    assert "at revision empty" in command("db", "check").err
+    assert "registry is empty" in command("db", "check").err
     revision = command("db", "upgrade").out.strip()
     assert revision
     assert f"at revision {revision}; its statistics follow from the runs" in command("db", "check").err

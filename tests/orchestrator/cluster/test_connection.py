@@ -8,6 +8,7 @@ import signal
 import socket
 import stat
 import subprocess
+import sys
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from threading import Thread
@@ -83,6 +84,23 @@ def test_a_local_ray_that_does_not_start_in_time_is_ended_and_tried_again(
             assert [node.wait(PATIENCE_S) for node in started] == [-signal.SIGKILL] * num_slow
             assert other.poll() is None
         other.kill()
+
+
+def test_a_sigterm_while_ray_starts_goes_to_this_process_own_handler(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def init(**options: object) -> None:
+        signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(number))  # as Ray does
+        signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(ray, "init", init)
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt), connect(Settings.from_options(home=str(tmp_path), environ={})):
+            pytest.fail("there is no Ray to work on")
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import pytest
 from orchestrator.base.results import MetricEvent
 from orchestrator.base.run_states import RunState
 from orchestrator.registry import Registry
+from orchestrator.registry.leaderboard import ranking_sentences
 from tests.orchestrator.registry.group_samples import RECIPE, new_sweep, scored, scored_on, seeds, set_code
 from tests.orchestrator.registry.samples import model_result, new_run, trial_result
 
@@ -88,6 +89,14 @@ def test_nothing_of_a_group_is_left_out(registry: Registry) -> None:
     }  # fmt: skip
     assert row["mean"] == pytest.approx((0.9 + 0.91 + 0.5) / 3)
     assert "of 7 runs 1 failed, 1 pruned, 1 collapsed, 2 NaN" in row["notes"]
+
+
+def test_a_group_without_a_score_is_not_among_those_that_the_best_was_chosen_from(registry: Registry) -> None:
+    sweep = seeds(registry, [0.9, 0.8], learning_rate=2e-5)
+    registry.trials.record(sweep, [scored("failed", 0.0, parameters={"learning_rate": 9e-5}, state=RunState.FAILED)])
+    rows = registry.leaderboard("sst2").records
+    assert [(row["rank"], row["num_ranked"], row["num_scored"]) for row in rows] == [(1, 2, 1), (None, 2, 1)]
+    assert not any("the best of" in sentence for sentence in ranking_sentences(rows))
 
 
 def test_a_seed_that_ran_again_hides_no_result_and_counts_once(registry: Registry) -> None:

@@ -96,7 +96,8 @@ def scores_of(registry: Registry, metric: str, by_rate: dict[float, list[float]]
         for seed, score in enumerate(scores)
     ]
     registry.trials.record(run, trials)
-    registry.metrics.record(run, [MetricEvent(1, "validation", {metric: 1.0})], final=True)
+    beside = {f"baseline.{metric}": 0.5, "collapsed": 0.0}  # which are no scores of the run
+    registry.metrics.record(run, [MetricEvent(1, "validation", {metric: 1.0, **beside})], final=True)
     (found,) = run_scores(registry.run(run), registry)
     return found
 
