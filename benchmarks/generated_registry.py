@@ -163,7 +163,8 @@ def _copy_runs(connection: Connection, runs: Table) -> None:
         }
         given |= {name: _renamed(runs.c[name]) for name in ("id", "group_key")}
         given["parent_id"] = _copy_of(runs.c.parent_id)
-        _insert(connection, runs, given, select().join_from(runs, _COPIES, condition))
+        joined = select().join_from(runs, _COPIES, condition)
+        _insert(connection, runs, given, joined.order_by(_COPIES.c.made_at, runs.c.number))  # as they were recorded
 
 
 def _copy_rows(connection: Connection, table: Table) -> None:

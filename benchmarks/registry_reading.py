@@ -86,8 +86,7 @@ def questions(registry: Registry) -> dict[str, Callable[[], object]]:
 
 def usage_of_task(registry: Registry, task: str) -> object:
     """Sum of what the runs of a task have taken, as `orchestrator cost` asks for it."""
-    run_ids = registry.run_ids(f"kind != 'pipeline' and task = '{task}'", trials=False)
-    return usages_of(registry.run_records(run_ids), registry)
+    return usages_of(registry.find_records(f"kind != 'pipeline' and task = '{task}'", trials=False), registry)
 
 
 def timed(asked: dict[str, Callable[[], object]]) -> dict[str, tuple[float, float]]:

@@ -93,8 +93,7 @@ def cost(registry: "Registry", what: str | None, since: str | None) -> None:
     if (what is None) == (since is None):
         raise click.UsageError("name a run or a task, or give --since", click.get_current_context())
     if (time := time_of(since)) is not None:
-        found = registry.run_ids(f"kind != 'pipeline' and created_at >= '{time.isoformat()}'", trials=False)
-        runs = registry.run_records(found)
+        runs = registry.find_records(f"kind != 'pipeline' and created_at >= '{time.isoformat()}'", trials=False)
     else:
         named = _runs_meant(registry, str(what), "kind != 'pipeline'")
         runs = [one for run in named for one in (own_stages(run, registry) if run.kind == "pipeline" else [run])]
@@ -117,9 +116,8 @@ def _runs_meant(registry: "Registry", what: str, condition: str) -> list["RunRec
     """
     from orchestrator.registry.query_language import quoted
 
-    if ids := registry.run_ids(f"task = {quoted(what)} and {condition}", trials=False):
-        return registry.run_records(ids)
-    return [find_run(registry, what, or_task=True, or_model=True)]
+    runs = registry.find_records(f"task = {quoted(what)} and {condition}", trials=False)
+    return runs or [find_run(registry, what, or_task=True, or_model=True)]
 
 
 def _cost_row(run: "RunRecord", usage: "Usage | None", prices: "PriceTable | None") -> dict[str, Any]:

@@ -1,8 +1,9 @@
 """Fields of runs: the one table of what a query can ask for, and each field's value as SQL; and runs as tables.
 
-A field is a column of the run, or a value in the rows of another table. A comparison on rows is always
-`run IN (SELECT run …)`: the database finds these runs once, whatever stands beside the comparison. No text of a query
-becomes part of the SQL: names and values are bound parameters, columns come from the table below.
+A field is a column of the run, or a value in the rows of another table. A comparison on rows is
+`run IN (SELECT run …)`: the database finds these runs once, whatever stands beside the comparison. Only after such a
+comparison and an `and`, where few runs are left or the page is soon full, rows are looked up run by run (`EXISTS`). No
+text of a query becomes part of the SQL: names and values are bound parameters, columns come from the table below.
 """
 
 import math
@@ -40,7 +41,7 @@ _OF_VERSIONS = string.ascii_letters + string.digits + "._-!"
 """Characters of a version before its commit."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Field:
     """Value that runs have under one name, and where it stands."""
 
@@ -120,18 +121,24 @@ class Field:
         rows = sql.select(run, func.min(self.value).label("value")).where(self.where).group_by(run).subquery()
         return Field(self.kind, rows.c.value, rows)
 
-    def of_runs(self, test: Test) -> Test:
+    def of_runs(self, test: Test, *, run_by_run: bool = False) -> Test:
         """Condition for runs that have a value of which a test is true; never NULL, so that it can be negated."""
         if self.table is None:
             return and_(self.present, test)
-        rows = sql.select(self.table.c.run_id).where(self.where, test).correlate(RUNS)
+        run = self.table.c.run_id
+        rows = sql.select(run).where(self.where, test).correlate(RUNS)
+        if run_by_run and self.kind in ("number", "parameter"):  # of which an index has a run's only row
+            return rows.where(run == RUNS.c.key).exists()
         return RUNS.c.key.in_(rows)
 
-    def beside(self, statement: sql.Select[Any], *, outer: bool = True) -> sql.Select[Any]:
-        """Join the rows of the field to a statement that selects of runs."""
+    def beside(
+        self, statement: sql.Select[Any], are_meant: Test | None = None, *, outer: bool = True
+    ) -> sql.Select[Any]:
+        """Join the rows of the field, or those of the runs that are meant, to a statement that selects of runs."""
         if self.table is None:
             return statement
-        return statement.join(self.table, and_(self.table.c.run_id == RUNS.c.key, self.where), isouter=outer)
+        its = self.table.c.run_id == RUNS.c.key, self.where, *([] if are_meant is None else [are_meant])
+        return statement.join(self.table, and_(*its), isouter=outer)
 
 
 @lru_cache
@@ -243,16 +250,19 @@ def read_in_order(
     connection: Connection,
     column: Any,
     conditions: Sequence[Test],
-    by: tuple[Field, bool],
+    by: tuple[Field, bool, bool],
     limit: int | None = None,
     offset: int = 0,
 ) -> list[Any]:
-    """Read a column of runs in the order of a field, descending or not; those without it come last, newest first.
+    """Read a column of runs in the order of a field; those without it come last, newest first.
+
+    Args:
+        by: the field, whether the order descends, and whether each of the runs is known to have a value.
 
     Raises: InputError for a page that there is not.
     """
     check_page(limit, offset)
-    key, descends = by[0].lowest(), by[1]
+    key, descends, all_have_it = by[0].lowest(), *by[1:]
     end, runs = None if limit is None else offset + limit, sql.select(column).where(*conditions)
     newest = RUNS.c.created_at.desc(), RUNS.c.id.desc()
 
@@ -268,7 +278,8 @@ def read_in_order(
         order = [ordered(key.table.c.number).nulls_last()] if key.kind == "parameter" else []
         having = key.beside(sql.select(column).select_from(RUNS), outer=False).where(has_value, *conditions)
         having = having.order_by(*order, ordered(key.value), *newest)
-        pages = [having, sql.select(column).where(not_(key.of_runs(has_value)), *conditions).order_by(*newest)]
+        lacks_value = not_(key.of_runs(has_value, run_by_run=True))
+        pages = [having] if all_have_it else [having, runs.where(lacks_value).order_by(*newest)]
     found: list[Any] = []
     for page in pages:
         if end is None or len(found) < end:

@@ -155,6 +155,11 @@ class Registry:
         with self._selection(filter, trials, archived) as (selection, conditions):
             return read_in_order(selection.connection, RUNS.c.id, conditions, selection.order(sort))
 
+    def find_records(self, filter: str = "", *, limit: int | None = None, trials: bool = True) -> list[RunRecord]:
+        """Records of the runs and trials that a query selects, the newest first. Raises: as `run_table`."""
+        with self._selection(filter, trials) as (selection, conditions):
+            return load_runs(selection.connection, selection.state, *conditions, limit=limit)
+
     def num_runs(self, filter: str = "", *, trials: bool = True, archived: bool = True) -> int:
         """Number of the runs and trials that a query selects. Raises: InputError, as `run_table` does."""
         with self._selection(filter, trials, archived) as (selection, conditions):
@@ -330,11 +335,7 @@ class Registry:
             return load_noise(connection, group)
 
     def check_groups(self, *, mend: bool = False) -> list[str]:
-        """Keys of the groups whose numbers on the leaderboard are not those that follow from their runs: none, ever.
-
-        Args:
-            mend: whether all of these numbers are made anew.
-        """
+        """Keys of the groups whose numbers do not follow from their runs: none, ever. `mend` makes all of them anew."""
         from orchestrator.registry.roll_up import check_roll_up
 
         with self._database.connection(writing=mend) as connection:
@@ -406,11 +407,8 @@ class Registry:
             on the same data by the same score.
         """
         from orchestrator.registry.group_comparison import compare_groups
-        from orchestrator.registry.group_records import find_group
 
-        with self._database.connection(writing=False) as connection:
-            groups = [find_group(connection, name, self._state()) for name in names]
-        return compare_groups(names, groups)
+        return compare_groups(names, [self.group(name) for name in names])
 
     def open(self) -> None:
         """Connect, and create or check the tables, now rather than on first use: for who wants to know at once."""

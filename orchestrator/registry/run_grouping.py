@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Double, and_, case, cast, func, or_, select
+from sqlalchemy import Connection, Double, case, cast, func, or_, select
 
 from orchestrator.base.console import counted
 from orchestrator.base.errors import InputError
@@ -134,23 +134,24 @@ def _read_groups(
     """Read groups by the values of fields: these and the aggregates; and how many have scores on different data.
 
     Args:
-        counts: conditions, by the name of a `measured` field, for the runs whose value counts.
+        counts: conditions, by the name of a `measured` field, for the runs whose value counts; others have none.
         metric: name of the scores, where it is no field of the groups.
     """
     joined = {id(field): field for field in (*fields.values(), *measured.values())}
     columns: dict[tuple[str, str], Column] = {("", "count"): func.count()}
     for one in asked:
         if one.function != "count":
-            columns |= _columns(one, measured[one.field], counts.get(one.field))
+            columns |= _columns(one, measured[one.field])
     if SCORE in measured:
         data = parameter(_DATA)
         joined[id(data)] = data
-        taken = case((and_(counts[SCORE], measured[SCORE].value.is_not(None)), data.value))
+        taken = case((measured[SCORE].value.is_not(None), data.value))
         columns["", "are mixed"] = func.min(taken) != func.max(taken)
     shown = [func.min(column) for field in fields.values() for column in field.shown]
     statement = select(*shown, *columns.values()).select_from(RUNS)
-    for field in joined.values():
-        statement = field.beside(statement)
+    counted_runs = {id(measured[name]): are_counted for name, are_counted in counts.items()}
+    for place, field in joined.items():
+        statement = field.beside(statement, counted_runs.get(place))
     own = [key for field in fields.values() for key in field.keys]
     groups, num_mixed = list[dict[str, Any]](), 0
     for row in connection.execute(statement.where(*conditions).group_by(*own)):
@@ -163,13 +164,12 @@ def _read_groups(
     return groups, num_mixed
 
 
-def _columns(one: Aggregate, field: Field, counting: Test | None) -> dict[tuple[str, str], Column]:
+def _columns(one: Aggregate, field: Field) -> dict[tuple[str, str], Column]:
     """Columns that an aggregate is made of, by the field and what of it; numbers apart from what is none."""
     parts, made = field.parts, dict[tuple[str, str], Column]()
     number = field.table.c.number if field.kind == "parameter" else parts.get("number", parts.get("boolean"))
-    for kind, column in (("", number), ("other ", parts.get("text", parts.get("time")))):
-        if column is not None:
-            value = column if counting is None else case((counting, column))
+    for kind, value in (("", number), ("other ", parts.get("text", parts.get("time")))):
+        if value is not None:
             of_value = {"n": func.count(value), "min": func.min(value), "max": func.max(value)}
             if one.function in _OF_NUMBERS and not kind:
                 of_value[one.function] = _OF_NUMBERS[one.function](cast(value, Double))

@@ -11,10 +11,10 @@ such, however large. NaN is equal to `nan` alone and has no order.
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeGuard
 
 import sqlalchemy as sql
 from sqlalchemy import Connection, and_, not_, or_, select
@@ -57,6 +57,8 @@ class Selection:
     connection: Connection
     state: sql.ColumnElement[RunState]
     """State of a run as `state_as_read` gives it."""
+    had_by_all: set[Field] = field(default_factory=set)
+    """Fields of which each run has a value that is selected by the conditions so far."""
 
     @cached_property
     def _names(self) -> RecordedNames:
@@ -73,6 +75,8 @@ class Selection:
             tree = language.parse_filter(text)
             with language.errors_in(text):
                 found.append(self._test(tree))
+                parts = tree.parts if isinstance(tree, language.Combination) and tree.word == "and" else (tree,)
+                self.had_by_all.update(self._field(part.operand) for part in parts if _needs_value(part))
             asked = {each for one, _ in language.comparisons(tree) for each in (one.operand, *one.values)}
         if not trials:
             found.append(RUNS.c.parent_id.is_(None))
@@ -93,12 +97,16 @@ class Selection:
                     told += [f"any text is % in a pattern: {pattern}" for pattern in patterns]
         return told
 
-    def order(self, text: str) -> tuple[Field, bool]:
-        """Sort key, and whether it descends: `-created_at`, `best(metrics.f1) desc`, `task`. Raises: InputError."""
+    def order(self, text: str) -> tuple[Field, bool, bool]:
+        """Sort key, whether it descends, and whether each selected run has it: `-created_at`, `best(metrics.f1) desc`.
+
+        Raises: InputError.
+        """
         dash, name, direction = _SORT.fullmatch(text.strip()).groups("")  # type: ignore[union-attr]
         if " " in name and not _NEEDS_PARSING.intersection(name):
             raise InputError(f"Cannot sort by {text!r}: after the field, say asc or desc.")
-        return self.field(name), bool(dash) != (direction.lower() == "desc")
+        key = self.field(name)
+        return key, bool(dash) != (direction.lower() == "desc"), key in self.had_by_all
 
     def field(self, text: str) -> Field:
         """Field of a text that is nothing but one: `metrics.f1`, `best(metrics.f1)`. Raises: InputError."""
@@ -106,17 +114,25 @@ class Selection:
         with language.errors_in(text):
             return self._field(operand)
 
-    def _test(self, tree: language.Condition) -> Test:
+    def _test(self, tree: language.Condition, is_narrowed: bool = False) -> Test:
+        """Condition for the runs that a part of a query selects, among those that a comparison on rows has found."""
         if isinstance(tree, Comparison):
             field = self._field(tree.operand)
             values = [self._value(value, tree, field) for value in tree.values]
             try:
-                return _condition(self.connection, field, tree.operator, values)
+                return _condition(self.connection, field, tree.operator, values, is_narrowed)
             except WrongValueError as error:
                 raise MisplacedError(tree.operand.start, f"{tree.operand}: {error}:") from None
         if tree.word == "not":
             return not_(self._test(tree.parts[0]))
-        return (and_ if tree.word == "and" else or_)(*map(self._test, tree.parts))
+        if tree.word == "or":
+            return or_(*map(self._test, tree.parts))
+        quick, slow = list[Test](), list[Test]()  # SQLite tests them in turn, and patterns take longest
+        for part in tree.parts:
+            is_like = isinstance(part, Comparison) and part.operator == "like"
+            (slow if is_like else quick).append(self._test(part, is_narrowed))
+            is_narrowed |= _needs_value(part) and self._field(part.operand).table is not None
+        return and_(*quick, *slow)
 
     def _value(self, value: Value | Operand, tree: Comparison, field: Field) -> Value | Field:
         """The value, or the field that is compared with; a word that should stand in quotes is told of."""
@@ -211,6 +227,13 @@ class Selection:
         return told
 
 
+def _needs_value(part: language.Condition) -> TypeGuard[Comparison]:
+    """Whether a part of a query is a comparison that only runs with a value of its field can meet, and with no NaN."""
+    if not isinstance(part, Comparison) or part.operator == "!=":
+        return False
+    return not any(value is None or value is False or value != value for value in part.values)
+
+
 def _measurement(operand: Operand) -> str:
     """Name of a measurement's series: `validation.f1` for `metrics.f1`."""
     parts = operand.name.split(".")[1:]
@@ -218,7 +241,9 @@ def _measurement(operand: Operand) -> str:
     return replace_unstorable(".".join(parts if has_split else [language.METRIC_SPLITS[0], *parts]))
 
 
-def _condition(connection: Connection, field: Field, operator: str, values: Sequence[Value | Field]) -> Test:
+def _condition(
+    connection: Connection, field: Field, operator: str, values: Sequence[Value | Field], run_by_run: bool = False
+) -> Test:
     """Condition for runs of which `field operator values` is true. Raises: WrongValueError."""
     if operator == "!=":  # of runs without the field it is true, as what people mean by tag != 'broken'
         return not_(_condition(connection, field, "=", values))
@@ -237,7 +262,7 @@ def _condition(connection: Connection, field: Field, operator: str, values: Sequ
     if field.kind == "parameter":
         _check_parameter(connection, field, operator, plain)
     join = and_ if operator == "between" else or_
-    return join(*([field.of_runs(join(*tests))] if tests else []), *others)
+    return join(*([field.of_runs(join(*tests), run_by_run=run_by_run)] if tests else []), *others)
 
 
 def as_time(value: Value) -> datetime:

@@ -78,6 +78,7 @@ ALL_RUNS = Table(
     Column("key", Integer, Identity(), primary_key=True),
     _column("id", Text),
     Column("parent_id", RUN_KEY, ForeignKey("all_runs.key", ondelete="CASCADE")),
+    Column("removed_at", UtcTime),  # when a person removed it; near the front, since all that reads runs looks at it
     Column("trial_key", Text),  # natural key of a trial within its sweep
     Column("number", Integer),  # place of a trial in its sweep
     _column("kind", Text),
@@ -88,7 +89,6 @@ ALL_RUNS = Table(
     Column("metric", FreeText),  # score that ranks the runs of the task
     Column("seed", BigInteger),
     _column("group_key", Text),  # digest of the parameters without the seed: runs that have the same are a group
-    _column("spec", Json),
     *(Column(name, FreeText) for name in ("storage_path", "model_folder", "predictions_path")),
     _column("attempt", Integer, default=0),  # number of the newest, which alone may set the state
     Column("host", FreeText),
@@ -98,9 +98,9 @@ ALL_RUNS = Table(
     _now("created_at"),
     *(Column(name, UtcTime) for name in ("started_at", "finished_at", "heartbeat_at")),
     Column("code_version", Text),  # code of the newest attempt in one word (`provenance.capture`), where known
-    Column("removed_at", UtcTime),  # when a person removed it
     Column("claimed_at", UtcTime),  # when a garbage collection began to delete its files: it cannot be restored
     Column("num_bytes", BigInteger),  # size of its files when it was removed
+    _column("spec", Json),  # last, since SQLite reads past what stands before a column
     UniqueConstraint("id", name="uq_runs_id"),
     CheckConstraint(f"state IN ({_STORED_STATES})", name="ck_runs_state"),
     UniqueConstraint("parent_id", "trial_key", name="uq_runs_parent_id_trial_key"),
@@ -108,7 +108,7 @@ ALL_RUNS = Table(
     Index("ix_runs_name", "name", "created_at", "id"),
     # No `postgresql_where`: an option loads its dialect, a tenth of a reading command's CPU.
     Index("ix_runs_fingerprint", "fingerprint", sqlite_where=text("fingerprint IS NOT NULL")),
-    Index("ix_runs_task", "task"),
+    Index("ix_runs_task", "task", "parent_id"),
     Index("ix_runs_group_key", "group_key"),
     Index("ix_runs_code_version", "code_version"),
     sqlite_autoincrement=True,  # so that a key never means another run

@@ -75,7 +75,7 @@ def test_a_sweep_ends_with_its_groups_its_best_trial_and_what_it_gained(recorder
 
 def test_trials_of_other_code_are_a_group_of_their_own(recorder: Recorder) -> None:
     sweep_of(recorder, {("minilm", 1e-3, seed): 0.8 + seed / 10 for seed in (0, 1)})
-    (sweep,) = recorder.registry.run_records(recorder.registry.run_ids("kind = 'sweep'", trials=False))
+    (sweep,) = recorder.registry.find_records("kind = 'sweep'", trials=False)
     for number, code in enumerate(("0.1.0", "0.2.0")):
         with recorder.registry._database.connection(writing=True) as connection:
             connection.execute(update(ALL_RUNS).where(ALL_RUNS.c.number == number).values(code_version=code))
@@ -113,7 +113,7 @@ def test_equal_groups_stand_as_on_the_leaderboard_that_of_the_best_trial_first(r
     with recorder.registry._database.connection(writing=True) as connection:
         connection.execute(update(ALL_RUNS).where(ALL_RUNS.c.number == 0).values(model_folder="model"))
     ranked = [row["run"] for row in recorder.registry.leaderboard().records]
-    (sweep,) = recorder.registry.run_records(recorder.registry.run_ids("kind = 'sweep'", trials=False))
+    (sweep,) = recorder.registry.find_records("kind = 'sweep'", trials=False)
     trials = recorder.registry.trials.table(sweep.id).records
     values = {row["id"]: row["params.learning_rate"] for row in trials}
     assert [values[run_id] for run_id in ranked] == [rates[text] for text in shown]

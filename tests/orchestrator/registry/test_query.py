@@ -350,6 +350,8 @@ def test_nan_and_infinities_are_kept_and_told_from_nothing(registry: Registry) -
         assert str(groups) == "[-inf, 1.0, inf, nan, None]"
     (row,) = registry.grouped("kind", aggregates="n(metrics.loss),max(params.rate),mean(metrics.loss)").records
     assert list(row.values()) == ["pretrain", 3, math.inf, None]
+    for query, names in (("metrics.loss is nan", ["nan"]), ("metrics.loss > 0", ["one", "inf"])):
+        assert registry.run_table(query, sort="metrics.loss").values("name") == names
     assert registry.run_table("metrics.loss is nan or metrics.loss is inf", sort="name").values("name") == [
         "inf",
         "nan",
