@@ -1,7 +1,6 @@
 """Commands that go on from a run, ready to be pasted: after the run has ended, and below `runs show`."""
 
 import shlex
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -46,8 +45,10 @@ def model_commands(facts: "RunFacts") -> list[str]:
         models = registry.models.left_by(run)
     if not models or not folder:
         return []
+    from orchestrator.storage.model_folder import mask_token
+
     own, name, head = f"orchestrator{given_options()}", shlex.quote(model), models[0].head
-    mask = _mask_token(folder) if head == "pretraining" else None
+    mask = mask_token(folder) if head == "pretraining" else None
     if mask is not None:
         use = f'{own} fill-mask {name} "A {mask} of your own."'
     elif head in ("pretraining", "embedding"):
@@ -60,14 +61,3 @@ def model_commands(facts: "RunFacts") -> list[str]:
         file = file if file is not None and Path(file).is_file() else "FILE"
         use = f"{own} predict {name} {shlex.quote(file)}"
     return [use, f"{own} models export {name} -o {shlex.quote(model.replace('@', '-').replace('/', '-'))}"]
-
-
-def _mask_token(folder: str) -> str | None:
-    """The token that stands for a missing word; None of a model that reads from left to right, or cannot be read."""
-    from bert_core.config import BertConfig
-    from orchestrator.storage import join, read_json
-
-    with suppress(Exception):  # whatever is wrong with the folder, the model is only spoken of here
-        if not BertConfig.from_dict(read_json(join(folder, "config.json"))).causal_attention:
-            return str(read_json(join(folder, "tokenizer_config.json"))["mask_token"])
-    return None

@@ -306,9 +306,7 @@ def next_sentence(model: str, first: str, second: str) -> None:
 @command(example="serve my-model\nserve my-model --host 0.0.0.0 --token-file token")
 @model_argument
 @click.option("--host", default="127.0.0.1", metavar="HOST", help="Address to bind; a non-local one needs a token.")
-@click.option(
-    "--port", type=click.IntRange(0, 65535), default=SERVE_PORT, metavar="PORT", help="Port; 0 for any free one."
-)
+@click.option("--port", type=click.IntRange(0, 65535), default=SERVE_PORT, metavar="PORT", help="Port; 0 is any free.")
 @click.option("--token-file", metavar="FILE", help="File (mode 0600) with the token for requests.")
 @device_option
 @precision_option(default="auto")

@@ -1,12 +1,13 @@
-"""Digest and size of a finished model folder, without loading the model."""
+"""Digest, size and mask token of a finished model folder, without loading the model."""
 
 import hashlib
 import json
+from contextlib import suppress
 from math import prod
 
 from bert_core.checkpoints.weight_files import WEIGHTS_FILE, find_weights
 from orchestrator.base.results import ModelResult
-from orchestrator.storage import digest_file, exists, join, local_copy, open_read
+from orchestrator.storage import digest_file, exists, join, local_copy, open_read, read_json
 
 
 def describe_model(folder: str, head: str) -> ModelResult:
@@ -28,3 +29,13 @@ def count_parameters(folder: str) -> int:
     with open_read(join(folder, WEIGHTS_FILE)) as file:
         header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
     return sum(prod(tensor["shape"]) for name, tensor in header.items() if name != "__metadata__")
+
+
+def mask_token(folder: str) -> str | None:
+    """The token that stands for a missing word; None of a model that reads from left to right, or cannot be read."""
+    from bert_core.config import BertConfig
+
+    with suppress(Exception):  # whatever is wrong with the folder, the model is only spoken of
+        if not BertConfig.from_dict(read_json(join(folder, "config.json"))).causal_attention:
+            return str(read_json(join(folder, "tokenizer_config.json"))["mask_token"])
+    return None
