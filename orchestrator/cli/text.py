@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from functools import partial
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import click
 
@@ -153,12 +153,13 @@ def _read_examples(
     from orchestrator.corpus.stream import SplitShards
     from orchestrator.pretraining.streams import build_stream
     from orchestrator.specs.loading import load_spec
+    from orchestrator.specs.references import resolve_references
 
-    spec = load_spec(path, overrides)
-    if spec.kind != "pretrain":
-        raise SpecError(
-            f"{path}: kind is {spec.kind}, and only pretrain has training examples; name a spec of that kind"
-        )
+    stages = (loaded := load_spec(path, overrides)).stage_specs()
+    asked = cast("PretrainSpec | None", next((some for some in stages.values() if some.kind == "pretrain"), None))
+    if asked is None:
+        raise SpecError(f"{path}: kind is {loaded.kind}, and only pretrain has training examples; name such a spec")
+    spec = resolve_references(asked, {name: f"{loaded.name}/{name}" for name in stages})
     if phase >= len(spec.phases):
         raise InputError(f"--phase {phase} is too large: the last phase of {path} is {len(spec.phases) - 1}")
     tokenizer, storage = _load_tokenizer(spec.tokenizer), current_settings().storage

@@ -43,7 +43,7 @@ def resolve_model(name: str, settings: Settings, field: str = "init_from") -> st
                 found[model.label] = model.folder if is_here else _found_again(model.folder, settings)
             except NotFoundError as error:
                 registered = str(error).partition("; ")[2].rstrip(".")
-                folder = None if is_here else _left_by_run(name, registry, settings)
+                folder = None if is_here else _left_by_run(name, field, registry, settings)
                 found |= {} if folder is None else {name: folder}
     except RegistryError:
         if not is_here:
@@ -64,8 +64,9 @@ def resolve_model(name: str, settings: Settings, field: str = "init_from") -> st
     raise NotFoundError(f"{what}; run the spec that makes it first, or name another")
 
 
-def _left_by_run(name: str, registry: Registry, settings: Settings) -> str | None:
-    """Folder of the model that a run has left; None where no run is called so. Raises: NotFoundError without one."""
+def _left_by_run(name: str, field: str, registry: Registry, settings: Settings) -> str | None:
+    """Folder of the model that a run has left, for a field of tokenizers of its tokenizer; None where no run is called
+    so. Raises: NotFoundError without one."""
     try:
         run = registry.run(name)
     except SeveralRunsError:
@@ -75,6 +76,9 @@ def _left_by_run(name: str, registry: Registry, settings: Settings) -> str | Non
     for made in (run, *registry.stages(run.id)):
         if made.model_folder is not None:
             return _found_again(made.model_folder, settings)
+    for made in (run, *registry.stages(run.id)) if field in TOKENIZER_FIELDS else ():
+        if made.kind == "tokenizer" and (folders := registry.datasets.table(made.id).values("path")):
+            return _found_again(str(folders[0]), settings)
     raise NotFoundError(f"run {run.id} ({run.kind}, {run.state}) has left no model; see `orchestrator models list`")
 
 

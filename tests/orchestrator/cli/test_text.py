@@ -11,6 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.base.results import TokenizerResult
+from orchestrator.base.settings import Settings
+from orchestrator.registry import Registry
 from orchestrator.storage import write_bytes
 from tests.orchestrator.cli.laboratory import Command
 from tests.waiting import PATIENCE_S
@@ -140,6 +143,19 @@ def test_examples_are_shown_with_the_true_tokens(command: Command, spec: str) ->
     assert "→" in outcome.out
     assert "\x1b" not in outcome.out
     assert sum(line.startswith("  B  ") for line in lines) == 2
+
+
+def test_examples_of_a_pipeline_are_those_of_its_pretraining_with_the_tokenizer_that_it_made(
+    command: Command, spec: str
+) -> None:
+    stage = "\n".join(f"    {line}" for line in Path(spec).read_text().splitlines()).replace("tok\n", "'@words'\n")
+    words = "  words: {kind: tokenizer, corpus: {files: [a.txt]}, vocab_size: 120}"
+    Path("both.yaml").write_text(f"kind: pipeline\nstages:\n{words}\n  model:\n{stage}\n")
+    assert "both/words" in command("corpus", "show", "both.yaml").err
+    with Registry(Settings.from_options().registry) as registry:
+        run = registry.lifecycle.create(kind="tokenizer", name="both/words", fingerprint="f" * 64, spec={})
+        registry.datasets.record_tokenizer(run, TokenizerResult("tok", "d" * 64, 120, {}))
+    assert command("corpus", "show", "both.yaml").out == command("corpus", "show", spec).out != ""
 
 
 def test_a_part_of_the_run_can_be_chosen(command: Command, spec: str) -> None:
