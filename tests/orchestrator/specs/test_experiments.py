@@ -45,7 +45,9 @@ def test_the_objectives_differ_in_their_fields_alone_and_every_sweep_compares_th
         for name, stage in encoders.items()
     }
     fields = {"token_objective", "sentence_objective", "cross_documents", "mask_unit", "mask_mix", "model"}
-    assert (len(changed), changed["next_sentence"], set().union(*changed.values())) == (9, set(), fields)
+    fields |= {"mlm_probability", "phases"}
+    assert (len(changed), changed["next_sentence"], set().union(*changed.values())) == (11, set(), fields)
+    assert encoders["encoder.falling"].phase_steps() == base.phase_steps()
     sweeps = [stage for stage in spec.stages.values() if isinstance(stage, SweepSpec)]
     assert [stage.task.id for stage in sweeps] == ["conll2003", "squad", "mrpc"]
     assert {stage.space["init_from"] for stage in sweeps} == {(*(f"@{name}" for name in encoders), "random")}
