@@ -15,6 +15,8 @@ from bert_core.families.family import Family
 
 _EQUAL = {"embedding_dropout": "mlp_dropout", "classifier_activation": "hidden_activation"}
 """Names in config.json of what is one field here."""
+_SPECIAL_IDS = ("bos_token_id", "cls_token_id", "eos_token_id", "sep_token_id")
+"""Ids that a model does not read; what transformers puts in their place lies outside of other vocabularies."""
 _ROTARY_BASES = {"full_attention": "global_rope_theta", "sliding_attention": "local_rope_theta"}
 _GLOBAL_EVERY = "global_attn_every_n_layers"
 
@@ -33,7 +35,7 @@ class _ModernBert(Family):
 
     def write(self, config: ConfigFields) -> dict[str, Any]:
         written = super().write(config)
-        return written | {name: written[other] for name, other in _EQUAL.items()}
+        return written | {name: written[other] for name, other in _EQUAL.items()} | dict.fromkeys(_SPECIAL_IDS)
 
 
 def _rotary_bases(values: Mapping[str, Any]) -> dict[str, float]:

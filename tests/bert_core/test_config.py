@@ -179,6 +179,7 @@ def test_layers_of_modernbert_are_read_in_both_spellings() -> None:
     assert theirs["layer_types"][:3] == ["full_attention", "sliding_attention", "full_attention"]
     del theirs["global_attn_every_n_layers"]
     assert BertConfig.from_dict(theirs) == config
+    assert transformers.ModernBertConfig(**config.to_dict()).sep_token_id is None, "in no vocabulary but the published"
 
 
 @pytest.mark.parametrize(
