@@ -138,7 +138,7 @@ class ConfigFields:
     """Base of the wavelengths of rotary positions (10000 in Su et al. 2021, section 3.2.2)."""
     local_rotary_base: PositiveNumber | None = None
     """Base in layers with local attention; `rotary_base` when None."""
-    relative_attention_num_buckets: Annotated[int, Bounds(at_least=4)] | None = None
+    relative_attention_num_buckets: Annotated[int, Bounds(at_least=4, below=512)] | None = None
     """Buckets of distances, whose learned biases all layers' attention adds (Raffel et al. 2020, section 2.1)."""
     pad_token_id: int | None = 0
     """Id of the padding token, whose embedding starts at zero and gets no gradient as an input."""

@@ -7,6 +7,7 @@ when it is whole; loading checks the digests before anything is read into the mo
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -98,7 +99,10 @@ class TrainingState(StateContents):
         Raises: CheckpointError for another shape.
         """
         own_groups = _named_groups(model, optimizer)
-        if [group["names"] for group in self.param_groups] != [group["names"] for group in own_groups]:
+        own, saved = ([group["names"] for group in groups] for groups in (own_groups, self.param_groups))
+        if keeps_settings:  # which may be other groups of the same parameters
+            own, saved = ([sorted(chain.from_iterable(names))] for names in (own, saved))
+        if saved != own:
             raise CheckpointError(
                 f"{self.folder / STATE_FILE} belongs to another model or optimizer; use the run's own settings"
             )

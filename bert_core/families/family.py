@@ -115,7 +115,7 @@ class Family:
             again = {**vars(ConfigFields()), **self.read(self.write(config))}
         except ConfigError:
             return False
-        names = again.keys() - {"id2label", "model_type"}
+        names = again.keys() - {"id2label", "model_type", "depth_scaled_init"}
         return all(getattr(config, name) == again[name] for name in names)
 
     def _field_names(self) -> Iterator[tuple[str, str]]:

@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 from orchestrator.base.console import UNDER_WAY, attached
 from orchestrator.base.errors import ClusterError, RunFailedError
 from orchestrator.cluster.capacity import (
+    ACCELERATOR,
     NODE_ID,
     Processes,
     cluster_resources,
@@ -22,6 +23,7 @@ from orchestrator.cluster.capacity import (
     gpu_types,
     has_gpus,
     nodes_with,
+    startable_nodes,
 )
 from orchestrator.cluster.own_errors import OWN_ERRORS, OwnError, last_line
 from orchestrator.cluster.process_warnings import CollectedWarnings, WarningRelay
@@ -32,6 +34,8 @@ logger = logging.getLogger(__name__)
 _SHARE = 0.001
 """GPUs of the task that looks at a node's: Ray gives it one, and leaves room for the work itself."""
 _ANSWER_TIMEOUT_S = 60.0
+_TYPES_WITHOUT_BF16 = {"K80", "P4", "P100", "V100", "T4"}
+"""Types of GPUs from before Ampere, by Ray's names."""
 _USABLE: dict[str, "Look"] = {}
 """Looks at nodes with a GPU that has computed. A refusal is not kept: what was in the way, as another's memory, may be
 gone."""
@@ -105,22 +109,26 @@ def find_gpu_problem(labels: Mapping[str, str] = MappingProxyType({})) -> str | 
 
 
 def have_bf16(*, on_gpus: bool, labels: Mapping[str, str] = MappingProxyType({})) -> bool:
-    """Whether all GPUs, or all CPUs, of the connected Ray have units for bf16; a node that does not answer counts so.
+    """Whether all GPUs, or all CPUs, of the connected Ray have units for bf16.
+
+    GPUs that are all taken, or not started yet, are known by Ray's name of their type. A node that does not answer
+    counts as having the units.
 
     Args:
         labels: selector of the nodes that the work may be on.
     """
+    nodes = nodes_with(labels, connected_nodes())
     if on_gpus:
+        types = {node.labels.get(ACCELERATOR) for node in (*nodes, *startable_nodes()) if node.resources.get("GPU")}
         with closing(_look_at_gpus(labels)) as looks:
-            return all(look.has_bf16 for look in looks)
+            return not types & _TYPES_WITHOUT_BF16 and all(look.has_bf16 for look in looks)
     import ray
 
     from orchestrator.cluster.torch_devices import has_bf16_cpu
 
-    own = ray.get_runtime_context().get_node_id()
-    others = {node.labels[NODE_ID] for node in nodes_with(labels, connected_nodes())} - {own}
-    with closing(_ask_nodes(has_bf16_cpu, others)) as answers:
-        return has_bf16_cpu() and all(answer is not False for _, answer in answers)
+    asked, own = {node.labels[NODE_ID] for node in nodes}, ray.get_runtime_context().get_node_id()
+    with closing(_ask_nodes(has_bf16_cpu, asked - {own})) as answers:
+        return (own not in asked or has_bf16_cpu()) and all(answer is not False for _, answer in answers)
 
 
 def _look_at_gpus(labels: Mapping[str, str]) -> Generator[Look]:

@@ -242,5 +242,7 @@ def autocast(device: torch.device, precision: AskedPrecision) -> AbstractContext
 def computes_in_bf16(device: torch.device, precision: AskedPrecision) -> bool:
     """Whether a device computes in bf16; with `auto` where it has units for it."""
     if precision == "auto":
-        return torch.cuda.get_device_capability() >= OLDEST_CAPABILITY if device.type == "cuda" else has_bf16_cpu()
+        return (
+            torch.cuda.get_device_capability(device) >= OLDEST_CAPABILITY if device.type == "cuda" else has_bf16_cpu()
+        )
     return precision == "bf16"

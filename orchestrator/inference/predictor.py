@@ -147,7 +147,9 @@ def _delimited(names: Sequence[str], rows: Iterable[Sequence[Any]], delimiter: s
     return "".join(tsv_lines(names, rows) if delimiter == "\t" else csv_lines(rows, delimiter)).encode()
 
 
-def predict(folder: str, lines: Iterable[str], batch_size: int = 64) -> Iterator[dict[str, Any]]:
+def predict(
+    folder: str, lines: Iterable[str], batch_size: int = 64, precision: AskedPrecision = "auto"
+) -> Iterator[dict[str, Any]]:
     """A fine-tuned model's answer to each line, in order; blank lines are passed over.
 
     A line is a JSON object with the keys the head reads (`text` and `text_pair`, and the names of a person's own
@@ -156,6 +158,6 @@ def predict(folder: str, lines: Iterable[str], batch_size: int = 64) -> Iterator
 
     Raises: InputError, naming the line.
     """
-    predictor = Predictor.load(folder, batch_size)
+    predictor = Predictor.load(folder, batch_size, precision=precision)
     for block in line_blocks(lines):
         yield from predictor.answer(*block.parse())

@@ -64,7 +64,7 @@ class Reranker:
     """
 
     def __init__(
-        self, asked: Reranking, batch_size: int = 64, device: str = "cpu", precision: AskedPrecision = "auto"
+        self, asked: Reranking, batch_size: int = 64, device: str = "cpu", precision: AskedPrecision = "fp32"
     ) -> None:
         """Load the model that `asked` names, on a device.
 
@@ -158,7 +158,7 @@ def open_searcher(
     kind: str = "exact",
     cache: str | None = None,
     device: str = "cpu",
-    precision: AskedPrecision = "auto",
+    precision: AskedPrecision = "fp32",
     dimensions: int | None = None,
 ) -> Iterator[Searcher]:
     """Open a searcher over an index folder, or over a file of documents whose index is cached or built.
@@ -193,7 +193,7 @@ def rank_queries(
     on_progress: OnProgress,
     cache: str | None = None,
     device: str = "cpu",
-    precision: AskedPrecision = "auto",
+    precision: AskedPrecision = "fp32",
 ) -> tuple[list[RankingPrediction], dict[str, int]]:
     """The ranking of the documents for each query of a split, and what was counted of the documents.
 

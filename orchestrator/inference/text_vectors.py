@@ -17,7 +17,7 @@ from bert_core.constants import AskedPrecision
 from bert_core.errors import DataError
 from bert_core.text_embedding import TextEmbedder
 from orchestrator.base.errors import InputError
-from orchestrator.cluster.torch_devices import choose_device
+from orchestrator.cluster.torch_devices import choose_device, computes_in_bf16
 from orchestrator.storage import local_copy
 from orchestrator.storage.model_folder import weights_digest
 
@@ -27,13 +27,11 @@ def load_embedder(
 ) -> TextEmbedder:
     """The encoder of a model folder, with the pooling that the folder names, else the mean of a text's tokens.
 
-    Vectors are made in fp32 unless bf16 is asked for, since they meet those of other machines.
-
     Raises: CheckpointError, TokenizerError; InputError where a vector has fewer numbers than the `dimensions` to keep.
     """
     embedding_size(folder, dimensions)
     chosen = choose_device(device, precision=precision)
-    dtype = torch.bfloat16 if precision == "bf16" else None
+    dtype = torch.bfloat16 if computes_in_bf16(chosen, precision) else None
     embedder = TextEmbedder.load(local_copy(folder), chosen, autocast_dtype=dtype)
     embedder.model.embedding = replace(embedder.model.embedding, truncate_dim=dimensions)
     return embedder

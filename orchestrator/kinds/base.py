@@ -246,7 +246,8 @@ class Kind(ABC, Generic[S, R]):
         """
         if not asks_auto(spec):
             return spec
-        asked, labels = self.resources(spec), getattr(getattr(spec, "execution", None), "node_labels", {})
+        asked, (_, pretraining) = self.resources(spec), self.pretraining(spec) or ("", None)
+        labels = {} if pretraining is None else pretraining.execution.node_labels
         taken = asked.on(cluster_resources())
         on_gpus = bool(taken.total.get("GPU")) and (taken is asked or find_gpu_problem(labels) is None)
         precision: Precision = "bf16" if have_bf16(on_gpus=on_gpus, labels=labels) else "fp32"

@@ -22,6 +22,7 @@ from orchestrator.registry.registry import Registry
 from orchestrator.registry.tables import INPUTS, PIPELINE
 from orchestrator.specs import PipelineSpec, Spec
 from orchestrator.specs.loading import parse_spec
+from orchestrator.specs.precision import asks_auto, with_precision
 from orchestrator.specs.references import NAME_FIELDS, STAGE_MARK, names_of, resolve_references
 from orchestrator.storage import exists
 
@@ -105,12 +106,22 @@ class PipelineKind(Kind[PipelineSpec, None]):
         outputs: dict[str, str] = {}
         for number, (name, asked) in enumerate(spec.stages.items(), start=1):
             ready = resolve_references(asked, outputs).named(f"{spec.name}/{name}")
-            ready = self._kind(ready).settle_precision(ready)
             with context.progress.in_stage(StageView(number, len(spec.stages), name)):
-                key = retry_while_unavailable(partial(self._stage_key, ready, inputs))
-                record = _run_stage(ready, f"{INPUTS}{key}", context)
+                settled = retry_while_unavailable(partial(self._settled, ready, inputs, context))
+                key = retry_while_unavailable(partial(self._stage_key, settled, inputs))
+                record = _run_stage(settled, f"{INPUTS}{key}", context)
             outputs[name] = _output(record, context.recorder.registry)
             inputs.drop_examples()
+
+    def _settled(self, spec: Spec, inputs: Resolved, context: RunContext) -> Spec:
+        """The stage in the precision of an earlier attempt at this pipeline, else as its devices decide."""
+        has_run = context.attempt > 1 and asks_auto(spec)
+        for settled in (with_precision(spec, "bf16"), with_precision(spec, "fp32")) if has_run else ():
+            tags = f"{INPUTS}{self._stage_key(settled, inputs)}", f"{PIPELINE}{context.run_id}"
+            if context.recorder.registry.run_ids(" and ".join(f"tag = '{tag}'" for tag in tags)):
+                return settled
+        settled_now: Spec = self._kind(spec).settle_precision(spec)
+        return settled_now
 
     def _stage_key(self, spec: Spec, inputs: Resolved) -> str:
         """Digest of what decides a stage's result: the spec's fingerprint and the identity of every file it reads."""

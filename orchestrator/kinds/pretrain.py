@@ -210,7 +210,7 @@ def find_init_state(spec: PretrainSpec, inputs: Resolved) -> str | None:
 
 def build_request(spec: PretrainSpec, inputs: Resolved, context: RunContext) -> PretrainRequest:
     """Build the request for one attempt on the connected Ray, and record the device that it trains on."""
-    use_gpu = decide_device(spec)
+    use_gpu, has_checkpoint = decide_device(spec), Checkpoints(context.run_folder).newest_extra() is not None
     context.recorder.record_device(context.run_id, "gpu" if use_gpu else "cpu")
     return PretrainRequest(
         spec=spec,
@@ -219,7 +219,7 @@ def build_request(spec: PretrainSpec, inputs: Resolved, context: RunContext) -> 
         attempt=context.attempt,
         tokenizer=inputs.tokenizer(spec.tokenizer),
         init_folder=None if spec.init_from == RANDOM else inputs.folder("init_from", spec.init_from),
-        init_state=find_init_state(spec, inputs),
+        init_state=None if has_checkpoint else find_init_state(spec, inputs),
         use_gpu=use_gpu,
         allow_drift=context.allow_drift,
     )

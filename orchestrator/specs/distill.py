@@ -1,6 +1,7 @@
 """Distillation: a small student learns to answer as its teacher, a trained model."""
 
-from typing import Annotated, ClassVar, Literal, Self
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -10,6 +11,9 @@ from orchestrator.specs.pretrain import PretrainSpec
 from orchestrator.specs.recipe import RecipeSpec
 from orchestrator.specs.references import RANDOM
 from orchestrator.specs.task import WholeTask
+
+_UNREAD_RECIPE = RecipeSpec(precision="fp32")
+"""Recipe of a spec whose student is pretrained."""
 
 
 class LossWeightsSpec(Section):
@@ -82,13 +86,21 @@ class DistillSpec(Spec):
     threads: int = identity(1, "Threads on CPUs, for a task; changes rounding, hence part of identity.", ge=1)
     execution: DistillExecutionSpec = execution(DistillExecutionSpec(), "Resources of the student's process.")
 
+    @model_validator(mode="before")
+    @classmethod
+    def _settle_unread_recipe(cls, values: Any) -> Any:
+        """Give the recipe that a pretrained student does not read a precision, which no device has to decide."""
+        is_pretrained = isinstance(values, Mapping) and values.get("pretraining") is not None
+        return {"recipe": _UNREAD_RECIPE, **values} if is_pretrained else values
+
     @model_validator(mode="after")
     def _check_together(self) -> Self:
         if (self.task is None) == (self.pretraining is None):
             both = "neither" if self.task is None else "both"
             raise ValueError(f"task and pretraining: {both} given; give task for a fine-tuned teacher, or pretraining")
         for name in ("unlabeled", "recipe", "threads", "execution") if self.pretraining is not None else ():
-            if getattr(self, name) != type(self).model_fields[name].default:
+            default = _UNREAD_RECIPE if name == "recipe" else type(self).model_fields[name].default
+            if getattr(self, name) != default:
                 raise ValueError(
                     f"{name} is for a task; with pretraining its own fields say the same: leave {name} out"
                 )

@@ -335,10 +335,10 @@ class PretrainSpec(TokenStoreSpec):
 
     @model_validator(mode="after")
     def _check_precisions(self) -> Self:
-        if self.residual_precision == "bf16" and self.precision == "fp32":
+        if self.residual_precision == "bf16" and self.precision != "bf16":
             raise ValueError(
-                "residual_precision is bf16, and precision is fp32, in which nothing is rounded to bf16; set precision "
-                "to bf16, or residual_precision back to fp32"
+                f"residual_precision is bf16, and precision is {self.precision}, in which nothing need be rounded to "
+                "bf16; set precision to bf16, or residual_precision back to fp32"
             )
         return self
 

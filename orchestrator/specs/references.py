@@ -92,7 +92,7 @@ def _replace(value: Any, field: str, replace: Replace) -> Any:
         names = type(value).model_fields
         return value.model_copy(update={name: _replace(getattr(value, name), name, replace) for name in names})
     if isinstance(value, Choices):
-        return Choices(_replace(value.choice, field, replace))
+        return Choices(tuple(dict.fromkeys(_replace(value.choice, field, replace))))
     if isinstance(value, dict):
         return {key: _replace(item, str(key), replace) for key, item in value.items()}
     if isinstance(value, tuple):

@@ -69,8 +69,8 @@ class TaskSpec(Section):
     )
     negative_columns: tuple[str, ...] = identity(
         (),
-        "Columns of texts, or of lists of texts, that do not belong to the first text: hard negatives, as `mine --for "
-        "encoder` writes them (embedding, objective in_batch_negatives).",
+        "Columns of texts, or of lists of texts, that do not belong to the first text: hard negatives, as `search "
+        "--pairs FILE --for encoder` writes them (embedding, objective in_batch_negatives).",
         is_new=True,
     )
     choice_columns: tuple[str, ...] = identity(

@@ -16,6 +16,7 @@ import torch
 from orchestrator.base.settings import Settings
 from orchestrator.cluster import gpus as module
 from orchestrator.cluster import torch_devices as cards
+from orchestrator.cluster.capacity import ACCELERATOR, Node
 from orchestrator.cluster.gpus import (
     Look,
     common_problem,
@@ -116,8 +117,12 @@ def test_one_usable_gpu_is_enough_and_units_for_bf16_are_asked_of_all(
     looks: list[Look], refusal: str | None, has_bf16: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_look_at_gpus", lambda labels: (look for look in looks))
+    monkeypatch.setattr(module, "connected_nodes", lambda: [Node({"GPU": 1.0}, {ACCELERATOR: "A100"})])
+    monkeypatch.setattr(module, "startable_nodes", list)
     assert find_gpu_problem() == refusal
     assert have_bf16(on_gpus=True) is has_bf16
+    monkeypatch.setattr(module, "startable_nodes", lambda: [Node({"GPU": 1.0}, {ACCELERATOR: "T4"})])
+    assert not have_bf16(on_gpus=True), "a GPU that cannot be looked at is known by its type"
 
 
 @pytest.mark.ray

@@ -35,7 +35,7 @@ def test_the_folder_embeds_texts_as_in_training(tmp_path: Path) -> None:
     assert (embedder.model.embedding.pooling, embedder.max_seq_length) == ("max", 16)
     vectors = torch.from_numpy(embedder.embed(["the road anna", "a tree bruno"]))
     expected = F.cosine_similarity(vectors[0], vectors[1], dim=0)
-    (row,) = predict(bench.model_folder, ["the road anna\ta tree bruno"])
+    (row,) = predict(bench.model_folder, ["the road anna\ta tree bruno"], precision="fp32")
     assert row["value"] == pytest.approx(float(expected), abs=1e-5)
     with pytest.raises(InputError, match="line 1: this model compares two texts"):
         list(predict(bench.model_folder, ["one text"]))

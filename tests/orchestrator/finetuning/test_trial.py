@@ -75,7 +75,8 @@ def test_a_document_longer_than_a_window_is_selected_from_window_by_window(tmp_p
         f"the old {word} road" for word in ["bad", "good", "bad", "bad", "good"]
     ]  # four and the query: 29 of 32
     parts = [{"sentences": some, "query": "what is it"} for some in (sentences, sentences[:4], sentences[4:])]
-    whole, first, last = (row["scores"] for row in predict(bench.model_folder, list(map(json.dumps, parts))))
+    rows = predict(bench.model_folder, list(map(json.dumps, parts)), precision="fp32")
+    whole, first, last = (row["scores"] for row in rows)
     assert whole == pytest.approx(first + last, abs=1e-5)
     assert len(set(whole)) == 5
 

@@ -143,7 +143,7 @@ def test_an_embedding_model_answers_with_vectors(tmp_path: Path) -> None:
     from orchestrator.inference import embed
 
     folder = save_encoder(tmp_path / "encoder", 1)
-    client = TestClient(build_app("tiny", load_answering(folder), None), **CALLER)
+    client = TestClient(build_app("tiny", load_answering(folder, precision="fp32"), None), **CALLER)
     assert client.get("/v1/model").json()["head"] == "embedding"
     (answer,) = client.post("/v1/answers", json={"inputs": ["cats rest"]}).json()["answers"]
     ((_, vector),) = embed(folder, ["cats rest"])

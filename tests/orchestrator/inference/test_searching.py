@@ -143,7 +143,7 @@ def test_reranked_hits_have_the_scores_of_the_pairs(
     model = scorer if label is None else classifier
     for query, hits in zip(QUERIES, search(encoder, documents, None, reranking=Reranking(model, label)), strict=True):
         assert {hit.id for hit in hits} == set(TEXTS)
-        rows = list(predict(model, [f"{query}\t{hit.text}" for hit in hits]))
+        rows = list(predict(model, [f"{query}\t{hit.text}" for hit in hits], precision="fp32"))
         expected = [row["value"] if label is None else row["probabilities"][label] for row in rows]
         np.testing.assert_allclose([hit.score for hit in hits], expected, atol=1e-6)
         assert expected == sorted(expected, reverse=True)

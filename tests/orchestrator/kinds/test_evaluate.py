@@ -58,7 +58,9 @@ def test_an_evaluation_embeds_documents_once(encoder: str, collection: TaskSpec,
 def test_an_evaluation_reranks_as_its_spec_says(
     encoder: str, classifier: str, collection: TaskSpec, tmp_path: Path
 ) -> None:
-    spec = EvaluateSpec(model=encoder, task=collection, rerank=classifier, relevant_label="yes", gpus=0)
+    spec = EvaluateSpec(
+        model=encoder, task=collection, rerank=classifier, relevant_label="yes", precision="fp32", gpus=0
+    )
     written = evaluate(spec, tmp_path, Notebook()).predictions_path
     assert written is not None
     rows = Path(written).read_text().splitlines()
