@@ -42,7 +42,7 @@ def _rotary_bases(values: Mapping[str, Any]) -> dict[str, float]:
     """The bases by their names of before transformers 5, which has an object for each kind of layer."""
     found: dict[str, float] = {}
     for kind, parameters in (values.get("rope_parameters") or {}).items():
-        if kind not in _ROTARY_BASES or parameters.get("rope_type", "default") != "default":
+        if kind not in _ROTARY_BASES or not parameters or parameters.get("rope_type", "default") != "default":
             raise ConfigError(f"rope_parameters has {parameters!r} for {kind}; only rope_type 'default' can be built")
         if "rope_theta" in parameters:
             found[_ROTARY_BASES[kind]] = parameters["rope_theta"]
@@ -51,10 +51,10 @@ def _rotary_bases(values: Mapping[str, Any]) -> dict[str, float]:
 
 def _global_every(values: Mapping[str, Any]) -> dict[str, int]:
     """The distance of the global layers, of which transformers 5 has a list of all layers' kinds."""
-    kinds = values.get("layer_types")
+    kinds, num_layers = values.get("layer_types"), values["num_hidden_layers"]
     if kinds is None:
         return {}
-    for distance in (values[_GLOBAL_EVERY], *range(1, len(kinds) + 1)):
+    for distance in (values[_GLOBAL_EVERY] or 1, *range(1, len(kinds) + 1)) if len(kinds) >= num_layers else ():
         if kinds == ["sliding_attention" if place % distance else "full_attention" for place in range(len(kinds))]:
             return {_GLOBAL_EVERY: distance}
     raise ConfigError(f"layer_types is {kinds!r}; only every n-th layer, from the first, can have full_attention")

@@ -305,7 +305,7 @@ precision_option = partial(
     click.option,
     "--precision",
     type=click.Choice(["auto", "fp32", "bf16"]),
-    help="Floating point; auto is bf16 on a device with units for it.",
+    help="Arithmetic; auto is bf16 on a device with units for it.",
 )
 
 

@@ -100,7 +100,7 @@ def show(
 ) -> None:
     """Show documents of files, or training examples of a spec.
 
-    FILE...: the first documents, a sentence per line. SPEC.yaml: masked examples of a pretraining spec, exactly as its
+    FILE...: the first documents, a sentence per line. SPEC.yaml: masked examples of its first pretraining, exactly as a
     run will see them, with sentence-pair labels and the original token next to each masked one. Epochs, examples and
     phases count from 0.
     """

@@ -156,7 +156,7 @@ max_grad_norm = partial(identity, 1.0, "Gradients are clipped to this norm.", gt
 precision = partial(
     identity,
     "auto",
-    "Arithmetic of forward and backward. `auto`: bf16 where all devices of the run have units for it (GPUs from Ampere "
+    "Arithmetic of the model's products. `auto`: bf16 where all devices of the run have units for it (GPUs from Ampere "
     "on, CPUs with AMX or AVX-512 BF16), else fp32; the run records what it came to.",
 )
 allow_tf32 = partial(

@@ -227,6 +227,8 @@ def test_a_family_that_is_not_read_is_named_with_the_file_and_those_that_are(tmp
         ({"model_type": "modernbert", "classifier_activation": "silu"}, "classifier_activation"),
         ({"model_type": "modernbert", "layer_types": ["sliding_attention", "full_attention"]}, "layer_types"),
         ({"model_type": "modernbert", "rope_parameters": {"full_attention": {"rope_type": "yarn"}}}, "rope_parameters"),
+        ({"model_type": "modernbert", "rope_parameters": {"sliding_attention": None}}, "rope_parameters"),
+        ({"model_type": "modernbert", "layer_types": ["full_attention"], "num_hidden_layers": 3}, "layer_types"),
     ],
 )
 def test_other_models_are_refused(values: dict[str, Any], message: str) -> None:

@@ -4,9 +4,11 @@ from typing import Any
 
 import pytest
 
+from bert_core.constants import Precision
 from orchestrator.base.errors import SpecError
 from orchestrator.specs import DistillSpec
 from orchestrator.specs.loading import parse_spec, spec_values
+from orchestrator.specs.precision import asks_auto, with_precision
 from orchestrator.specs.references import names_of
 
 DISTILL: dict[str, Any] = {"kind": "distill", "teacher": "large", "task": {"id": "sst2", "folder": "SST-2"}}
@@ -30,6 +32,16 @@ def test_teacher_and_start_are_names_of_models() -> None:
     assert names_of(spec) == [("teacher", "large"), ("init_from", "small")]
     spec = parse_spec({"kind": "distill", "teacher": "large", "pretraining": PRETRAINING})
     assert names_of(spec) == [("teacher", "large"), ("tokenizer", "words")]
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_a_student_of_a_corpus_is_settled_by_its_pretraining_alone(precision: Precision) -> None:
+    spec = parse_spec({"kind": "distill", "teacher": "large", "pretraining": PRETRAINING})
+    settled = parse_spec(spec_values(with_precision(spec, precision)))
+    assert isinstance(settled, DistillSpec)
+    assert settled.pretraining is not None
+    assert (settled.pretraining.precision, settled.recipe.precision) == (precision, "fp32")
+    assert not asks_auto(settled)
 
 
 @pytest.mark.parametrize(
