@@ -12,13 +12,13 @@ import click
 import pytest
 
 import orchestrator.execution.runner
-import orchestrator.storage
 from bert_core.config import BertConfig
 from orchestrator.base.results import ModelResult
 from orchestrator.base.settings import Settings
 from orchestrator.cli.tree import cli
 from orchestrator.registry import Registry
 from orchestrator.registry.recorder import Recorder
+from orchestrator.storage import model_folder
 from tests.orchestrator.cli.laboratory import Command
 
 RUN = "7f3a90b1c2d4"
@@ -96,7 +96,7 @@ def test_the_weights_are_not_downloaded_to_speak_of_a_model(
         raise RuntimeError("the bucket is closed")
 
     read: list[str] = []
-    monkeypatch.setattr(orchestrator.storage, "read_json", read_json)
+    monkeypatch.setattr(model_folder, "read_json", read_json)
     record_run(home, "pretrain", "pretraining")
     assert "orchestrator embed one@1" in following(command("runs", "show", RUN).out)[0]
     assert command("resume", RUN).status == 0
