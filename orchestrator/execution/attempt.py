@@ -92,7 +92,8 @@ class RunController:
         """
         if run_id is not None:
             self._refuse_taken(run_id)
-        spec = kind_of(spec).settle_precision(retry_while_unavailable(partial(self.inputs.pin, spec)))
+        spec = retry_while_unavailable(partial(self.inputs.pin, spec))
+        spec = kind_of(spec).settle_precision(spec, self.inputs)
         values = spec_values(spec) | {"tags": [*spec.tags, *tags]}
         run_id = run_id or new_run_id()
         folder = join(self.settings.storage, "runs", run_id)

@@ -14,7 +14,7 @@ earlier attempt ended. `record` writes the result to the registry and may be cal
 import logging
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
@@ -47,6 +47,15 @@ S = TypeVar("S", bound=Spec)
 R = TypeVar("R")
 Fact = tuple[str, str]
 """A line of a plan: what it is about, and its value as text."""
+
+
+NARROW = 256
+"""Hidden size below which a training step on a CPU takes longer in bf16 than in fp32."""
+
+
+def is_narrow(configs: Iterable[BertConfig | None]) -> bool:
+    """Whether one of the models, as far as they are known, is too narrow to be faster in bf16 on a CPU."""
+    return any(config is not None and config.hidden_size < NARROW for config in configs)
 
 
 @dataclass(frozen=True)
@@ -239,7 +248,7 @@ class Kind(ABC, Generic[S, R]):
         """Resources that a run takes of the cluster."""
         return Resources.of_one_process()
 
-    def settle_precision(self, spec: S) -> S:
+    def settle_precision(self, spec: S, inputs: Resolved) -> S:
         """Put what `precision: auto` comes to on the connected Ray in its place, for the run and its record.
 
         Raises: SpecError where another field does not go with it.
@@ -250,9 +259,12 @@ class Kind(ABC, Generic[S, R]):
         labels = {} if pretraining is None else pretraining.execution.node_labels
         taken = asked.on(cluster_resources())
         on_gpus = bool(taken.total.get("GPU")) and (taken is asked or find_gpu_problem(labels) is None)
+        where = "GPUs" if on_gpus else "CPUs"
         precision: Precision = "bf16" if have_bf16(on_gpus=on_gpus, labels=labels) else "fp32"
-        units = "have units" if precision == "bf16" else "do not all have units"
-        logger.info(f"precision {precision}: the {'GPUs' if on_gpus else 'CPUs'} {units} for bf16")
+        reason = f"the {where} {'have' if precision == 'bf16' else 'do not all have'} units for bf16"
+        if not on_gpus and is_narrow(self.model_configs(spec, inputs)):
+            precision, reason = "fp32", f"in which models narrower than {NARROW} are faster on CPUs"
+        logger.info(f"precision {precision}: {reason}")
         settled: S = parse_spec(spec_values(with_precision(spec, precision)))  # type: ignore[assignment]
         return settled
 

@@ -11,7 +11,7 @@ from bert_core.heads import BertForPreTraining, BertForTokenClassification
 from bert_core.model import BertModel
 from orchestrator.base.console import counted, size_text
 from orchestrator.cluster.torch_devices import SLOW_BF16, computes_in_bf16, has_bf16_cpu
-from orchestrator.kinds.base import DiskUse, Fact
+from orchestrator.kinds.base import DiskUse, Fact, is_narrow
 from orchestrator.kinds.corpus import token_store_disk
 from orchestrator.kinds.resolved import Resolved
 from orchestrator.specs import PretrainSpec
@@ -94,19 +94,23 @@ def trains_on_gpu(asked: str | float) -> bool:
     return asked not in ("cpu", 0) and (asked != "auto" or torch.cuda.is_available())
 
 
-def precision_facts(precisions: Iterable[object], asked: str | float) -> Iterator[Fact]:
+def precision_facts(
+    precisions: Iterable[object], asked: str | float, configs: Iterable[BertConfig | None]
+) -> Iterator[Fact]:
     """Yield what `auto` comes to in a training on this machine, and where bf16 would be slow on its CPU.
 
     Args:
         precisions: what `precision` may be.
         asked: what the spec says of GPUs.
+        configs: of the models that are trained.
     """
     on_gpu = trains_on_gpu(asked)
     if "auto" in precisions and on_gpu and not torch.cuda.is_available():
         yield "precision", "bf16 on GPUs from Ampere on, else fp32 (auto)"
     elif "auto" in precisions:
-        device = torch.device("cuda" if on_gpu else "cpu")
-        yield "precision", f"{'bf16' if computes_in_bf16(device, 'auto') else 'fp32'} on this machine (auto)"
+        has_units = computes_in_bf16(torch.device("cuda" if on_gpu else "cpu"), "auto")
+        in_bf16 = has_units and (on_gpu or not is_narrow(configs))
+        yield "precision", f"{'bf16' if in_bf16 else 'fp32'} on this machine (auto)"
     if "bf16" in precisions and not on_gpu and not has_bf16_cpu():
         yield "precision", SLOW_BF16
 

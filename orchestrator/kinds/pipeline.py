@@ -94,7 +94,7 @@ class PipelineKind(Kind[PipelineSpec, None]):
         """Nothing: each stage is a run that takes its own."""
         return Resources({}, [])
 
-    def settle_precision(self, spec: PipelineSpec) -> PipelineSpec:
+    def settle_precision(self, spec: PipelineSpec, inputs: Resolved) -> PipelineSpec:
         """Nothing is put in: each stage is a run, with devices of its own."""
         return spec
 
@@ -120,7 +120,7 @@ class PipelineKind(Kind[PipelineSpec, None]):
             tags = f"{INPUTS}{self._stage_key(settled, inputs)}", f"{PIPELINE}{context.run_id}"
             if context.recorder.registry.run_ids(" and ".join(f"tag = '{tag}'" for tag in tags)):
                 return settled
-        settled_now: Spec = self._kind(spec).settle_precision(spec)
+        settled_now: Spec = self._kind(spec).settle_precision(spec, inputs)
         return settled_now
 
     def _stage_key(self, spec: Spec, inputs: Resolved) -> str:

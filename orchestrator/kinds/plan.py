@@ -10,7 +10,7 @@ from orchestrator.base.errors import RegistryError
 from orchestrator.cluster.connection import most_cpus
 from orchestrator.corpus.input_files import find_files
 from orchestrator.kinds import kind_of
-from orchestrator.kinds.base import AnyKind, Fact, Resources
+from orchestrator.kinds.base import AnyKind, Fact, Resources, is_narrow
 from orchestrator.kinds.pipeline import naming_stage
 from orchestrator.kinds.preflight import disk_need, uses_text
 from orchestrator.kinds.resolved import Resolved
@@ -18,7 +18,7 @@ from orchestrator.registry import Registry
 from orchestrator.registry.costs import UNKNOWN_GPU, Usage, load_prices, usage_of, with_price
 from orchestrator.specs import PipelineSpec, Spec
 from orchestrator.specs.corpus import text_sources_of
-from orchestrator.specs.precision import possible_fingerprints
+from orchestrator.specs.precision import possible_fingerprints, with_precision
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,9 @@ def expected_time(kind: AnyKind, spec: Spec, inputs: Resolved) -> ExpectedTime |
             host = f" on {earlier.host}" if earlier.host else ""
             text = f"{duration(earlier.seconds)}, as run {earlier.id} took{host}"
             return ExpectedTime(earlier.seconds, text, usage_of(earlier, registry))
-    found = kind.measure_time(spec, inputs)
+    found = kind.measure_time(
+        with_precision(spec, "fp32") if is_narrow(kind.model_configs(spec, inputs)) else spec, inputs
+    )
     if found is None:
         return None
     length = f"about {duration(found.seconds)}" if found.seconds >= 1 else "less than a second"

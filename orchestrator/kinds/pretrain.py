@@ -69,8 +69,8 @@ class PretrainKind(Kind[PretrainSpec, PretrainResult]):
         yield from passes_facts(spec, inputs)
         if spec.execution.is_elastic:
             yield "workers", f"{workers_text(spec.execution)}; the resources below are those of the fewest"
-        yield from precision_facts([spec.precision], spec.execution.device)
         config = pretraining_config(spec, inputs)
+        yield from precision_facts([spec.precision], spec.execution.device, [config])
         if config is not None:
             num_parameters = count_pretraining_parameters(config)
             yield "parameters", f"{num_parameters:,}"

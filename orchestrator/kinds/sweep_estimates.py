@@ -61,7 +61,7 @@ def trial_facts(spec: SweepSpec, inputs: Resolved, configs: Sequence[BertConfig 
     yield "steps of a trial", steps_text(task, fewest) + (f" to {most:,}" if most > fewest else "")
     if advice := short_training_advice(shortest):
         yield "note", f"{'a trial has' if most == fewest else 'the shortest trials have'} {advice}"
-    yield from precision_facts(listed_values(spec, "precision"), spec.execution.gpus_per_trial)
+    yield from precision_facts(listed_values(spec, "precision"), spec.execution.gpus_per_trial, configs)
     num_parameters = most_parameters(spec, configs)
     if num_parameters is not None:
         yield "parameters", f"{num_parameters:,}, and a small head"

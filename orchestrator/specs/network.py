@@ -157,7 +157,7 @@ precision = partial(
     identity,
     "auto",
     "Arithmetic of the model's products. `auto`: bf16 where all devices of the run have units for it (GPUs from Ampere "
-    "on, CPUs with AMX or AVX-512 BF16), else fp32; the run records what it came to.",
+    "on, CPUs with AMX or AVX-512 BF16, there from a width of 256 on), else fp32; the run records what it came to.",
 )
 allow_tf32 = partial(
     identity,

@@ -128,7 +128,7 @@ def main() -> None:
     for replaced in kinds:
         replaced.run = lambda kind, spec, inputs, context: work(context)
         replaced.record = lambda kind, result, run_id, recorder: RunOutcome()
-        replaced.settle_precision = lambda kind, spec: spec
+        replaced.settle_precision = lambda kind, spec, inputs: spec
     changed: Any = runner
     changed.connect = lambda settings, **options: nullcontext()
     changed.check_capacity = lambda *arguments: None

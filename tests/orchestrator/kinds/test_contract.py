@@ -52,11 +52,15 @@ class TestKind:
 
     @pytest.mark.parametrize("has_bf16", [True, False])
     def test_the_devices_decide_on_a_precision_that_the_spec_leaves_to_them(
-        self, kind: AnyKind, has_bf16: bool, no_cluster: None, monkeypatch: pytest.MonkeyPatch
+        self, kind: AnyKind, has_bf16: bool, settings: Settings, no_cluster: None, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("orchestrator.kinds.base.have_bf16", lambda **arguments: has_bf16)
         spec = parse_spec(SAMPLES[kind.name].spec)
-        settled = kind.settle_precision(spec)
+        inputs = resolved_inputs(spec, settings)
+        if any(config is not None for config in kind.model_configs(spec, inputs)):
+            assert kind.settle_precision(spec, inputs) == with_precision(spec, "fp32"), "tiny, and on CPUs"
+        monkeypatch.setattr("orchestrator.kinds.base.NARROW", 0)
+        settled = kind.settle_precision(spec, inputs)
         if kind.name == "pipeline":  # whose stages are runs, each on devices of its own
             assert settled == spec
         else:
