@@ -259,11 +259,13 @@ class Kind(ABC, Generic[S, R]):
         labels = {} if pretraining is None else pretraining.execution.node_labels
         taken = asked.on(cluster_resources())
         on_gpus = bool(taken.total.get("GPU")) and (taken is asked or find_gpu_problem(labels) is None)
-        where = "GPUs" if on_gpus else "CPUs"
-        precision: Precision = "bf16" if have_bf16(on_gpus=on_gpus, labels=labels) else "fp32"
-        reason = f"the {where} {'have' if precision == 'bf16' else 'do not all have'} units for bf16"
-        if not on_gpus and is_narrow(self.model_configs(spec, inputs)):
-            precision, reason = "fp32", f"in which models narrower than {NARROW} are faster on CPUs"
+        precision: Precision = "fp32"
+        if not on_gpus and is_narrow(self.model_configs(spec, inputs)):  # before the nodes are asked
+            reason = f"in which models narrower than {NARROW} are faster on CPUs"
+        else:
+            precision = "bf16" if have_bf16(on_gpus=on_gpus, labels=labels) else "fp32"
+            units = "have" if precision == "bf16" else "do not all have"
+            reason = f"the {'GPUs' if on_gpus else 'CPUs'} {units} units for bf16"
         logger.info(f"precision {precision}: {reason}")
         settled: S = parse_spec(spec_values(with_precision(spec, precision)))  # type: ignore[assignment]
         return settled

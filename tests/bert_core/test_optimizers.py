@@ -23,7 +23,7 @@ from tests.synchronizations import counted_synchronizations
 RATE, DECAY, BETAS, EPS = 0.02, 0.1, (0.9, 0.99), 1e-6
 Array = np.ndarray[Any, Any]
 Rule = Callable[[Array, Array, Array, Array], Array]
-"""From a weight, its gradient and the means of gradient and square to the new weight."""
+"""Formula of an update: a weight, its gradient, and the means of gradient and square give the new weight."""
 
 
 def gradients(seed: int = 0) -> list[tuple[Tensor, Tensor]]:
@@ -204,7 +204,7 @@ def test_a_step_waits_for_no_device_and_leaves_what_has_no_gradient(name: Optimi
 
 
 def test_uncorrected_adamw_counts_on_after_its_state_is_gone() -> None:
-    """As where a training goes back to its first step."""
+    """The state is cleared where a training goes back to its first step."""
     weight = torch.nn.Parameter(torch.zeros(2, 2))
     optimizer = AdamW([{"params": [weight], "weight_decay": 0.0}], lr=1.0, bias_correction=False)
     moved = []

@@ -32,7 +32,7 @@ def test_every_spec_has_its_kind() -> None:
 
 @each_kind
 class TestKind:
-    """What plans, the runner and the recorder rely on."""
+    """Promises of a kind that plans, the runner and the recorder rely on."""
 
     def test_a_spec_that_fits_is_planned_and_nothing_is_started(self, kind: AnyKind, settings: Settings) -> None:
         spec = parse_spec(SAMPLES[kind.name].spec)
