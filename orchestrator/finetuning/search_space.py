@@ -18,6 +18,7 @@ from orchestrator.base.results import TrialResult
 from orchestrator.base.run_states import RunState
 from orchestrator.specs import RecipeSpec, SweepSpec
 from orchestrator.specs.recipe import SILENT_FIELDS
+from orchestrator.specs.references import split_starts
 from orchestrator.specs.search_algorithms import SEARCHES, Search
 from orchestrator.specs.search_axes import Point, Scalar
 from orchestrator.specs.validation import rule_of
@@ -38,6 +39,8 @@ class TrialPlan:
     recipe: RecipeSpec
     fold: int | None = None
     """Fold for validation, where the task has folds."""
+    starts: str | None = None
+    """The start models of all seeds, where each seed has its own."""
 
     @property
     def seed(self) -> int:
@@ -45,7 +48,8 @@ class TrialPlan:
 
     @cached_property
     def parameters(self) -> dict[str, object]:
-        return self.recipe.model_dump(mode="json") | self.replicate
+        starts = {} if self.starts is None else {"starts": self.starts}
+        return self.recipe.model_dump(mode="json") | starts | self.replicate
 
     @cached_property
     def key(self) -> str:
@@ -71,7 +75,10 @@ def build_search(spec: SweepSpec, proposed: Sequence[Point] = ()) -> Search:
 def listed_values(spec: SweepSpec, name: str) -> tuple[Scalar | None, ...]:
     """All values that a recipe field takes in the sweep; none where it ranges."""
     axis = spec.axes.get(name)
-    return (getattr(spec.recipe, name),) if axis is None else axis.listed or ()
+    values = (getattr(spec.recipe, name),) if axis is None else axis.listed or ()
+    if name == "init_from":
+        return tuple(dict.fromkeys(start for value in values for start in split_starts(str(value))))
+    return values
 
 
 def value_bounds(spec: SweepSpec, name: str) -> tuple[float, float]:
@@ -85,8 +92,12 @@ def value_bounds(spec: SweepSpec, name: str) -> tuple[float, float]:
 def plan_trials(spec: SweepSpec, point: Point, point_number: int) -> list[TrialPlan]:
     """The point's trials, one per seed and fold. Raises: SpecError where a value does not fit its field."""
     plans = []
+    asked = str(point.get("init_from", spec.recipe.init_from))
+    models = split_starts(asked)
+    starts = None if len(models) == 1 else asked
     for index, (seed, fold) in enumerate(product(spec.seeds, spec.folds)):
-        values = {**spec.recipe.model_dump(), **point, "seed": seed}
+        init_from = models[0] if starts is None else models[spec.seeds.index(seed)]
+        values = {**spec.recipe.model_dump(), **point, "init_from": init_from, "seed": seed}
         try:
             recipe = RecipeSpec.model_validate(values)
         except ValidationError as error:
@@ -97,7 +108,7 @@ def plan_trials(spec: SweepSpec, point: Point, point_number: int) -> list[TrialP
             raise SpecError(
                 f"space.{field} has {first['input']!r}, which recipe.{field} refuses; {rule_of(first)}"
             ) from None
-        plans.append(TrialPlan(point_number * spec.trials_per_point + index, dict(point), recipe, fold))
+        plans.append(TrialPlan(point_number * spec.trials_per_point + index, dict(point), recipe, fold, starts))
     return plans
 
 

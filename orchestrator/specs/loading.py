@@ -9,13 +9,14 @@ Paths inside a spec stay as written; relative ones are meant from the current di
 import json
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.base.errors import SpecError
 from orchestrator.base.nearest import similar_file
 from orchestrator.specs.fields import Spec
-from orchestrator.specs.references import NAME_FIELDS, STAGE_MARK
+from orchestrator.specs.references import NAME_FIELDS, STAGE_MARK, join_starts
 from orchestrator.specs.validation import dotted, place_of, shown, validate_document, value_at
 from orchestrator.specs.yaml_text import KeyPath, SourceLocation, YamlDocument, parse_value, read_document
 
@@ -213,11 +214,39 @@ def _step(target: Any, part: str, key: str, place: SourceLocation) -> str | int:
 
 
 def unfold_variants(document: YamlDocument) -> None:
-    """Put the variants of a document's stages in these stages' places. Raises: SpecError, naming the variant."""
-    written = document.values.get("stages")
-    if not isinstance(written, dict):
+    """Put the variants of a document's stages in these stages' places, and then those of a pretraining for its `seeds`.
+
+    Raises: SpecError, naming the variant.
+    """
+    if not isinstance(document.values.get("stages"), dict):
         return
-    stages = document.values["stages"] = {}
+    _replace_names(document, _unfold(document), by_seed=False)
+    _vary_seeds(document)
+    _replace_names(document, _unfold(document), by_seed=True)
+
+
+def _vary_seeds(document: YamlDocument) -> None:
+    """Make variants of the `seeds` of pretrainings; one that starts from another with these seeds does so seed by seed.
+
+    Raises: SpecError.
+    """
+    seeds_of: dict[object, list[Any]] = {}
+    for stage, part in document.values["stages"].items():
+        if not isinstance(part, dict) or part.get("kind") != "pretrain" or "seeds" not in part:
+            continue
+        seeds, start, at = part.pop("seeds"), part.get("init_from"), ("stages", stage, "seeds")
+        if not isinstance(seeds, list) or not seeds:
+            raise SpecError(f"{place_of(at, document.places)}: {dotted(at)} is {shown(seeds)}; it must be a list")
+        part["variants"] = {str(seed): {"seed": seed} for seed in seeds}
+        for seed in set(seeds) & set(seeds_of.get(start, ())):
+            part["variants"][str(seed)]["init_from"] = f"{start}.{seed}"
+        seeds_of[STAGE_MARK + stage] = seeds
+
+
+def _unfold(document: YamlDocument) -> dict[str, list[str]]:
+    """Put variants in the places of their stages; returns `@stage.variant` for each of them, by `@stage`."""
+    written, stages = document.values["stages"], dict[str, Any]()
+    document.values["stages"] = stages
     members: dict[str, list[str]] = {}
     for stage, part in written.items():
         if not isinstance(part, dict) or "variants" not in part:
@@ -235,8 +264,15 @@ def unfold_variants(document: YamlDocument) -> None:
             stages[name] = deepcopy(part)
             _vary(document, stage, variant)
             members.setdefault(STAGE_MARK + stage, []).append(STAGE_MARK + name)
+    return members
+
+
+def _replace_names(document: YamlDocument, members: Members, *, by_seed: bool) -> None:
+    stages = document.values["stages"]
     for name, part in stages.items():
-        stages[name] = _unfold_names(part, "", ("stages", name), members, document.places)
+        is_sweep = isinstance(part, dict) and part.get("kind") == "sweep"
+        unfolded = partial(_unfold_names, members=members, places=document.places, by_seed=by_seed, is_sweep=is_sweep)
+        stages[name] = unfolded(part, "", ("stages", name))
 
 
 def _vary(document: YamlDocument, stage: str, variant: str) -> None:
@@ -252,23 +288,31 @@ def _vary(document: YamlDocument, stage: str, variant: str) -> None:
         apply_override(document, key, value, place_of((*written, key), places), here)
 
 
-def _unfold_names(value: Any, field: str, path: KeyPath, members: Members, places: Places) -> Any:
-    """The same values with each `@stage` that has variants as these, where a field takes a list of names."""
+def _unfold_names(
+    value: Any, field: str, path: KeyPath, members: Members, places: Places, *, by_seed: bool, is_sweep: bool
+) -> Any:
+    """The same values with each `@stage` that has variants as these, where a field takes a list of names.
+
+    Args:
+        by_seed: the variants are a pretraining's seeds; all together are one value of `init_from` in a sweep.
+    """
+    unfold = partial(_unfold_names, members=members, places=places, by_seed=by_seed, is_sweep=is_sweep)
     if isinstance(value, dict):
-        return {
-            key: _unfold_names(item, field if key == "choice" else key, (*path, key), members, places)
-            for key, item in value.items()
-        }
+        return {key: unfold(item, field if key == "choice" else key, (*path, key)) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        unfolded = [
-            _members_of(item, field, members) or [_unfold_names(item, field, path, members, places)] for item in value
+        listed = [[] if by_seed else _members_of(item, field, members) for item in value]
+        return [
+            name for item, names in zip(value, listed, strict=True) for name in names or [unfold(item, field, path)]
         ]
-        return [name for names in unfolded for name in names]
     found = _members_of(value, field, members)
+    if found and by_seed and is_sweep and field == "init_from":
+        return join_starts(found)
     if found:
+        which = "has a model for each seed" if by_seed else "has variants"
+        where = "make it the init_from of a sweep" if by_seed else "list it in `space`"
         raise SpecError(
-            f"{place_of(path, places)}: {dotted(path)} is {shown(value)}, which has variants; "
-            f"name one ({', '.join(found)}), or list it in `space`"
+            f"{place_of(path, places)}: {dotted(path)} is {shown(value)}, which {which}; name one "
+            f"({', '.join(found)}), or {where}"
         )
     return value
 

@@ -24,7 +24,9 @@ class PipelineSpec(Spec):
     stages: dict[str, Annotated[StageSpec, Field(discriminator="kind")]] = identity(
         doc="Stages by name, in order; `@name` stands for an earlier stage's tokenizer or model. "
         "With `extends: FILE` a stage begins as that spec. With `variants: {NAME: {FIELD: VALUE, …}, …}` it becomes a "
-        "stage for each, `stage.NAME`, which differs in those fields; `@stage` in a list then stands for all of them.",
+        "stage for each, `stage.NAME`, which differs in those fields; `@stage` in a list then stands for all of them. "
+        "With `seeds: [0, 1, 2]` a pretraining becomes a stage for each, `stage.SEED`; `@stage` as a sweep's init_from "
+        "is then one start, whose model for the sweep's first seed is that of the first.",
         min_length=1,
     )
 

@@ -39,7 +39,9 @@ class RecipeSpec(Section):
     """Recipe of one trial; any of its fields can be an axis of the search."""
 
     init_from: str = identity(
-        "random", "A model to start from: a registered name, a run, a folder, a name on the hub; or `random` weights."
+        "random",
+        "A model to start from: a registered name, a run, a folder, a name on the hub; or `random` weights. In a sweep "
+        "also several names, `A, B, C`, one for each of its seeds: what a pretraining's own seed changes counts then.",
     )
     tokenizer: str | None = identity(None, "Tokenizer for random weights; a model brings its own.")
     size: Size = identity("tiny", "Size of random weights: tiny to large, or layers × width as in 8x256.")

@@ -1,10 +1,10 @@
 """Names of models and tokenizers in a spec: reading them, and putting others in their place.
 
 They are the values of the fields below, wherever these stand, axes of a search space included. `@name` stands for an
-earlier stage of a pipeline; `random` is no model.
+earlier stage of a pipeline; `random` is no model. `init_from` may hold several names, one for each seed.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import Enum, auto
 from typing import Any, TypeVar
 
@@ -37,6 +37,7 @@ NAME_FIELDS = {
 TOKENIZER_FIELDS = tuple(field for field, product in NAME_FIELDS.items() if product is Product.TOKENIZER)
 STAGE_MARK = "@"
 RANDOM = "random"
+_BETWEEN_STARTS = ", "
 
 SpecT = TypeVar("SpecT", bound=Spec)
 Replace = Callable[[str, str], str]
@@ -47,9 +48,25 @@ def replace_names(spec: SpecT, replace: Replace) -> SpecT:
     """Replace every name in a spec; `random` stays."""
 
     def replace_name(field: str, text: str) -> str:
-        return replace(field, text) if field in NAME_FIELDS and text != RANDOM else text
+        if field not in NAME_FIELDS or text == RANDOM:
+            return text
+        return join_starts([replace(field, name) for name in (split_starts(text) if field == "init_from" else [text])])
 
     return replace_texts(spec, replace_name)
+
+
+def split_starts(init_from: str) -> list[str]:
+    """Names in a value of `init_from`: several are one for each seed of a sweep, in order.
+
+    >>> split_starts("words.0, words.1"), split_starts("words.0")
+    (['words.0', 'words.1'], ['words.0'])
+    """
+    return init_from.split(_BETWEEN_STARTS)
+
+
+def join_starts(names: Iterable[str]) -> str:
+    """Value of `init_from` with these names, of which each seed of a sweep takes one."""
+    return _BETWEEN_STARTS.join(names)
 
 
 def replace_texts(spec: SpecT, replace: Replace) -> SpecT:

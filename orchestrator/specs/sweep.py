@@ -7,7 +7,7 @@ from pydantic import Field, ValidationError, model_validator
 from orchestrator.base.nearest import did_you_mean
 from orchestrator.specs.fields import ExecutionSection, Spec, execution, identity
 from orchestrator.specs.recipe import RecipeSpec
-from orchestrator.specs.references import RANDOM
+from orchestrator.specs.references import RANDOM, join_starts, split_starts
 from orchestrator.specs.search_algorithms import SEARCHES
 from orchestrator.specs.search_axes import AnyAxis, Axis, Choices, Scalar
 from orchestrator.specs.task import TaskSpec, WholeTask
@@ -137,6 +137,12 @@ class SweepSpec(Spec):
         if SEARCHES[self.search].needs_max_points and self.trials is None:
             raise ValueError(f"search: {self.search} needs `trials`, the number of points to try")
         models = axes["init_from"].written if "init_from" in axes else (self.recipe.init_from,)
+        for names in (split_starts(str(name)) for name in models):
+            if len(names) > 1 and (len(names) != len(self.seeds) or RANDOM in names):
+                raise ValueError(
+                    f"init_from {join_starts(names)} names {len(names)} models, one for each seed, and seeds has "
+                    f"{len(self.seeds)}; name as many models as there are seeds, `{RANDOM}` not among them, or one"
+                )
         if RANDOM in models and self.recipe.tokenizer is None and "tokenizer" not in self.space:
             raise ValueError(
                 "recipe.tokenizer is left out, but init_from has `random`, and random weights need a tokenizer; "

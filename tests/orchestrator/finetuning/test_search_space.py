@@ -10,7 +10,9 @@ from orchestrator.base.results import TrialResult
 from orchestrator.finetuning.search_space import (
     TrialPlan,
     TrialQueue,
+    build_search,
     check_space,
+    listed_values,
     most_evaluations,
     plan_trials,
     value_bounds,
@@ -40,6 +42,21 @@ def test_bounds_of_a_field_are_the_smallest_and_the_largest_value() -> None:
 def test_each_point_is_tried_with_each_seed() -> None:
     plans = plan_trials(sweep(seeds=[3, 7]), {"learning_rate": 1e-3}, point_number=2)
     assert [(plan.number, plan.seed, plan.recipe.learning_rate) for plan in plans] == [(4, 3, 1e-3), (5, 7, 1e-3)]
+
+
+def test_a_seed_starts_from_its_own_model_where_there_are_several() -> None:
+    spec = sweep(seeds=[3, 7], space={"init_from": ["a, b", "c"]})
+    plans = [
+        plan for number, point in enumerate(build_search(spec).propose()) for plan in plan_trials(spec, point, number)
+    ]
+    assert [(plan.seed, plan.recipe.init_from, plan.starts) for plan in plans] == [
+        (3, "a", "a, b"),
+        (7, "b", "a, b"),
+        (3, "c", None),
+        (7, "c", None),
+    ]
+    assert [plan.parameters.get("starts") for plan in plans] == ["a, b", "a, b", None, None]
+    assert listed_values(spec, "init_from") == ("a", "b", "c")
 
 
 def test_each_point_is_tried_with_each_seed_on_each_fold() -> None:

@@ -7,6 +7,7 @@ import pytest
 from orchestrator.base.errors import SpecError
 from orchestrator.specs import PipelineSpec, PretrainSpec, SweepSpec
 from orchestrator.specs.loading import load_spec, parse_spec, spec_values
+from orchestrator.specs.references import names_of
 
 BASE = "kind: pretrain\ncorpus:\n  files: [a.txt]\ntokenizer: tok\nsteps: 10\nmodel: {size: tiny}\n"
 PIPELINE = """\
@@ -155,3 +156,41 @@ def test_a_variant_does_not_stand_for_another_stage(pipeline: Path) -> None:
 def test_a_stage_without_any_variant_left_is_refused(pipeline: Path) -> None:
     with pytest.raises(SpecError, match=r"ablation\.yaml:5: stages\.encoder\.variants"):
         load(pipeline, *(f"stages.encoder.variants.{name}=null" for name in ("tokens", "words", "borders")))
+
+
+SEEDED = ("stages.encoder.seeds=[0, 1]", "stages.ner.seeds=[0, 1]")
+
+
+def test_a_pretraining_becomes_a_stage_for_each_seed_and_a_sweep_starts_seed_by_seed(pipeline: Path) -> None:
+    spec = load(pipeline, *SEEDED)
+    assert list(spec.stages) == [f"{name}.{seed}" for name in NAMES for seed in (0, 1)] + ["ner"]
+    assert [encoder(spec, f"words.{seed}").seed for seed in (0, 1)] == [0, 1]
+    starts = [f"@{name}.0, @{name}.1" for name in NAMES]
+    assert sweep(spec).space["init_from"] == (*starts, "random")
+    assert [name for _, name in names_of(sweep(spec))][1:3] == ["@encoder.tokens.0", "@encoder.tokens.1"]
+    alone = load(pipeline, *SEEDED, "stages.ner.space={}", "stages.ner.recipe.init_from=@encoder.words")
+    assert sweep(alone).recipe.init_from == "@encoder.words.0, @encoder.words.1"
+
+
+def test_a_pretraining_with_seeds_goes_on_from_another_one_seed_by_seed(tmp_path: Path) -> None:
+    (tmp_path / "base.yaml").write_text(BASE)
+    path = tmp_path / "two.yaml"
+    first, second = "first: {extends: base.yaml, seeds: [3, 4]}", 'second: {extends: base.yaml, init_from: "@first", '
+    path.write_text(f"kind: pipeline\nstages:\n  {first}\n  {second}seeds: [4, 3]}}\n")
+    starts = {name: stage.init_from for name, stage in load(path).stages.items() if isinstance(stage, PretrainSpec)}
+    assert starts == {"first.3": "random", "first.4": "random", "second.4": "@first.4", "second.3": "@first.3"}
+
+
+@pytest.mark.parametrize(
+    ("overrides", "told"),
+    [
+        (["stages.encoder.seeds=[0, 1]"], "init_from @encoder.tokens.0, @encoder.tokens.1"),
+        ([*SEEDED, 'stages.ner.space.init_from=["@encoder.words.0, random"]'], "init_from @encoder.words.0, random"),
+        (["stages.encoder.seeds=3", "stages.ner.seeds=[0, 1]"], "stages.encoder.tokens.seeds is 3"),
+        ([*SEEDED, "stages.ner.recipe.tokenizer=@encoder.words"], "@encoder.words.0, @encoder.words.1"),
+    ],
+)
+def test_starts_that_do_not_match_the_seeds_are_refused(pipeline: Path, overrides: list[str], told: str) -> None:
+    with pytest.raises(SpecError) as refused:
+        load(pipeline, *overrides)
+    assert told in str(refused.value)
