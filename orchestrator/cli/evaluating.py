@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,11 +46,9 @@ _SHOWN_CHARACTERS = 100
 
 _reranking_options = options(
     click.option("--rerank", metavar="MODEL", help="Rerank the top hits with this cross-encoder."),
-    click.option("--relevant-label", metavar="LABEL", help="For a classifier: the label that means relevant."),
-    click.option(
-        "--num-candidates", type=click.IntRange(1), default=50, help="Top hits to rerank, or to draw negatives from."
-    ),
+    click.option("--relevant-label", metavar="LABEL", help="With --rerank: the class label that means relevant."),
 )
+_candidates_option = partial(click.option, "--num-candidates", type=click.IntRange(1), default=50)
 
 
 def _find_reranking(rerank: str | None, relevant_label: str | None, num_candidates: int) -> "Reranking | None":
@@ -75,8 +74,10 @@ def _find_reranking(rerank: str | None, relevant_label: str | None, num_candidat
 @click.option(
     "--errors", "num_errors", type=click.IntRange(0), default=0, help="Show the N worst errors, with their text."
 )
+@device_option(default="auto")
 @precision_option(default="auto")
 @_reranking_options
+@_candidates_option(help="With --rerank: hits per query to rerank.")
 @format_options
 @output_option("Write scores to .json or .csv; .jsonl: a prediction for each example.")
 def evaluate(
@@ -86,6 +87,7 @@ def evaluate(
     split: "Split",
     batch_size: int,
     num_errors: int,
+    device: str,
     precision: "AskedPrecision",
     rerank: str | None,
     relevant_label: str | None,
@@ -105,9 +107,7 @@ def evaluate(
     if output is not None and output.endswith(".jsonl"):
         predictions, reading = output, forget_output()
     folder, settings = find_model(model), current_settings()
-    import torch
-
-    from orchestrator.cluster.torch_devices import computes_in_bf16
+    from orchestrator.cluster.torch_devices import choose_device, computes_in_bf16
     from orchestrator.inference.task_scores import Scoring, analyze_errors, own_task_values, score_split, values_on_file
     from orchestrator.kinds.resolved import data_digests
     from orchestrator.registry.model_names import read_recorded_task
@@ -130,11 +130,10 @@ def evaluate(
             precision=precision,
             reranking=_find_reranking(rerank, relevant_label, num_candidates),
         )
-        device = "cuda" if torch.cuda.is_available() else "cpu"
         result, loaded, predicted = score_split(scoring, device, progress.status)
     found = analyze_errors(loaded, split, predicted, num_errors)
     record = {"model": model, "task": result.task, "split": result.split, "num_examples": result.num_examples}
-    computed_in = "bf16" if computes_in_bf16(torch.device(device), precision) else "fp32"
+    computed_in = "bf16" if computes_in_bf16(choose_device(device, precision=precision), precision) else "fp32"
     record |= {"computed_in": computed_in} | dict(result.counts) | dict(result.metrics)
     if reading.form == "json":
         record |= dict(found.tables) | ({"mistakes": list(found.mistakes)} if num_errors else {})
@@ -184,15 +183,24 @@ def _brief_confusions(matrix: "Sequence[Mapping[str, Any]]") -> "tuple[str, Sequ
 @click.option("--approximate", is_flag=True, help="HNSW index, for millions; needs pip extra `search`.")
 @click.option("--dimensions", type=click.IntRange(1), help="Truncate vectors to their first N dimensions.")
 @click.option("--top-k", type=click.IntRange(1), default=10, help="Documents per query.")
-@device_option
+@device_option(default="cpu")
 @precision_option(default="fp32")
 @_reranking_options
+@_candidates_option(help="Hits per query to rerank, or with --pairs to draw negatives from.")
 @click.option("--pairs", metavar="FILE", help="Mine training pairs from a retrieval TASK (see above).")
 @click.option(
-    "--for", "learner", type=click.Choice(["reranker", "encoder"]), default="reranker", help="What the pairs train."
+    "--for",
+    "learner",
+    type=click.Choice(["reranker", "encoder"]),
+    default="reranker",
+    help="With --pairs: model to train on them.",
 )
-@click.option("--split", type=click.Choice(["train", "validation", "test"]), default="train", help="Split of TASK.")
-@click.option("--num-negatives", type=click.IntRange(1), default=1, help="Negatives per relevant document.")
+@click.option(
+    "--split", type=click.Choice(["train", "validation", "test"]), default="train", help="With --pairs: split of TASK."
+)
+@click.option(
+    "--num-negatives", type=click.IntRange(1), default=1, help="With --pairs: negatives per relevant document."
+)
 @output_options
 def search(
     model: str,
