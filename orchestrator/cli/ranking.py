@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from orchestrator.base.console import counted
-from orchestrator.base.errors import NotFoundError, SeveralRunsError
+from orchestrator.base.errors import NotFoundError
 from orchestrator.base.formatting import setting_cell
 from orchestrator.cli.frame import refuse_options
 from orchestrator.cli.messages import notify
@@ -89,15 +89,9 @@ def leaderboard(
 
 
 def _show_group(registry: "Registry", name: str) -> None:
-    try:
-        found = registry.group(name)
-    except SeveralRunsError:
-        raise
-    except NotFoundError:
-        registry.run(name)  # which tells the nearest name
-        raise
     from orchestrator.reports.ranked_groups import group_record
 
+    found = registry.group(name)
     record = group_record(found, registry.seed_noise(found))
     num_archived = len(registry.annotations.flagged("archived") & {run.id for run in found.runs})
     runs = [
