@@ -53,7 +53,11 @@ def find_model(model: str) -> str:
 
 _lines_and_workers = options(
     click.argument("file", metavar="[FILE]", default=_STDIN),
-    click.option("--workers", type=click.IntRange(1), help="Ray workers. Default: none; with --address all that fit."),
+    click.option(
+        "--workers",
+        type=click.IntRange(1),
+        help="Split FILE over Ray workers. Default: none; with --address all that fit.",
+    ),
     click.option(
         "--gpus-per-worker", "gpus", type=click.FloatRange(0), default=0.0, help="GPUs per worker; 0 computes on CPUs."
     ),
@@ -166,7 +170,7 @@ def _delimiter(file: str, form: str | None, output: str | None) -> str | None:
 @output_option("Write to FILE: .npy (a matrix, a row per text), .jsonl, .json.")
 @click.option("--dimensions", type=click.IntRange(1), help="Truncate vectors to their first N dimensions.")
 @click.option(
-    "--as", "role", type=click.Choice(["document", "query"]), default="document", help="The model's prompt to prepend."
+    "--as", "role", type=click.Choice(["document", "query"]), default="document", help="Model prompt to prepend."
 )
 def embed(
     model: str,
