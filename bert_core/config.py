@@ -20,10 +20,11 @@ _NAMES = {
     "base": (12, 768),
     "large": (24, 1024),
 }
+_DEPTHS, _WIDTHS = (2, 4, 6, 8, 10, 12), (128, 256, 512, 768)
 
 SIZES: dict[str, tuple[int, int]] = {
     **_NAMES,
-    **{f"{depth}x{width}": (depth, width) for depth in range(2, 13, 2) for width in (128, 256, 512, 768)},
+    **{f"{depth}x{width}": (depth, width) for depth in _DEPTHS for width in _WIDTHS},
 }
 """Number of layers and width of each size: tiny, mini, small, medium, base, large, or layers × width as in `8x256`."""
 
@@ -35,10 +36,11 @@ def shape_of(size: str) -> tuple[int, int]:
     (4, 256)
     """
     if size not in SIZES:
-        near = difflib.get_close_matches(size, SIZES, n=1)
+        near = difflib.get_close_matches(size, _NAMES, n=1)
         hint = f"did you mean {near[0]}? " if near else ""
         raise ConfigError(
-            f"size {size!r} is not known; {hint}there are {', '.join(_NAMES)}, and layers × width from 2x128 to 12x768"
+            f"size {size!r} is not known; {hint}there are {', '.join(_NAMES)}, and layers × width, as in 8x256, of "
+            f"{', '.join(map(str, _DEPTHS))} layers and a width of {', '.join(map(str, _WIDTHS))}"
         )
     return SIZES[size]
 

@@ -46,7 +46,7 @@ def compare(names: tuple[str, ...]) -> None:
     with open_registry() as registry:
         found = [_find(registry, name) for name in names]
         scored = [_scored(registry, one) for one in found]
-        if any(one is stage for one, stage in zip(found, scored, strict=True)):
+        if any(getattr(one, "kind", None) != "pipeline" for one in found):
             found = scored  # whose settings can be held against those of what is no pipeline
         references = [getattr(one, "id", name) for name, one in zip(names, scored, strict=True)]
         if len(set(references)) < len(names):

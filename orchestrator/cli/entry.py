@@ -25,7 +25,6 @@ from orchestrator.base.errors import OrchestratorError, interruption_under_way
 from orchestrator.cli.messages import at_work, notify, write_message
 from orchestrator.cli.tree import COMPLETION_VARIABLE, cli, message_of
 
-_OBJECTS_BETWEEN_COLLECTIONS = 50_000
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 SAME_SIGNAL_S = 0.5
 """Time in which a second signal counts as the first one, delivered twice."""
@@ -54,8 +53,6 @@ def main() -> NoReturn:
     if COMPLETION_VARIABLE in os.environ:
         warnings.simplefilter("ignore")
         cli.main(prog_name="orchestrator")
-    # A command's imports make many objects that stay: looking among them for cycles costs a fifth of its start.
-    gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
     for number in _SIGNALS:
         _handle(number, _interrupt)
     if "--debug" not in sys.argv and not sys.warnoptions:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -44,12 +45,11 @@ _MAX_CONFUSIONS = 10
 _SHOWN_CHARACTERS = 100
 
 _reranking_options = options(
-    click.option("--rerank", metavar="MODEL", help="Rerank the top hits with this cross-encoder."),
-    click.option("--relevant-label", metavar="LABEL", help="For a classifier: the label that means relevant."),
-    click.option(
-        "--num-candidates", type=click.IntRange(1), default=50, help="Top hits to rerank, or to draw negatives from."
-    ),
+    click.option("--rerank", metavar="MODEL", help="Rerank the top hits of a query with this cross-encoder."),
+    click.option("--relevant-label", metavar="LABEL", help="With --rerank: the class label that means relevant."),
 )
+_candidates_option = partial(click.option, "--num-candidates", type=click.IntRange(1), default=50)
+_split_option = partial(click.option, "--split", type=click.Choice(["train", "validation", "test"]))
 
 
 def _find_reranking(rerank: str | None, relevant_label: str | None, num_candidates: int) -> "Reranking | None":
@@ -68,15 +68,15 @@ def _find_reranking(rerank: str | None, relevant_label: str | None, num_candidat
 @model_argument
 @click.argument("task", metavar="TASK")
 @overrides_argument
-@click.option(
-    "--split", type=click.Choice(["train", "validation", "test"]), default="validation", help="Split to score."
-)
+@_split_option(default="validation", help="Split to score.")
 @batch_size_option
 @click.option(
     "--errors", "num_errors", type=click.IntRange(0), default=0, help="Show the N worst errors, with their text."
 )
+@device_option(default="auto")
 @precision_option(default="auto")
 @_reranking_options
+@_candidates_option(help="With --rerank: hits per query to rerank.")
 @format_options
 @output_option("Write scores to .json or .csv; .jsonl: a prediction for each example.")
 def evaluate(
@@ -86,28 +86,25 @@ def evaluate(
     split: "Split",
     batch_size: int,
     num_errors: int,
+    device: str,
     precision: "AskedPrecision",
-    rerank: str | None,
-    relevant_label: str | None,
-    num_candidates: int,
     output: str | None,
+    **reranking: Any,
 ) -> None:
     """Evaluate a model on a task, with an error analysis.
 
     Scores, then an error analysis: per class with a confusion matrix, per entity type, or for answerable and
     unanswerable questions.
 
-    MODEL is a registered name, a run, a folder or a name on the hub. TASK is a labeled file (read like the model's own
-    task), the id of that task (its recorded files), a known task's id (files from folder=DIR, else from the hub), or a
-    spec with a task. KEY=VALUE sets fields of the task. Nothing is recorded: use a spec of kind evaluate for that.
+    TASK is a labeled file, laid out as the model's training data; the id of the task that the model was trained on; the
+    id of a known task (sst2, squad, ...), whose files are in folder=DIR or come from the Hub; or a spec with a task.
+    KEY=VALUE sets a field of the task. The scores are not recorded: a spec of kind `evaluate` records them.
     """
     predictions, reading = None, current_reading()
     if output is not None and output.endswith(".jsonl"):
         predictions, reading = output, forget_output()
     folder, settings = find_model(model), current_settings()
-    import torch
-
-    from orchestrator.cluster.torch_devices import computes_in_bf16
+    from orchestrator.cluster.torch_devices import choose_device, computes_in_bf16
     from orchestrator.inference.task_scores import Scoring, analyze_errors, own_task_values, score_split, values_on_file
     from orchestrator.kinds.resolved import data_digests
     from orchestrator.registry.model_names import read_recorded_task
@@ -128,13 +125,12 @@ def evaluate(
             batch_size=batch_size,
             predictions=predictions,
             precision=precision,
-            reranking=_find_reranking(rerank, relevant_label, num_candidates),
+            reranking=_find_reranking(**reranking),
         )
-        device = "cuda" if torch.cuda.is_available() else "cpu"
         result, loaded, predicted = score_split(scoring, device, progress.status)
     found = analyze_errors(loaded, split, predicted, num_errors)
     record = {"model": model, "task": result.task, "split": result.split, "num_examples": result.num_examples}
-    computed_in = "bf16" if computes_in_bf16(torch.device(device), precision) else "fp32"
+    computed_in = "bf16" if computes_in_bf16(choose_device(device, precision=precision), precision) else "fp32"
     record |= {"computed_in": computed_in} | dict(result.counts) | dict(result.metrics)
     if reading.form == "json":
         record |= dict(found.tables) | ({"mistakes": list(found.mistakes)} if num_errors else {})
@@ -181,18 +177,25 @@ def _brief_confusions(matrix: "Sequence[Mapping[str, Any]]") -> "tuple[str, Sequ
 @click.argument("queries", metavar="[TEXT ...]", nargs=-1)
 @click.option("--documents", metavar="FILE", help="Text, one document per line, or JSONL: text, title, _id.")
 @click.option("--index", metavar="DIR", help="Folder of the document index; built if missing.")
-@click.option("--approximate", is_flag=True, help="HNSW index, for millions; needs pip extra `search`.")
+@click.option("--approximate", is_flag=True, help="HNSW index, for millions of documents; needs pip extra `search`.")
 @click.option("--dimensions", type=click.IntRange(1), help="Truncate vectors to their first N dimensions.")
 @click.option("--top-k", type=click.IntRange(1), default=10, help="Documents per query.")
-@device_option
+@device_option(default="cpu")
 @precision_option(default="fp32")
 @_reranking_options
+@_candidates_option(help="Hits per query to rerank, or with --pairs to draw negatives from.")
 @click.option("--pairs", metavar="FILE", help="Mine training pairs from a retrieval TASK (see above).")
 @click.option(
-    "--for", "learner", type=click.Choice(["reranker", "encoder"]), default="reranker", help="What the pairs train."
+    "--for",
+    "learner",
+    type=click.Choice(["reranker", "encoder"]),
+    default="reranker",
+    help="With --pairs: model to train on them.",
 )
-@click.option("--split", type=click.Choice(["train", "validation", "test"]), default="train", help="Split of TASK.")
-@click.option("--num-negatives", type=click.IntRange(1), default=1, help="Negatives per relevant document.")
+@_split_option(default="train", help="With --pairs: split of TASK.")
+@click.option(
+    "--num-negatives", type=click.IntRange(1), default=1, help="With --pairs: negatives per relevant document."
+)
 @output_options
 def search(
     model: str,
@@ -204,13 +207,11 @@ def search(
     top_k: int,
     device: str,
     precision: "AskedPrecision",
-    rerank: str | None,
-    relevant_label: str | None,
-    num_candidates: int,
     pairs: str | None,
     learner: str,
     split: "Split",
     num_negatives: int,
+    **reranking: Any,
 ) -> None:
     """Search documents semantically with an encoder.
 
@@ -228,7 +229,8 @@ def search(
         if not queries:
             raise click.UsageError("--pairs needs a task: orchestrator search MODEL TASK --pairs FILE")
         check_output(pairs)
-        _write_pairs(model, queries, split, num_negatives, num_candidates, learner, pairs)
+        mined = {"split": split, "num_negatives": num_negatives, "num_candidates": reranking["num_candidates"]}
+        _write_pairs(model, queries, pairs, learner=learner, **mined)
         return
     refuse_options(("learner", "split", "num_negatives"), "goes with --pairs")
     if documents is None and index is None:
@@ -236,8 +238,7 @@ def search(
     folder = find_model(model)
     from orchestrator.inference.searching import open_searcher
 
-    reranker = _find_reranking(rerank, relevant_label, num_candidates)
-    asked = queries
+    asked, reranker = queries, _find_reranking(**reranking)
     if not asked:
         from orchestrator.inference.embedder import read_texts
 
@@ -246,19 +247,11 @@ def search(
         raise InputError("there is no query; give some as arguments, or as lines of stdin")
     if empty := [number for number, query in enumerate(asked, start=1) if not query.strip()]:
         raise InputError(f"query {empty[0]} is empty; leave it out")
-    kind = "hnsw" if approximate else "exact"
+    kind, chosen = "hnsw" if approximate else "exact", dict[str, Any](device=device, precision=precision)
     with (
         show_progress() as progress,
         open_searcher(
-            folder,
-            documents,
-            index,
-            reranker,
-            progress.status,
-            kind,
-            device=device,
-            precision=precision,
-            dimensions=dimensions,
+            folder, documents, index, reranker, progress.status, kind, dimensions=dimensions, **chosen
         ) as searcher,
     ):
         left_out = searcher.index.counts["num_empty_documents"]
@@ -278,15 +271,7 @@ def search(
     show_rows(rows, columns)
 
 
-def _write_pairs(
-    model: str,
-    task: tuple[str, ...],
-    split: "Split",
-    num_negatives: int,
-    num_candidates: int,
-    learner: str,
-    output: str,
-) -> None:
+def _write_pairs(model: str, task: tuple[str, ...], output: str, *, learner: str, **asked: Any) -> None:
     folder = find_model(model)
     from orchestrator.inference.line_blocks import json_lines
     from orchestrator.inference.searching import INDEXES, mine_pairs
@@ -294,8 +279,9 @@ def _write_pairs(
 
     loaded, kept = _load_task(task[0], task[1:]), join(current_settings().storage, INDEXES)
     with show_progress() as progress:
-        say, for_encoder = progress.status, learner == "encoder"
-        found = mine_pairs(folder, loaded, split, num_negatives, num_candidates, say, kept, for_encoder=for_encoder)
+        found = mine_pairs(
+            folder, loaded, on_progress=progress.status, cache=kept, for_encoder=learner == "encoder", **asked
+        )
         write_pieces((json_lines([pair]) for pair in found), output)
 
 

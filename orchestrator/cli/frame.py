@@ -305,7 +305,7 @@ precision_option = partial(
     click.option,
     "--precision",
     type=click.Choice(["auto", "fp32", "bf16"]),
-    help="Arithmetic; auto is bf16 on a device with units for it.",
+    help="Floating-point format; auto: bf16 where the device supports it natively, else fp32.",
 )
 
 

@@ -32,7 +32,10 @@ def upgrade(no_backup: bool) -> None:
     A backup is made first, and its path printed: for SQLite a file beside the registry, for PostgreSQL a `pg_dump` file
     in the folder `backups` of --home.
     """
-    with open_for_writing() as registry:
+    from orchestrator.registry import Registry
+
+    open_registry().close()  # a mistyped path is told, not made
+    with Registry(current_settings().registry) as registry:
         show_text(registry.upgrade(current_settings().home / "backups", with_backup=not no_backup))
 
 

@@ -64,7 +64,8 @@ def show_model(model: str, output: str | None) -> None:
     with open_registry() as registry:
         found = registry.models.get(model)
         aliases = registry.models.aliases().get((found.name, found.version))
-    record = asdict(found) | ({"aliases": aliases} if aliases else {})
+        tasks = [run.task for run in registry.run_records([found.run_id or ""]) if run.task]
+    record = asdict(found) | ({"task": tasks[0]} if tasks else {}) | ({"aliases": aliases} if aliases else {})
     try:
         config = read_json(join(found.folder, "config.json"))
     except FileNotFoundError:

@@ -35,8 +35,11 @@ model_argument = click.argument("model", metavar="MODEL")
 batch_size_option = click.option(
     "--batch-size", type=click.IntRange(1), default=64, help="Examples per forward pass; halved when out of memory."
 )
-device_option = click.option(
-    "--device", type=click.Choice(["cpu", "cuda"]), default="cpu", help="Device on this machine; cuda: its GPU."
+device_option = partial(
+    click.option,
+    "--device",
+    type=click.Choice(["auto", "cpu", "cuda"]),
+    help="Compute on the CPU or GPU of this machine.",
 )
 
 
@@ -50,9 +53,13 @@ def find_model(model: str) -> str:
 
 _lines_and_workers = options(
     click.argument("file", metavar="[FILE]", default=_STDIN),
-    click.option("--workers", type=click.IntRange(1), help="Ray workers. Default: none; with --address all that fit."),
     click.option(
-        "--gpus-per-worker", "gpus", type=click.FloatRange(0), default=0.0, help="GPUs per worker, besides one CPU."
+        "--workers",
+        type=click.IntRange(1),
+        help="Split FILE over Ray workers. Default: none; with --address all that fit.",
+    ),
+    click.option(
+        "--gpus-per-worker", "gpus", type=click.FloatRange(0), default=0.0, help="GPUs per worker; 0 computes on CPUs."
     ),
 )
 
@@ -163,7 +170,7 @@ def _delimiter(file: str, form: str | None, output: str | None) -> str | None:
 @output_option("Write to FILE: .npy (a matrix, a row per text), .jsonl, .json.")
 @click.option("--dimensions", type=click.IntRange(1), help="Truncate vectors to their first N dimensions.")
 @click.option(
-    "--as", "role", type=click.Choice(["document", "query"]), default="document", help="The model's prompt to prepend."
+    "--as", "role", type=click.Choice(["document", "query"]), default="document", help="Model prompt to prepend."
 )
 def embed(
     model: str,
@@ -308,7 +315,7 @@ def next_sentence(model: str, first: str, second: str) -> None:
 @click.option("--host", default="127.0.0.1", metavar="HOST", help="Address to bind; a non-local one needs a token.")
 @click.option("--port", type=click.IntRange(0, 65535), default=SERVE_PORT, metavar="PORT", help="Port; 0 is any free.")
 @click.option("--token-file", metavar="FILE", help="File (mode 0600) with the token for requests.")
-@device_option
+@device_option(default="cpu")
 @precision_option(default="auto")
 def serve(model: str, host: str, port: int, token_file: str | None, device: str, precision: "AskedPrecision") -> None:
     """Serve a model over HTTP, until Ctrl-C.

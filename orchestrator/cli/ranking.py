@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from orchestrator.base.console import counted
-from orchestrator.base.errors import NotFoundError, SeveralRunsError
+from orchestrator.base.errors import NotFoundError
 from orchestrator.base.formatting import setting_cell
 from orchestrator.cli.frame import refuse_options
 from orchestrator.cli.messages import notify
@@ -26,12 +26,12 @@ _NO_TRIALS = "no fine-tuned trials yet; run a sweep: `orchestrator run experimen
 @table_command(example="leaderboard sst2\nleaderboard --group 3f2a77c0.1a2b3c4d")
 @click.argument("task", required=False)
 @click.option("--all", "shows_all", is_flag=True, help=f"All groups, not the first {_NUM_PLACES} per task.")
-@click.option("--group", "group", metavar="GROUP", help="One group with its runs, by id prefix; a trial alone.")
+@click.option("--group", "group", metavar="GROUP", help="Show one group with its runs, by id prefix.")
 @click.option(
     "--by",
     type=click.Choice(["lower", "mean", "median", "best"]),
     default="lower",
-    help="Rank by; lower: pessimistic bound of the interval.",
+    help="Statistic to rank by; lower: the worse end of the 95% interval.",
 )
 @click.option("--across-code", is_flag=True, help="Pool runs that differ only in code version.")
 @click.option("--archived", is_flag=True, help="Include archived runs.")
@@ -44,7 +44,7 @@ def leaderboard(
     across_code: bool,
     archived: bool,
 ) -> None:
-    """Rank recipes by task, over their seeds.
+    """Rank the recipes of each task by their scores over seeds.
 
     Runs that differ only in the seed form a group: one row, whose id --group and `compare` take. Scores on different
     data are ranked separately; trials, distilled models and evaluated models together. Seed variance is pooled over all
@@ -89,15 +89,9 @@ def leaderboard(
 
 
 def _show_group(registry: "Registry", name: str) -> None:
-    try:
-        found = registry.group(name)
-    except SeveralRunsError:
-        raise
-    except NotFoundError:
-        registry.run(name)  # which tells the nearest name
-        raise
     from orchestrator.reports.ranked_groups import group_record
 
+    found = registry.group(name)
     record = group_record(found, registry.seed_noise(found))
     num_archived = len(registry.annotations.flagged("archived") & {run.id for run in found.runs})
     runs = [

@@ -42,10 +42,12 @@ def open_registry() -> "Registry":
 
 
 def open_for_writing() -> "Registry":
-    """Open the registry for writing; a mistyped path is told, not made."""
+    """Open the registry for writing; one that is not there is told, not made. Raises: RegistryError."""
     from orchestrator.registry import Registry
 
-    open_registry().close()
+    with open_registry() as registry:
+        if registry.current_revision() is None:
+            raise RegistryError(no_runs(registry))
     return Registry(current_settings().registry)
 
 

@@ -61,7 +61,7 @@ _selecting_options = options(
     help=f"Runs in one of these states: {', '.join(state.lower() for state in RunState)}.",
 )
 @click.option("--task", metavar="TASK", help="Runs of this task (its id, such as sst2).")
-@click.option("--kind", metavar="KIND", help="Runs of this kind of spec (`orchestrator schema`).")
+@click.option("--kind", metavar="KIND", help="Runs of this kind of spec; `orchestrator schema` lists them.")
 @_selecting_options
 def list_runs(
     registry: "Registry",

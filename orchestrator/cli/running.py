@@ -52,7 +52,10 @@ _nice_option = click.option("--nice", is_flag=True, help="Low CPU priority (loca
 
 @command(example="demo")
 def demo() -> int:
-    """Run the whole life cycle on synthetic text, in minutes."""
+    """Run the whole life cycle on synthetic text, in minutes.
+
+    Tokenizer, pretraining, fine-tuning on three tasks, and what pretraining brought. Needs no network and no GPU.
+    """
     say_now("making a small world of text")
     from orchestrator.demo.tour import run_demo
     from orchestrator.execution.runner import run_spec
@@ -71,9 +74,9 @@ def demo() -> int:
 def run(spec_path: str, overrides: tuple[str, ...], name: str | None, nice: bool, run_id: str | None) -> None:
     """Run a spec, on this machine or a Ray cluster.
 
-    The run's id goes to stdout. With --address HOST:PORT the cluster is driven from here; `submit` needs only its
-    dashboard, and the run goes on when this terminal closes. KEY=VALUE sets a field of the spec: a dotted path and a
-    YAML value.
+    The run's id goes to stdout. Ctrl-C saves a checkpoint and stops; `resume` continues. With --address HOST:PORT the
+    cluster is driven from here; `submit` needs only its dashboard, and the run goes on when this terminal closes.
+    KEY=VALUE sets a field of the spec: a dotted path and a YAML value.
     """
     if run_id is not None and not is_run_id(run_id):
         raise click.UsageError(f"--run-id: {run_id!r} is no id of a run: 12 digits of 0-9 and a-f")
@@ -100,7 +103,7 @@ def _load_named(spec_path: str, overrides: Sequence[str], name: str | None) -> "
 @command(example="resume 7f3a execution.num_workers=2\nresume my-sweep trials=40")
 @click.argument("run_id", metavar="RUN")
 @overrides_argument
-@click.option("--allow-drift", is_flag=True, help="Ignore changed data, models or versions (tag drift).")
+@click.option("--allow-drift", is_flag=True, help="Ignore changed data, models or versions; tags the run `drift`.")
 @_nice_option
 @click.option("--check", is_flag=True, hidden=True, help="Only check that it can go on here; the run goes to stdout.")
 def resume(run_id: str, overrides: tuple[str, ...], allow_drift: bool, nice: bool, check: bool) -> None:

@@ -28,7 +28,7 @@ from orchestrator.drafting.request import DRAFT_KINDS, DraftKind, DraftRequest
     "--kind",
     type=click.Choice(DRAFT_KINDS),
     metavar="TYPE",
-    help=f"What to train, if unclear: {', '.join(DRAFT_KINDS)}.",
+    help=f"What to train, if the data are ambiguous: {', '.join(DRAFT_KINDS)}.",
 )
 @click.option("--text", "texts", metavar="COLUMN", multiple=True, help="Text column; repeat for text pairs.")
 @click.option("--label", metavar="COLUMN", help="Label column.")
@@ -119,7 +119,9 @@ def plan(spec_path: str, overrides: tuple[str, ...]) -> None:
 def schema(kind: str | None) -> None:
     """List the kinds of spec, or the fields of KIND.
 
-    A field is `identity` when it changes the result, `execution` when it does not. -f json prints a JSON Schema.
+    `identity` fields define the result: runs that agree in them have one fingerprint, by which pipelines find finished
+    stages; `resume` cannot change them. `execution` fields (workers, devices, checkpoints) do not change the result.
+    -f json prints a JSON Schema.
     """
     from orchestrator.base.nearest import did_you_mean
     from orchestrator.specs import SPEC_KINDS, spec_class

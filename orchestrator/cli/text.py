@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from orchestrator.specs import PretrainSpec, TextSource
 
 _clean = partial(printable, keep_lines=False)
-
-
 _formats = click.Choice(["auto", "text", "jsonl", "parquet"])
 _source_options = options(
     click.option("--input-format", "format", type=_formats, default="auto", hidden=True),
@@ -54,8 +52,8 @@ def corpus() -> None:
 def inspect(**source: Any) -> None:
     """Count documents, sentences, words and bad records per file.
 
-    FILE: files, folders, globs or URIs; .gz, .xz and .zst are decompressed. Bad records are counted, whatever
-    --on-bad-record says.
+    FILE: files, folders, globs or URIs; .gz, .xz and .zst are decompressed. Bad records are counted and never end the
+    command.
     """
     say_now("reading the text")
     from orchestrator.corpus.inspection import inspect_corpus
@@ -186,8 +184,6 @@ _ORIGINS: dict["Origin", str] = {
     "whole_text": "no token store yet; these are the run's own examples, from the whole text",
     "first_text": "no token store yet; made like the run's own examples, but from the first few MB of text alone",
 }
-
-
 _PIPED_WIDTH = 80
 _STYLES = {"masked": "cyan", "replaced": "yellow", "kept": "green"}
 
@@ -264,12 +260,12 @@ def tokenizer() -> None:
     "algorithm",
     type=click.Choice(["wordpiece", "byte_bpe", "unigram"]),
     default="wordpiece",
-    help="Algorithm: of BERT, RoBERTa or ALBERT.",
+    help="Algorithm, as in BERT, RoBERTa and ALBERT.",
 )
 @click.option("--vocab-size", type=click.IntRange(100, 1_000_000), default=30522, help="Vocabulary size.")
 @click.option("--cased", is_flag=True, help="Keep case and accents.")
 @click.option("--keep-accents", is_flag=True, help="Lowercase, but keep accents.")
-@click.option("--min-frequency", type=click.IntRange(1), default=2, help="Minimum frequency of a merge.")
+@click.option("--min-frequency", type=click.IntRange(1), default=2, help="Minimum frequency of a merged pair.")
 @click.option("--max-bytes", type=click.IntRange(1024), default=1 << 30, hidden=True)
 @click.option(
     "--sampling-exponent",
@@ -328,7 +324,8 @@ def train(
 def report(name: str, **source: Any) -> None:
     """Measure how a tokenizer fits a text.
 
-    Tokens per word (fertility), unknown tokens per word, characters per token.
+    Fertility is the number of tokens per word, 1 at least; unknown_rate counts unknown tokens per word. To compare
+    tokenizers of different algorithms use characters_per_token. Take text that was not used for training.
     """
     from orchestrator.base.errors import CorpusError
     from orchestrator.corpus.document_batches import read_corpus

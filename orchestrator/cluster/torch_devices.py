@@ -25,7 +25,8 @@ _PROCESSES_TOLD: set[int] = set()
 SLOW_BF16 = "bf16, for which this CPU has no units: it takes longer than fp32 here; set precision to fp32"
 """Text for a person whose spec asks for bf16 on such a CPU."""
 COMMANDS_WITHOUT_CARD = (
-    "do without it: --device cpu (serve, search), --gpus-per-worker 0 (predict, embed), gpus=0 (evaluate)"
+    "do without it: --device cpu (evaluate, search, serve), --gpus-per-worker 0 (predict, embed), gpus: 0 (a spec of "
+    "kind evaluate)"
 )
 """Options of commands, by which they compute on the CPU."""
 
@@ -205,6 +206,7 @@ def choose_device(
     is one setting of the whole process. CPUs multiply in fp32 always.
 
     Args:
+        name: `cpu`, `cuda`, or `auto`: cuda where torch finds a card.
         warn: told, once in a process, what limits work on its card: others on it, or its age.
         is_shared: whether others on the card are of the same work, so that nobody need be told of them.
         trains: whether it is for a training, where fp32 on a card with units for bf16 is a limit, too.
@@ -212,6 +214,8 @@ def choose_device(
 
     Raises: ClusterError where there is no card that torch can use; SpecError where it has no units for the precision.
     """
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
     if name != "cpu":
         check_card(find_card(or_else), precision)
         for note in new_card_notes(name, is_shared=is_shared, trains_in=precision if trains else None):

@@ -140,8 +140,9 @@ class Comparison:
                 f"nothing can tell: {facts} cannot be held against the noise of seeds ({why}), and no predictions "
                 f"of the same examples are kept that tell of {metric}; run further seeds"
             )
-        low, high = result.interval or (math.nan, math.nan)
-        facts += f", 95 % interval {_amount(metric, low, unit='')} to {_amount(metric, high)}"
+        if result.interval is not None:
+            low, high = result.interval
+            facts += f", 95 % interval {_amount(metric, low, unit='')} to {_amount(metric, high)}"
         facts += f", p = {_p_text(result.p_value)} ({self.test})"
         if self.num_comparisons > 1:
             facts += f"; corrected for {self.num_comparisons} comparisons (Holm): p = {_p_text(corrected)}"

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sql
 
+from orchestrator.base.console import counted
 from orchestrator.base.errors import InputError, NotFoundError, SeveralRunsError
 from orchestrator.base.metric_names import BASELINE, COLLAPSED, best_first, is_better_lower, is_direction_known
 from orchestrator.base.run_states import RunState
@@ -305,8 +306,12 @@ def find_group(connection: sql.Connection, name: str, state: sql.ColumnElement[R
     if not groups:
         try:
             run = find_run(connection, name, state)
-        except NotFoundError as error:
-            raise NotFoundError(f"No group's digest begins with {name!r}. {error}") from None
+        except SeveralRunsError:
+            raise
+        except NotFoundError:
+            raise NotFoundError(
+                f"no group's id begins with {name!r}, and no run is called so; groups: orchestrator leaderboard --all"
+            ) from None
         groups = load_groups(connection, RUNS.c.parent_id == run.id) or load_groups(connection, RUNS.c.id == run.id)
         if not groups:
             raise InputError(
@@ -338,7 +343,7 @@ def group_notes(group: GroupRecord, alike: Sequence[str] = ()) -> Iterator[str]:
     names = {"nan": "NaN", "unfinished": "not finished"}
     told = [f"{num} {names.get(name, name)}" for name, num in group.counts.items() if num and name != "completed"]
     if told:
-        yield f"of {len(group.runs)} runs {', '.join(told)}"
+        yield f"of {counted(len(group.runs), 'run')} {', '.join(told)}"
     if repeated := [seed for seed in group.seeds if seed.num_runs > group.num_folds]:
         which = "run" if repeated[0].seed is None else f"seed {repeated[0].seed} run"
         which = which if len(repeated) == 1 else f"{len(repeated)} seeds run up to"

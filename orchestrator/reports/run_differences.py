@@ -5,7 +5,9 @@ Of any other run the newest attempt counts. Below are a comparison's lines for a
 """
 
 import json
-from collections.abc import Mapping, Sequence
+import textwrap
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -55,6 +57,8 @@ class Difference:
     field: str
     first: Any
     second: Any
+    is_alone: bool = False
+    """Whether one run lacks the field for being of another kind."""
 
 
 @dataclass(frozen=True)
@@ -91,6 +95,7 @@ def compare_runs(registry: Registry, first: str, second: str) -> RunComparison:
     both = [run_sections(RunFacts(registry, run)) for run in runs]
     data = [sections["data"] or {} for sections in both]
     same_files = _drop_source_digests(*data)
+    specs = [sections["spec"] or {} for sections in both]
     differences, same, unknown = list[Difference](), list[str](), dict[str, list[str]]()
     for section, one in both[0].items():
         other = both[1][section]
@@ -98,11 +103,24 @@ def compare_runs(registry: Registry, first: str, second: str) -> RunComparison:
             unknown[section] = [run.id for run, fields in zip(runs, (one, other), strict=True) if fields is None]
             continue
         values = {name: (one.get(name), other.get(name)) for name in [*one, *other]}
-        found = [Difference(section, name, *pair) for name, pair in values.items() if not is_same(*pair)]
+        alone = {name for name in one.keys() ^ other.keys() if not _is_of_one_kind(name, runs, specs)}
+        found = [Difference(section, name, *pair, name in alone) for name, pair in values.items() if not is_same(*pair)]
         differences += found
         same += [section] if one and not found else []
     refusals = registry.test_refusals([run.id for run in runs])
     return RunComparison(*runs, differences, same, unknown, refusals, same_files)
+
+
+def _is_of_one_kind(field: str, runs: Sequence[RunRecord], specs: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether two runs, or their stages of the name in a field's path, are of one kind."""
+    kind = f"{_part(field)}.kind"
+    kinds = [spec.get(kind) for spec in specs] if kind.startswith("stages.") else [run.kind for run in runs]
+    return kinds[0] == kinds[1]
+
+
+def _part(field: str) -> str:
+    """First part of a field's path; of a stage's field with the stage."""
+    return ".".join(field.split(".")[: 2 if field.startswith("stages.") else 1])
 
 
 def compare_pair(
@@ -217,7 +235,8 @@ def difference_lines(differences: Sequence[Difference], runs: RunComparison | No
     for section, title in TITLES.items():
         found = [each for each in differences if each.section == section]
         lines += [*([""] if lines else []), title] if found else []
-        lines += chain.from_iterable(map(_lines, found))
+        lines += chain.from_iterable(_lines(each) for each in found if not each.is_alone)
+        lines += _lines_alone([each for each in found if each.is_alone])
         for one in found:
             if one.field == "commit" and one.first and one.second:
                 commits = (value_text(commit, section) for commit in (one.first, one.second))
@@ -242,6 +261,17 @@ def _lines(each: Difference) -> list[str]:
         begun, *rest = wrapped(text, _WIDTH - 12) or [""]
         rows += [f"    {label:<8}{begun}", *(f"{'':12}{row}" for row in rest)]
     return rows
+
+
+def _lines_alone(alone: Sequence[Difference]) -> Iterator[str]:
+    """A line for each run with fields that the other, of another kind, lacks: their parts, the largest first."""
+    for name, is_first in (("first", True), ("second", False)):
+        parts = Counter(_part(each.field) for each in alone if (each.second is None) == is_first)
+        told = ", ".join(f"{part}.*" if number > 1 else part for part, number in parts.most_common())
+        if parts:
+            yield textwrap.shorten(
+                f"only in the {name}: {printable(told)}", _WIDTH - 2, placeholder=" …", initial_indent="  "
+            )
 
 
 def _sentences(runs: RunComparison) -> list[str]:

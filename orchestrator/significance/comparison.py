@@ -121,7 +121,7 @@ def compare_over_examples(num_examples: int, first: ScoreOfWeights, second: Scor
 
     An example that is drawn several times counts with that weight: no resample is written out, so that scores are
     products of matrices. The p-value is twice the share of resamples, one more added, whose difference has the other
-    sign or none.
+    sign or none. Resamples that all differ by the same amount show no noise, and give no interval.
 
     Source: Koehn (2004), Statistical significance tests for machine translation evaluation, section 4 (paired
     bootstrap); two-sided as in Efron and Tibshirani (1993), 16.4, with one resample added as a test needs it (Davison
@@ -138,8 +138,8 @@ def compare_over_examples(num_examples: int, first: ScoreOfWeights, second: Scor
     differences = np.concatenate(drawn)
     against = min(int(np.sum(differences <= 0)), int(np.sum(differences >= 0)))
     p_value = min(1.0, 2.0 * (1 + against) / (NUM_RESAMPLES + 1))
-    low, high = np.quantile(differences, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return DifferenceResult(value, Interval(float(low), float(high)), p_value)
+    low, high = map(float, np.quantile(differences, [(1 - LEVEL) / 2, (1 + LEVEL) / 2]))
+    return DifferenceResult(value, Interval(low, high) if np.ptp(differences) > ROUNDING else None, p_value)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

@@ -84,7 +84,12 @@ class TokenStoreSpec(Spec):
     validation_fraction: float = identity(
         0.01, "Documents kept out of training, chosen by a hash of their text.", unit="share", ge=0.0, le=0.5
     )
-    shard_bytes: int = identity(4 << 20, "Text in a shard of the token store, about.", unit="bytes", ge=1024)
+    shard_bytes: int = identity(
+        4 << 20,
+        "Text in a shard of the token store, about: shards are tokenized in parallel, and shuffled.",
+        unit="bytes",
+        ge=1024,
+    )
 
 
 class CorpusSpec(TokenStoreSpec):

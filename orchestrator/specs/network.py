@@ -58,8 +58,8 @@ class ModelSpec(Section):
     )
     local_window: int | None = identity(
         None,
-        "Width of local attention in all layers but every `global_every`-th; the family's own when left out "
-        "(modernbert: 128, others: none).",
+        "Local attention, in all layers but every `global_every`-th: tokens that a token attends to, half of them on "
+        "each side; the family's own when left out (modernbert: 128, others: all).",
         unit="tokens",
         is_new=True,
         ge=2,
@@ -147,8 +147,10 @@ optimizer = partial(
     is_new=True,
 )
 weight_decay = partial(identity, 0.01, "Decoupled weight decay; none on biases and LayerNorm.", ge=0.0)
-adam_betas = partial(identity, (0.9, 0.999), "Decays of Adam's moments.")
-adam_epsilon = partial(identity, 1e-6, "Adam's epsilon.", gt=0.0)
+adam_betas = partial(identity, (0.9, 0.999), "Decay rates of Adam's first and second moments, β1 and β2.")
+adam_epsilon = partial(
+    identity, 1e-6, "Term added to the root of Adam's second moment; PyTorch's default is 1e-8.", gt=0.0
+)
 adam_bias_correction = partial(
     identity, True, "Divide Adam's moments by 1 − β^t, which BERT's own optimizer does not do.", is_new=True
 )

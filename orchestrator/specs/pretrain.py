@@ -182,7 +182,7 @@ class PretrainSpec(TokenStoreSpec):
     title: ClassVar[str] = "pretrain a model"
     kind: Literal["pretrain"] = identity("pretrain", "Selects this kind of spec.")
     shuffle_window_shards: int = identity(
-        16, "Shards that are shuffled together and lend one another random segments.", unit="shards", ge=1
+        16, "Shards that are shuffled together, and of which random next sentences are taken.", unit="shards", ge=1
     )
 
     model: ModelSpec = identity(ModelSpec(), "The network; with `init_from` only its dropout counts.")
@@ -223,7 +223,9 @@ class PretrainSpec(TokenStoreSpec):
     cross_documents: bool = identity(
         False, "Without a sentence objective: fill sequences up from the next document, with a separator between."
     )
-    short_seq_prob: float = identity(0.1, "Share of shorter sequences.", unit="share", ge=0.0, le=1.0)
+    short_seq_prob: float = identity(
+        0.1, "Share of sequences that get a random shorter length, as in BERT.", unit="share", ge=0.0, le=1.0
+    )
     mlm_probability: float = identity(0.15, "Share of tokens to predict.", unit="share", gt=0.0, lt=1.0)
     mask_unit: MaskUnit = identity(
         "token", "Unit that is masked as one piece: tokens, whole words, or spans of 1 to 10 words (SpanBERT)."

@@ -144,8 +144,14 @@ def test_a_mistyped_registry_frees_nothing_and_is_not_made(command: Command, hom
         outcome = command(*arguments, "--registry", "typo.sqlite")
         assert outcome.status == 4
         assert "There is no registry at" in outcome.err
+    for arguments in (
+        ("runs", "edit", "7f3a", "--pin"),
+        ("models", "alias", "words", "best"),
+        ("db", "check", "--mend"),
+    ):
+        assert command(*arguments).status == 4, "the home has none yet"
     assert store.exists()
-    assert [path.name for path in tmp_path.iterdir()] == ["home"]
+    assert [path.name for path in (*tmp_path.iterdir(), *home.iterdir())] == ["home", "storage"]
 
 
 def test_a_run_is_removed_for_good_where_asked(

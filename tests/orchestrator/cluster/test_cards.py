@@ -36,6 +36,8 @@ def test_commands_are_told_their_options(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(torch.backends.cuda, "is_built", lambda: False)
     with pytest.raises(ClusterError, match="--device cpu"):
         choose_device("cuda")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert choose_device("auto").type == "cpu"
 
 
 @pytest.mark.parametrize(

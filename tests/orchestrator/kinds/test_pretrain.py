@@ -48,6 +48,12 @@ def test_a_pretraining_registers_its_model_under_the_specs_name(recorder: Record
     assert registry.run(run.id).seed == 3
 
 
+def test_the_steps_of_a_run_that_goes_on_are_counted_from_where_it_does(recorder: Recorder) -> None:
+    run = recorder.start({"kind": "pretrain", "name": "longer", "init_step": 40}, "f")
+    recorder.record_events(run.id, [MetricEvent(100, "train", {"mlm_loss": 2.0})])
+    assert PretrainKind().summary_lines(run.id, recorder.registry)[0].startswith("60 steps, 41 to 100, in ")
+
+
 def test_a_plan_of_a_pretraining(settings: Settings) -> None:
     phases = [{"max_seq_length": 32, "share": 0.9}, {"max_seq_length": 64, "share": 0.1}]
     asked = {**PRETRAIN, "phases": phases, "global_batch_size": 8, "precision": "fp32"}

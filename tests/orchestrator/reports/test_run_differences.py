@@ -8,7 +8,7 @@ import pytest
 from orchestrator.base.results import DatasetResult, FileCount, MetricEvent, TrialStart
 from orchestrator.registry import Registry
 from orchestrator.registry.recorder import Recorder, RunOutcome
-from orchestrator.reports.run_differences import RunComparison, compare_runs
+from orchestrator.reports.run_differences import RunComparison, compare_runs, difference_lines
 from tests.orchestrator.registry.samples import made_with, new_run, trial_result
 
 SPEC = {"kind": "pretrain", "name": "words", "model": {"size": "tiny"}, "steps": 10, "seed": 0}
@@ -86,6 +86,22 @@ def test_pipelines_differ_in_their_stages_and_in_the_scores_of_these(registry: R
 @pytest.mark.heavy
 def test_what_differs_is_found(registry: Registry, changes: dict[str, Any], differing: dict[str, Any]) -> None:
     assert found(compare_runs(registry, recorded(registry), recorded(registry, **changes))) == differing
+
+
+def test_fields_that_only_one_kind_has_are_a_line_of_their_parts(registry: Registry) -> None:
+    sweep = {"kind": "sweep", "steps": 5, "task": {"id": "sst2", "head": "qa"}, "recipe": {"a": 1, "b": 2, "c": 3}}
+    lines = difference_lines(
+        (both := compare_runs(registry, recorded(registry), recorded(registry, spec=sweep))).differences, both
+    )
+    assert lines[lines.index("Spec") :][:3] == ["Spec", "  steps: 10 → 5", "  only in the second: recipe.*, task.*"]
+    pipelines = [
+        recorded(registry, spec={"kind": "pipeline", "stages": {"a": {"kind": kind, "steps": 5, own: 1}}})
+        for kind, own in (("pretrain", "masks"), ("sweep", "trials"))
+    ]
+    told = difference_lines((both := compare_runs(registry, *pipelines)).differences, both)
+    assert told[told.index("Spec") + 1 :][:3] == [
+        "  stages.a.kind: pretrain → sweep", "  only in the first: stages.a", "  only in the second: stages.a"
+    ]  # fmt: skip
 
 
 def test_the_newest_attempt_counts(registry: Registry) -> None:
