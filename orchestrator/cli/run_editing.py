@@ -126,7 +126,7 @@ def rm(run_ids: tuple[str, ...], dry_run: bool, yes: bool, at_once: bool, force:
     """
     say_now("looking for dependent runs")
     from orchestrator.base.console import size_text
-    from orchestrator.execution.garbage import find_removals, remove_runs
+    from orchestrator.execution.removal import find_removals, remove_runs
 
     settings, own = current_settings(), f"orchestrator{given_options()} "
     with open_registry() as registry:

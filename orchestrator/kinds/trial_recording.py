@@ -13,6 +13,7 @@ from itertools import chain
 from queue import Empty, SimpleQueue
 from typing import Generic, TypeVar
 
+from orchestrator.base.metric_names import COLLAPSED
 from orchestrator.base.results import MetricEvent, TrialChange, TrialEvents, TrialResult, TrialStart
 from orchestrator.base.run_states import RunState
 from orchestrator.finetuning.sweep_progress import SweepListener
@@ -161,7 +162,7 @@ class TrialRecording:
         if result.state != RunState.FAILED:
             self._journal.append(EndedTrial(result, events))
         self._writer.put([result])
-        if result.metrics.get("collapsed"):
+        if result.metrics.get(COLLAPSED):
             short = self._advise(result)
             remedy = f"it had {short}" if short else "other seeds, a longer warm-up or a lower learning rate may help"
             logger.info(

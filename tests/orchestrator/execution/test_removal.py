@@ -14,7 +14,7 @@ from orchestrator.base.results import ModelResult, TrialResult
 from orchestrator.base.run_states import RunState
 from orchestrator.base.settings import Settings
 from orchestrator.cli.entry import run_command_line
-from orchestrator.execution.garbage import Removal, find_removals, remove_runs
+from orchestrator.execution.removal import Removal, find_removals, remove_runs
 from orchestrator.registry import Registry
 from orchestrator.registry.parameters import trial_id
 from orchestrator.registry.recorder import Recorder, RunOutcome
