@@ -83,7 +83,7 @@ class BertConfig(ConfigFields):
         """Make a model of any depth and width, in the manner of a family or of "modern", with any field changed."""
         if family not in (*FAMILIES, "modern"):
             raise ConfigError(f"family {family!r} is not known; use one of {', '.join((*FAMILIES, 'modern'))}")
-        choices = MODERN if family == "modern" else FAMILIES[family].fixed_fields
+        choices = {**(MODERN if family == "modern" else FAMILIES[family].fixed_fields), **changes}
         is_gated = choices.get("feed_forward") == "gated"
         shape = {
             "num_hidden_layers": num_hidden_layers,
@@ -99,7 +99,8 @@ class BertConfig(ConfigFields):
         if values.get("pad_token_id", 0) >= changes.get("vocab_size", math.inf):
             values["pad_token_id"] = 0  # the family's own stands in a larger vocabulary
         longest = 512 + values.get("position_offset", 0)
-        return cls(**{**values, "max_position_embeddings": longest, **changes})
+        inner = shape["intermediate_size"]  # whatever a file's number may mean
+        return cls(**{**values, "intermediate_size": inner, "max_position_embeddings": longest, **changes})
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
@@ -229,7 +230,8 @@ def count_flops_per_token(config: BertConfig) -> int:
     """
     hidden = config.hidden_size
     matrices = 3 if config.feed_forward == "gated" else 2
-    layer = 4 * hidden * hidden + matrices * hidden * config.intermediate_size
+    attention = (sum(config.qkv_heads) * config.head_size + hidden) * hidden
+    layer = attention + matrices * hidden * config.intermediate_size
     widening = (config.embedding_size or 0) * hidden
     return _PER_WEIGHT * (config.num_hidden_layers * layer + widening)
 

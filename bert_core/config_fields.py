@@ -71,8 +71,9 @@ ProblemType = Literal["regression", "single_label_classification", "multi_label_
 PositionEmbedding = Literal["absolute", "rotary", "alibi"]
 FeedForward = Literal["mlp", "gated"]
 NormPlacement = Literal["post", "pre"]
+Norm = Literal["layer", "rms"]
 PoolerActivation = Literal["tanh", "gelu", "gelu_new", "relu", "silu", "hidden_act"]
-ClassifierPooling = Literal["cls", "mean"]
+ClassifierPooling = Literal["cls", "mean", "late"]
 PooledLayers = Literal["last", "second_to_last", "sum_last_four", "concat_last_four", "scalar_mix", "embeddings"]
 TokenDecoder = Literal["softmax", "crf"]
 
@@ -98,6 +99,8 @@ class ConfigFields:
     """Layers that a token passes through."""
     num_attention_heads: Count = 12
     """Attention heads of a layer, which share `hidden_size` evenly."""
+    num_key_value_heads: Count | None = None
+    """Heads of keys and values, each shared by as many heads of queries (Ainslie et al. 2023); None: one for each."""
     intermediate_size: Count = 3072
     """Width inside the feed-forward network."""
     max_position_embeddings: Count = 512
@@ -117,17 +120,21 @@ class ConfigFields:
     hidden_act: HiddenActivation = "gelu"
     """Activation inside the feed-forward network; "gelu" is the exact one, by erf."""
     feed_forward: FeedForward = "mlp"
-    """Feed-forward network: "mlp", or "gated": act(x·W)·(x·V) (Shazeer 2020)."""
+    """Feed-forward network: "mlp", or "gated": act(x·W)·(x·V) (Shazeer 2020), which with "silu" is SwiGLU."""
+    norm: Norm = "layer"
+    """Norms of the encoder: LayerNorm, "layer", or RMSNorm, "rms" (Zhang and Sennrich 2019), which has no biases."""
     norm_placement: NormPlacement = "post"
-    """LayerNorm behind each addition, "post", or in front of each sub-layer, "pre" (Xiong et al. 2020)."""
+    """Norms behind each addition, "post", or in front of each sub-layer, "pre" (Xiong et al. 2020)."""
     final_norm: bool = True
-    """Whether an encoder with the norms in front ("pre") ends in a LayerNorm."""
+    """Whether an encoder with the norms in front ("pre") ends in a norm."""
+    embedding_norm: bool = True
+    """Whether the embeddings are normalized."""
     first_norm: bool = True
-    """Whether the first layer's attention has a LayerNorm in front, behind that of the embeddings, with "pre"."""
+    """Whether the first layer's attention has a norm in front, behind that of the embeddings, with "pre"."""
     use_bias: bool = True
     """Whether the layers' matrices and norms have biases."""
     layer_norm_eps: PositiveNumber = 1e-12
-    """Number added to the variance in a LayerNorm."""
+    """Number added to the variance, or to the mean square, in a norm."""
     causal_attention: bool = False
     """Whether a token attends to itself and to the tokens before it only; the pooler then reads the last token."""
     position_embedding_type: PositionEmbedding = "absolute"
@@ -163,7 +170,8 @@ class ConfigFields:
     qa_dropout: DropoutRate = 0.0
     """Dropout in front of the question-answering head."""
     classifier_pooling: ClassifierPooling = "cls"
-    """Vector of a sequence that a classifier of sequences reads: its first token's, "cls", or the mean of all."""
+    """Vector of a sequence that a classifier of sequences reads: its first token's, "cls", or the mean of all, taken in
+    front of the pooler, "mean", or behind it, "late"."""
     layer_pooling: PooledLayers = "last"
     """Vectors that a task's head reads: one layer's output, the last four's sum or concatenation, or a learned weighted
     sum of all, "scalar_mix" (Peters et al. 2018)."""
@@ -186,6 +194,10 @@ class ConfigFields:
     pooled output."""
     prediction_transform: bool = True
     """Whether the masked-token head has a layer of its own before the output matrix (not in FlauBERT)."""
+    prediction_bias: bool = True
+    """Whether the masked-token head's output matrix has a bias."""
+    tie_word_embeddings: bool = True
+    """Whether the masked-token head's output matrix is the word embedding."""
     model_type: str = "bert"
     """Family whose names the folder has; "bert_core" where no family of transformers has such a model."""
     head_family: str | None = None
@@ -195,12 +207,19 @@ class ConfigFields:
         check_fields(self)
         self._check_layers()
         self._check_vocabulary()
+        if self.num_key_value_heads == self.num_attention_heads:  # the same model is the same configuration
+            object.__setattr__(self, "num_key_value_heads", None)
 
     def _check_layers(self) -> None:
         if self.hidden_size % self.num_attention_heads:
             raise ConfigError(
                 f"hidden_size {self.hidden_size} cannot be split over {self.num_attention_heads} heads; "
                 f"make it a multiple of num_attention_heads"
+            )
+        if self.num_key_value_heads is not None and self.num_attention_heads % self.num_key_value_heads:
+            raise ConfigError(
+                f"num_key_value_heads {self.num_key_value_heads} cannot be shared evenly by {self.num_attention_heads} "
+                "heads; make it a divisor of num_attention_heads"
             )
         if self.position_embedding_type == "rotary" and self.head_size % 2:
             raise ConfigError(
@@ -255,6 +274,12 @@ class ConfigFields:
     def head_size(self) -> int:
         """Width of an attention head."""
         return self.hidden_size // self.num_attention_heads
+
+    @property
+    def qkv_heads(self) -> tuple[int, int, int]:
+        """Heads of a layer's queries, of its keys and of its values."""
+        num_shared = self.num_key_value_heads or self.num_attention_heads
+        return self.num_attention_heads, num_shared, num_shared
 
     @property
     def max_seq_length(self) -> int:

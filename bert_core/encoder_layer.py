@@ -1,6 +1,7 @@
 """The embeddings and one layer of the encoder, on packed sequences (Vaswani et al. 2017, section 3.1).
 
-Shapes: T tokens, R rows that are read of the layer, E embedding size, H hidden, N heads, D head size, I intermediate.
+Shapes: T tokens, R rows that are read of the layer, E embedding size, H hidden, N heads, K heads of keys and of values,
+D head size, I intermediate.
 """
 
 from collections.abc import Callable
@@ -37,6 +38,25 @@ class LayerNorm(nn.LayerNorm):
             return F.layer_norm(x, self.normalized_shape, weight, bias, self.eps)
 
 
+class RMSNorm(nn.RMSNorm):
+    """Root mean square normalization (Zhang and Sennrich 2019), x / √(mean(x²) + ε) times a weight.
+
+    It computes in fp32, and its output has the type of its input, under autocast as well.
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Normalize the last dimension: (…, H) → (…, H)."""
+        with torch.autocast(x.device.type, enabled=False):
+            return F.rms_norm(x.float(), self.normalized_shape, self.weight.float(), self.eps).to(x.dtype)
+
+
+def build_norm(config: BertConfig, width: int) -> nn.Module:
+    """Norm of the encoder for vectors of a width."""
+    if config.norm == "rms":
+        return RMSNorm(width, eps=config.layer_norm_eps)
+    return LayerNorm(width, eps=config.layer_norm_eps, bias=config.use_bias)
+
+
 class Embeddings(nn.Module):
     """Sum of word, position and segment embeddings, normalized and, where they are narrow, widened."""
 
@@ -52,7 +72,7 @@ class Embeddings(nn.Module):
         self.token_type = nn.Embedding(config.type_vocab_size, width) if config.type_vocab_size else None
         num_buckets = config.relative_attention_num_buckets
         self.relative_bias = None if num_buckets is None else nn.Embedding(num_buckets, config.num_attention_heads)
-        self.norm = LayerNorm(width, eps=config.layer_norm_eps, bias=config.use_bias)
+        self.norm = build_norm(config, width) if config.embedding_norm else nn.Identity()
         self.dropout = Dropout(config.hidden_dropout_prob)
         self.projection = None if config.embedding_size is None else Linear(width, config.hidden_size)
 
@@ -97,33 +117,36 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 class EncoderLayer(nn.Module):
-    """Attention and a feed-forward network, each added to its input, with a LayerNorm behind or in front.
+    """Attention and a feed-forward network, each added to its input, with a norm behind or in front.
 
     What lies before and behind the attention are methods of tensors alone, as `compiled_layers` compiles them.
     """
 
     def __init__(self, config: BertConfig, is_first: bool = False) -> None:
         super().__init__()
-        width, eps, bias = config.hidden_size, config.layer_norm_eps, config.use_bias
+        width, bias = config.hidden_size, config.use_bias
         self.is_gated = config.feed_forward == "gated"
         self.pre_norm = config.norm_placement == "pre"
-        self.num_heads = config.num_attention_heads
+        self.qkv_heads = config.qkv_heads
         self.attention_dropout_p = config.attention_probs_dropout_prob
         self.causal_attention = config.causal_attention
-        self.qkv = Linear(width, 3 * width, bias=bias)  # queries, keys and values of all heads: H → 3H
+        self.qkv = Linear(width, sum(self.qkv_heads) * config.head_size, bias=bias)  # of all heads: H → (N + 2K)·D
         self.attention_output = Linear(width, width, bias=bias)  # H → H
         has_norm = config.first_norm or not is_first
-        self.attention_norm = LayerNorm(width, eps=eps, bias=bias) if has_norm else nn.Identity()
+        self.attention_norm = build_norm(config, width) if has_norm else nn.Identity()
         inner = (1 + self.is_gated) * config.intermediate_size
         self.intermediate = Linear(width, inner, bias=bias)  # H → I, or 2I if gated
         self.activation = ACTIVATIONS[config.hidden_act]
         self.output = Linear(config.intermediate_size, width, bias=bias)  # I → H
-        self.output_norm = LayerNorm(width, eps=eps, bias=bias)
+        self.output_norm = build_norm(config, width)
         self.dropout = Dropout(config.hidden_dropout_prob)
 
     def forward(self, x: Tensor, seqs: PackedSequences, positions: Positions, rows: Tensor | None = None) -> Tensor:
         """Output of the layer: (T, H) → (T, H), or for the tokens `rows` (R,) alone → (R, H)."""
-        q, k, v = self.before_attention(x, positions.rotation).chunk(3, dim=1)  # (T, N, D) each
+        heads = self.before_attention(x, positions.rotation)  # (T, N + 2K, D)
+        q, k, v = torch.split(heads, list(self.qkv_heads), dim=1)
+        if k.shape[1] < q.shape[1]:
+            k, v = (shared.repeat_interleave(q.shape[1] // k.shape[1], dim=1) for shared in (k, v))  # (T, N, D) each
         dropout_p = self.attention_dropout_p if self.training else 0.0
         options = (dropout_p, positions.slopes, self.causal_attention, positions.window, positions.bias)
         context = attention(q, k, v, seqs, *options)  # (T, N, D)
@@ -132,13 +155,14 @@ class EncoderLayer(nn.Module):
         return self.after_attention(x, context.flatten(1))
 
     def before_attention(self, x: Tensor, rotation: tuple[Tensor, Tensor] | None) -> Tensor:
-        """Queries, keys and values of all heads, one behind the other: (T, H) → (T, 3N, D)."""
+        """Queries, keys and values of all heads, one behind the other: (T, H) → (T, N + 2K, D)."""
         if self.pre_norm:
             x = self.attention_norm(x)
-        heads: Tensor = self.qkv(x).unflatten(-1, (3 * self.num_heads, -1))  # (T, 3N, D)
+        heads: Tensor = self.qkv(x).unflatten(-1, (sum(self.qkv_heads), -1))  # (T, N + 2K, D)
         if rotation is None:
             return heads
-        turned, values = torch.split(heads, [2 * self.num_heads, self.num_heads], dim=1)
+        num_queries, num_keys, num_values = self.qkv_heads
+        turned, values = torch.split(heads, [num_queries + num_keys, num_values], dim=1)
         return torch.cat([apply_rotary(turned, rotation), values], dim=1)
 
     def after_attention(self, residual: Tensor, context: Tensor) -> Tensor:

@@ -15,7 +15,7 @@ from torch.utils.checkpoint import checkpoint
 from bert_core.attention.positions import Positions
 from bert_core.checkpoints.pretrained import PretrainedModel
 from bert_core.config import BertConfig
-from bert_core.encoder_layer import ACTIVATIONS, Embeddings, EncoderLayer, LayerNorm
+from bert_core.encoder_layer import ACTIVATIONS, Embeddings, EncoderLayer, LayerNorm, build_norm
 from bert_core.errors import DataError
 from bert_core.kernels.linear import Linear
 from bert_core.packed_sequences import PackedSequences
@@ -109,7 +109,7 @@ class BertModel(PretrainedModel):
         self.layers = nn.ModuleList(EncoderLayer(config, is_first=place == 0) for place in range(num_groups))
         self.norm = None
         if config.norm_placement == "pre" and config.final_norm:
-            self.norm = LayerNorm(config.hidden_size, eps=config.layer_norm_eps, bias=config.use_bias)
+            self.norm = build_norm(config, config.hidden_size)
         width, is_plain = config.hidden_size, not config.heads.has_head_layer
         self.pooler = Linear(config.head_input_size, width, bias=is_plain) if self.with_pooler else None
         has_norm = self.with_pooler and not is_plain
@@ -218,7 +218,11 @@ class BertModel(PretrainedModel):
         """
         if self.config.pools_one_token:
             return self.pool(self.head_states(seqs, self.pooled_tokens(seqs), selected), dropout)
-        return self.pool(self.sequence_states(self.head_states(seqs, selected=selected), seqs), dropout)
+        states = self.head_states(seqs, selected=selected)  # (T, W)
+        if self.config.classifier_pooling == "late":
+            pooled = self.pool(states, dropout)  # (T, H)
+            return pool_tokens(pooled, seqs.cu_seqlens, "mean").to(pooled.dtype)
+        return self.pool(self.sequence_states(states, seqs), dropout)
 
     def sequence_states(self, states: Tensor, seqs: PackedSequences) -> Tensor:
         """Vector of each sequence that the pooler reads, of its tokens' vectors: (T, W) → (B, W)."""

@@ -63,7 +63,10 @@ def hidden_matrices(model: nn.Module) -> dict[str, int]:
     {1, 3}
     """
     return {
-        f"{place}.{name}": {"qkv.weight": 3, "intermediate.weight": 1 + layer.is_gated}.get(name, 1)
+        f"{place}.{name}": {
+            "qkv.weight": sum(layer.qkv_heads) // layer.qkv_heads[1],  # of queries as many as share a head of keys
+            "intermediate.weight": 1 + layer.is_gated,
+        }.get(name, 1)
         for place, layer in model.named_modules()
         if isinstance(layer, EncoderLayer)
         for name, parameter in layer.named_parameters()

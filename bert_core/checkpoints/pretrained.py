@@ -3,7 +3,7 @@
 import logging
 import math
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -20,6 +20,7 @@ from bert_core.families import ENCODER, Family
 
 _OLD_ENDINGS = {r"LayerNorm\.gamma$": "LayerNorm.weight", r"LayerNorm\.beta$": "LayerNorm.bias"}
 _CONSTANT = "position_ids"
+_QKV = re.compile(r"\blayers\.\d+\.qkv\.")
 _ADDS_TO_RESIDUAL = re.compile(r"\blayers\.\d+\.(attention_)?output\.weight$")
 
 
@@ -37,6 +38,8 @@ class WeightNames:
     """Name of the class."""
     is_encoder_alone: bool = False
     """Whether the class is the encoder without a head; a file may then leave out the family's prefix."""
+    qkv_heads: tuple[int, int, int] = (1, 1, 1)
+    """Heads of queries, of keys and of values, whose rows lie one behind the other in the fused parameter."""
 
     def of(self, name: str) -> tuple[str, ...]:
         """Name of a parameter in a file, with the family's prefix; three names for a fused one."""
@@ -54,8 +57,28 @@ class WeightNames:
         return {
             file_name.removeprefix(prefix): part.detach().cpu().contiguous()
             for name, tensor in state.items()
-            for file_name, part in zip(self.of(name), tensor.chunk(len(self.of(name))), strict=True)
+            for file_name, part in self.split(name, tensor).items()
         }
+
+    def split(self, name: str, tensor: Tensor) -> dict[str, Tensor]:
+        """Parts of a parameter by their names in a file, with their rows in the file's order."""
+        names = self.of(name)
+        if len(names) > 1:
+            head_size = len(tensor) // sum(self.qkv_heads)
+            parts = torch.split(tensor, [head_size * num_heads for num_heads in self.qkv_heads])
+            return dict(zip(names, parts, strict=True))
+        order = self._row_order(name, len(tensor))
+        return {names[0]: tensor if order is None else tensor[order]}
+
+    def join(self, name: str, parts: Sequence[Tensor]) -> Tensor:
+        """Make a parameter of its parts in a file: the inverse of `split`."""
+        if len(parts) > 1:
+            return torch.cat(list(parts))
+        order = self._row_order(name, len(parts[0]))
+        return parts[0] if order is None else parts[0][torch.tensor(order).argsort()]
+
+    def _row_order(self, name: str, num_rows: int) -> Sequence[int] | None:
+        return self.family.qkv_order(self.qkv_heads[0], num_rows) if _QKV.search(name) else None
 
     def normalized(self, weights: Mapping[str, Tensor], parameters: Collection[str]) -> dict[str, Tensor]:
         """Give a file's weights one spelling, whichever tool and year wrote it, and leave out copies of others."""
@@ -67,7 +90,7 @@ class WeightNames:
             with_prefix = self.family.prefix + name
             result[with_prefix if with_prefix in wanted else name] = tensor
         for copy, original in self.family.tied_weights.items():
-            if copy in result:
+            if copy in result and copy not in wanted:
                 result.setdefault(original, result.pop(copy))
         return {name: tensor for name, tensor in result.items() if not name.endswith(_CONSTANT)}
 
@@ -155,7 +178,16 @@ class PretrainedModel(nn.Module):
 
     @property
     def weight_names(self) -> WeightNames:
-        return WeightNames(self.config.family, type(self).__name__, self.is_encoder_alone)
+        config = self.config
+        return WeightNames(config.family, type(self).__name__, self.is_encoder_alone, config.qkv_heads)
+
+    def was_without(self, module: str) -> bool:
+        """Whether the folder that the model was loaded from lacks a weight of a module."""
+        assert self.load_report is not None, "for loaded models"
+        own = (f"{module}.{name}" for name, _ in self.get_submodule(module).named_parameters())
+        return not {file_name for name in own for file_name in self.weight_names.of(name)}.isdisjoint(
+            self.load_report.initialized
+        )
 
     @torch.no_grad()
     def _load(self, weights: dict[str, Tensor], path: Path) -> LoadReport:
@@ -172,21 +204,19 @@ class PretrainedModel(nn.Module):
                 essential += absent if in_encoder and "pooler" not in name else []
                 continue
             parts = [weights[file_name] for file_name in names]
-            if any(part.shape != parts[0].shape for part in parts):
-                raise CheckpointError(f"{path}: {', '.join(names)} differ in shape; fetch or save the folder anew")
             if not parts[0].is_floating_point() or parts[0].itemsize < 2:
                 raise CheckpointError(
                     f"{path}: {names[0]} is of {parts[0].dtype}; quantized weights are not read: fetch the folder in "
                     "float32, float16 or bfloat16"
                 )
-            value = parts[0] if len(parts) == 1 else torch.cat(parts)
-            if value.shape != parameter.shape:
-                raise CheckpointError(
-                    f"{path}: {names[0]} makes {tuple(value.shape)} where config.json asks for "
-                    f"{tuple(parameter.shape)}; use the config.json that was saved with these weights"
-                    + ("" if name.startswith(ENCODER) else ", or load with encoder_only=True for a new head")
-                )
-            parameter.copy_(value)
+            for (file_name, own), part in zip(in_file.split(name, parameter).items(), parts, strict=True):
+                if part.shape != own.shape:
+                    raise CheckpointError(
+                        f"{path}: {file_name} is {tuple(part.shape)} where config.json asks for {tuple(own.shape)}; "
+                        "use the config.json that was saved with these weights"
+                        + ("" if name.startswith(ENCODER) else ", or load with encoder_only=True for a new head")
+                    )
+            parameter.copy_(in_file.join(name, parts))
             used.update(names)
         if essential:
             raise CheckpointError(

@@ -4,7 +4,7 @@ No torch in here: a plan looks at a folder without loading it.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -93,7 +93,7 @@ class Family:
         """Turn the fields of a config.json into BertConfig's. Raises: ConfigError for what cannot be built here."""
         values = {**self.defaults, **values}
         for name, required in {**_REQUIRED, **self.required}.items():
-            if values.get(name, required) != required:
+            if name not in self.fields and values.get(name, required) != required:
                 raise ConfigError(f"{name} is {values[name]!r}; only {required!r} can be built here")
         found = {here: values[there] for here, there in self._field_names() if there in values}
         return {**found, **self.derived_fields(found, values), "model_type": self.model_type}
@@ -122,6 +122,11 @@ class Family:
         for here in dict.fromkeys((*SHARED_FIELDS, *self.fields)):
             if here not in self.fixed_fields:
                 yield here, self.fields.get(here, here)
+
+    def qkv_order(self, num_heads: int, num_rows: int) -> Sequence[int] | None:
+        """Order of the rows of queries, keys and values in a file that has them as one weight; None: one behind the
+        other, each head's together, as in `bert_core`."""
+        return None
 
     def architecture(self, head: str) -> str:
         """Name the class in transformers that corresponds to the class `head`."""

@@ -21,8 +21,10 @@ MODERN: dict[str, Any] = {
     "attention_probs_dropout_prob": 0.0,
     "classifier_dropout": 0.1,
 }
-"""Choices of "modern" models, as later work settled on them; it masks 30 % as well (Portes et al. 2023, section 2;
-Warner et al. 2024, section 2.1)."""
+"""Choices of "modern" models, on which later work agrees (Portes et al. 2023, section 2; Warner et al. 2024, 2.1).
+
+Everything else is BERT's: normalized embeddings, LayerNorm, GELU, initial weights that do not depend on the depth, an
+epsilon of 1e-12. How much is masked, 30 % in both of these papers, is no choice of a model."""
 
 # Weights keep the names that they always had in files.
 _WEIGHTS = {r"lstm\.": "recurrent.", r"layer_pooling\.": "head_input.", r"choice_projection\.": "summary."}

@@ -80,7 +80,9 @@ class ObjectiveHead(ABC, Generic[Module]):
 
 
 class VocabularyHead(nn.Module):
-    """Logits over the vocabulary; the output matrix is the word embedding itself."""
+    """Logits over the vocabulary; the output matrix is the word embedding itself, unless the two are not tied."""
+
+    bias: nn.Parameter | None
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
@@ -89,11 +91,17 @@ class VocabularyHead(nn.Module):
         self.transform = Linear(config.hidden_size, width, bias=bias) if config.prediction_transform else None
         self.activation = ACTIVATIONS[config.hidden_act]
         self.norm = nn.LayerNorm(width, eps=eps, bias=bias) if config.prediction_transform else None
-        self.bias = nn.Parameter(torch.zeros(config.vocab_size))
+        self.decoder = None if config.tie_word_embeddings else Linear(width, config.vocab_size, bias=False)
+        self.bias = nn.Parameter(torch.zeros(config.vocab_size)) if config.prediction_bias else None
 
     def forward(self, hidden: Tensor, word_embedding: Tensor) -> Tensor:
         """Logits: (P, H), (V, E) → (P, V)"""
-        return vocabulary_logits(self.inner(hidden), word_embedding, self.bias)
+        return vocabulary_logits(self.inner(hidden), *self.output_layer(word_embedding))
+
+    def output_layer(self, word_embedding: Tensor) -> tuple[Tensor, Tensor]:
+        """Matrix and bias behind the head's own layer: (V, E) → (V, E), (V,)"""
+        matrix = word_embedding if self.decoder is None else self.decoder.weight
+        return matrix, matrix.new_zeros(len(matrix)) if self.bias is None else self.bias
 
     def inner(self, hidden: Tensor) -> Tensor:
         """Input of the output matrix: (P, H) → (P, E)"""
@@ -103,7 +111,8 @@ class VocabularyHead(nn.Module):
 
     def loss_sums(self, hidden: Tensor, word_embedding: Tensor, labels: Tensor) -> LossSums:
         """Cross entropy of the labels: (P, H), (V, E), (P,)"""
-        return LossSums(*linear_cross_entropy_sums(self.inner(hidden), word_embedding, self.bias, labels.long()))
+        output_layer = self.output_layer(word_embedding)
+        return LossSums(*linear_cross_entropy_sums(self.inner(hidden), *output_layer, labels.long()))
 
 
 class MaskedLMHead(ObjectiveHead[VocabularyHead]):

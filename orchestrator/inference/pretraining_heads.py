@@ -50,7 +50,7 @@ class MaskFiller:
     @classmethod
     def load(cls, folder: str, device: str = "cpu", precision: AskedPrecision = "fp32") -> Self:
         """Load a model's folder. Raises: CheckpointError when it has no head for masked tokens."""
-        model, tokenizer = _load_pretraining(folder, "prediction.bias", "masked tokens")
+        model, tokenizer = _load_pretraining(folder, "prediction", "masked tokens")
         return cls(model.to(choose_device(device, precision=precision)), tokenizer, precision)
 
     def answer(self, inputs: Sequence[ModelInput]) -> list[dict[str, Any]]:
@@ -101,7 +101,7 @@ def fill_mask(folder: str, text: str, top_k: int = 5) -> list[FilledMask]:
 
 def next_sentence(folder: str, first: str, second: str) -> NextSentenceAnswer:
     """Predict how likely the second text follows the first. Raises: InputError, CheckpointError."""
-    model, tokenizer = _load_pretraining(folder, "next_sentence.weight", "next sentences")
+    model, tokenizer = _load_pretraining(folder, "next_sentence", "next sentences")
     assert model.next_sentence is not None, "a model without this head has been refused"
     if not model.next_sentence.bias.any():  # zeros to begin with, which the first step of a training moves
         raise CheckpointError(
@@ -123,8 +123,8 @@ def next_sentence(folder: str, first: str, second: str) -> NextSentenceAnswer:
     return NextSentenceAnswer(probability, probability >= 0.5)
 
 
-def _load_pretraining(folder: str, weight: str, what: str) -> tuple[BertForPreTraining, Tokenizer]:
-    """A model with its pretraining heads, and its tokenizer. Raises: CheckpointError when it lacks that weight."""
+def _load_pretraining(folder: str, head: str, what: str) -> tuple[BertForPreTraining, Tokenizer]:
+    """A model with its pretraining heads, and its tokenizer. Raises: CheckpointError when it lacks that head."""
     local = local_copy(folder)
     model = BertForPreTraining.from_pretrained(local)
     if model.config.causal_attention:
@@ -134,14 +134,12 @@ def _load_pretraining(folder: str, weight: str, what: str) -> tuple[BertForPreTr
         )
     tokenizer = Tokenizer.load(local)
     tokenizer.check_fits(model.config.vocab_size)
-    assert model.load_report is not None
-    found = weight in dict(model.named_parameters())
-    if weight.startswith("next_sentence.") and not model.config.sentence_head:
+    if head == "next_sentence" and not model.config.sentence_head:
         raise CheckpointError(
             f"{folder} has no head for {what}: a model of its family ({model.config.model_type}) is pretrained without "
             "one; use one pretrained with sentence pairs, as BERT is"
         )
-    if not found or model.weight_names.of(weight)[0] in model.load_report.initialized:
+    if model.was_without(head):
         raise CheckpointError(f"{folder} has no head for {what}; use a pretrained model, not a fine-tuned one")
     return model, tokenizer
 

@@ -95,8 +95,7 @@ def load_teacher(folder: str, device: torch.device, residual_precision: Precisio
         residual_precision: type of the residual stream under autocast, as in the student's run.
     """
     model = _load(folder, device, residual_precision)
-    assert model.load_report is not None
-    if model.weight_names.of("prediction.bias")[0] in model.load_report.initialized:
+    if model.was_without("prediction"):
         raise CheckpointError(
             f"{folder} has no head for masked tokens and cannot teach them; name a pretrained model as teacher, or "
             "give a task in place of pretraining"

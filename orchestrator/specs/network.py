@@ -1,11 +1,13 @@
 """Networks and optimizers in specs: the fields that pretraining and fine-tuning have alike."""
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from pydantic import AfterValidator, model_validator
 
 from bert_core.config import BertConfig, shape_of
+from bert_core.config_fields import FeedForward, HiddenActivation, Norm, NormPlacement, PositionEmbedding
 from bert_core.errors import ConfigError
 from bert_core.families import FAMILIES, FAMILY_NAMES, MODERN
 from bert_core.learning_rates import SCHEDULES
@@ -35,6 +37,26 @@ def has_sentence_head(family: str) -> bool:
 
 
 Size = Annotated[str, AfterValidator(_check_size)]
+_ANY_VOCAB_SIZE = 30522
+_SAME_NAME = (
+    "num_attention_heads",
+    "num_key_value_heads",
+    "intermediate_size",
+    "norm_placement",
+    "norm",
+    "feed_forward",
+    "hidden_act",
+    "use_bias",
+    "local_window",
+    "global_every",
+    "rotary_base",
+    "depth_scaled_init",
+    "hidden_dropout_prob",
+    "attention_probs_dropout_prob",
+    "initializer_range",
+    "span_boundary_objective",
+)
+"""Fields of a spec's model that are fields of BertConfig."""
 
 
 class ModelSpec(Section):
@@ -47,14 +69,47 @@ class ModelSpec(Section):
     )
     family: FamilyName = identity(
         "bert",
-        "Whose choices the network makes; `modern`: rotary positions, pre-norm, gated, without biases; `modernbert`: "
-        "these and local attention, as transformers has them.",
+        "Whose choices the network makes, which fields below may change; `modern`: rotary positions, pre-norm, gated, "
+        "without biases, token types and dropout; `modernbert`: these and local attention, as transformers has them.",
     )
     hidden_size: int | None = identity(None, "Width; the size's own when left out.", ge=8)
     num_hidden_layers: int | None = identity(None, "Layers; the size's own when left out.", ge=1)
     num_attention_heads: int | None = identity(None, "Attention heads; hidden_size / 64 when left out.", ge=1)
+    num_key_value_heads: int | None = identity(
+        None,
+        "Heads of keys and values, each shared by as many heads of queries (grouped-query attention); as many as "
+        "num_attention_heads when left out.",
+        is_new=True,
+        ge=1,
+    )
     intermediate_size: int | None = identity(
         None, "Width inside the feed-forward layer; 4 × hidden_size when left out, 8/3 × if gated.", ge=8
+    )
+    position_embedding: PositionEmbedding | None = identity(
+        None, "Positions: learned, rotary or linear biases (ALiBi); the family's own when left out.", is_new=True
+    )
+    norm_placement: NormPlacement | None = identity(
+        None, "Norms behind each addition or in front of each sub-layer; the family's own when left out.", is_new=True
+    )
+    norm: Norm | None = identity(
+        None, "Norms of the encoder: LayerNorm or RMSNorm; the family's own when left out.", is_new=True
+    )
+    feed_forward: FeedForward | None = identity(
+        None,
+        "Feed-forward network: two matrices, or gated by a third, with `hidden_act: silu` SwiGLU, with gelu GeGLU; the "
+        "family's own when left out.",
+        is_new=True,
+    )
+    hidden_act: HiddenActivation | None = identity(
+        None, "Activation of the feed-forward network; the family's own when left out.", is_new=True
+    )
+    use_bias: bool | None = identity(
+        None, "Biases in the layers' matrices and LayerNorms; the family's own when left out.", is_new=True
+    )
+    tie_layers: bool | None = identity(
+        None,
+        "All layers have the same weights (ALBERT); the family's own when left out (albert: true, others: false).",
+        is_new=True,
     )
     local_window: int | None = identity(
         None,
@@ -98,14 +153,14 @@ class ModelSpec(Section):
     )
 
     @model_validator(mode="after")
-    def _check_positions(self) -> Self:
-        own = BertConfig.from_size("tiny", self.family)
-        if self.rotary_base is not None and own.position_embedding_type != "rotary":
+    def _check_model(self) -> Self:
+        config = build_config(self, _ANY_VOCAB_SIZE)
+        if self.rotary_base is not None and config.position_embedding_type != "rotary":
             raise ValueError(
-                f"rotary_base {self.rotary_base:g} is for rotary positions, and {self.family} has "
-                f"{own.position_embedding_type} ones; leave it out, or use family modern or modernbert"
+                f"rotary_base {self.rotary_base:g} is for rotary positions, and the model has "
+                f"{config.position_embedding_type} ones; leave it out, or set position_embedding to rotary"
             )
-        if self.global_every is not None and self.local_window is None and own.local_window is None:
+        if self.global_every is not None and config.local_window is None:
             raise ValueError(
                 f"global_every {self.global_every} is for local attention, which {self.family} has not; leave it out, "
                 "or set local_window too"
@@ -187,22 +242,15 @@ def check_decay(schedule: str, warmup_ratio: float, decay_ratio: float | None, d
 def build_config(model: ModelSpec, vocab_size: int, pad_token_id: int = 0) -> BertConfig:
     """Configuration of a spec's model for a vocabulary. Raises: ConfigError when its numbers cannot be a model."""
     num_hidden_layers, hidden_size = shape_of(model.size)
-    asked = {
-        "num_attention_heads": model.num_attention_heads,
-        "intermediate_size": model.intermediate_size,
-        "local_window": model.local_window,
-        "global_every": model.global_every,
-        "rotary_base": model.rotary_base,
-        "depth_scaled_init": model.depth_scaled_init,
-        "hidden_dropout_prob": model.hidden_dropout_prob,
-        "attention_probs_dropout_prob": model.attention_probs_dropout_prob,
-        "initializer_range": model.initializer_range,
-        "span_boundary_objective": model.span_boundary_objective,
-        "pad_token_id": pad_token_id,
-        "vocab_size": vocab_size,
-    }
-    changes = {name: value for name, value in asked.items() if value is not None}
     depth, width = model.num_hidden_layers or num_hidden_layers, model.hidden_size or hidden_size
-    offset = BertConfig.from_shape(depth, width, model.family, **changes).position_offset
-    longest = model.max_position_embeddings + offset
-    return BertConfig.from_shape(depth, width, model.family, max_position_embeddings=longest, **changes)
+    asked = {name: getattr(model, name) for name in _SAME_NAME}
+    asked |= {"position_embedding_type": model.position_embedding, "pad_token_id": pad_token_id}
+    if model.tie_layers or model.norm_placement == "post":
+        asked["first_norm"] = True  # which modernbert alone leaves out
+    changes = {name: value for name, value in asked.items() if value is not None}
+    config = BertConfig.from_shape(depth, width, model.family, vocab_size=vocab_size, **changes)
+    num_groups = config.num_hidden_groups
+    if model.tie_layers is not None:
+        num_groups = 1 if model.tie_layers else num_groups and depth  # albert has no other word for all layers
+    longest = model.max_position_embeddings + config.position_offset
+    return replace(config, max_position_embeddings=longest, num_hidden_groups=num_groups)

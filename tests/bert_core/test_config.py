@@ -127,6 +127,7 @@ def test_a_flag_of_earlier_files_names_the_family_of_the_heads(flag: str, family
         ({"head_family": "gpt2"}, "head_family"),
         ({"hidden_size": 9, "num_attention_heads": 3, "position_embedding_type": "rotary"}, "3 wide"),
         ({"num_hidden_groups": 13}, "num_hidden_groups"),
+        ({"num_key_value_heads": 5}, "num_key_value_heads"),
         ({"position_offset": 512}, "max_position_embeddings"),
         ({"layer_norm_eps": -1}, "layer_norm_eps"),
         ({"id2label": {0: "a", 2: "b"}}, "id2label"),
@@ -142,6 +143,10 @@ def test_a_flag_of_earlier_files_names_the_family_of_the_heads(flag: str, family
 def test_impossible_model_is_refused_with_its_field(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         BertConfig(**changes)
+
+
+def test_keys_for_each_head_are_one_configuration_however_they_are_asked_for() -> None:
+    assert BertConfig(num_attention_heads=12, num_key_value_heads=12) == BertConfig()
 
 
 def test_attention_weights_may_have_a_dropout_of_their_own() -> None:

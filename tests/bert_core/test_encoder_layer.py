@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from bert_core.checkpoints.pretrained import PretrainedModel
-from bert_core.encoder_layer import LayerNorm
+from bert_core.encoder_layer import LayerNorm, RMSNorm
 from bert_core.heads import BertForQuestionAnswering, BertForSequenceClassification, BertForTokenClassification
 from bert_core.model import BertModel, LayerPooling
 from bert_core.packed_sequences import PackedSequences
@@ -60,7 +60,30 @@ def test_it_is_the_norm_of_pytorch_before_rounding(dtype: torch.dtype, bias: boo
     assert found.equal(theirs(x.float()).to(dtype)), "the statistics have all digits"
 
 
-@pytest.mark.parametrize("choices", [{}, {"model_type": "bert_core", "norm_placement": "pre"}, {"embedding_size": 12}])
+@pytest.mark.parametrize("dtype", [FP32, BF16])
+@pytest.mark.parametrize("autocast", [True, False])
+def test_the_root_mean_square_is_computed_with_all_digits(dtype: torch.dtype, autocast: bool) -> None:
+    norm = RMSNorm(24, eps=1e-3)
+    with torch.no_grad():
+        norm.weight.copy_(torch.linspace(-2, 2, 24))
+    x = (3 + 5 * torch.randn(7, 24, generator=torch.Generator().manual_seed(0))).to(dtype)
+    full = x.double()
+    expected = full / (full.square().mean(dim=-1, keepdim=True) + 1e-3).sqrt() * norm.weight.double()
+    with torch.autocast("cpu", BF16, enabled=autocast):
+        found = norm(x)
+    assert found.dtype == dtype
+    torch.testing.assert_close(found, expected.to(dtype), atol=1e-6, rtol=0.01 if dtype == BF16 else 1e-6)
+
+
+@pytest.mark.parametrize(
+    "choices",
+    [
+        {},
+        {"model_type": "bert_core", "norm_placement": "pre"},
+        {"embedding_size": 12},
+        {"model_type": "bert_core", "norm_placement": "pre", "norm": "rms", "embedding_norm": False},
+    ],
+)
 def test_the_residual_stream_has_the_type_that_is_set(choices: dict[str, Any]) -> None:
     model = encoder(**choices)
     full, _ = additions(model, None)

@@ -289,16 +289,28 @@ AXES: dict[str, tuple[Any, ...]] = {
     "embedding_size": (None, 7),
     "type_vocab_size": (2, 0),
 }
-COMBINATIONS = [dict(zip(AXES, values, strict=True)) for values in itertools.product(*AXES.values())]
+LATER_AXES: dict[str, tuple[Any, ...]] = {
+    "position_embedding_type": ("absolute", "rotary", "alibi"),
+    "norm_placement": ("post", "pre"),
+    "norm": ("layer", "rms"),
+    "num_key_value_heads": (None, 1),
+    "embedding_norm": (True, False),
+}
+COMBINATIONS = [
+    dict(zip(axes, values, strict=True)) for axes in (AXES, LATER_AXES) for values in itertools.product(*axes.values())
+]
 
 
 def attend_by_definition(layer: EncoderLayer, x: Tensor, kind: str) -> Tensor:
     """One sequence (S, H), one head and one query at a time."""
-    q, k, v = F.linear(x, layer.qkv.weight, layer.qkv.bias).unflatten(-1, (3, layer.num_heads, -1)).unbind(1)
-    slopes = alibi_slopes(layer.num_heads)
-    context = torch.zeros_like(v)
-    for head in range(layer.num_heads):
-        queries, keys = q[:, head], k[:, head]
+    num_heads, num_shared, _ = layer.qkv_heads
+    heads = F.linear(x, layer.qkv.weight, layer.qkv.bias).unflatten(-1, (sum(layer.qkv_heads), -1))
+    q, k, v = heads.split(layer.qkv_heads, dim=1)
+    slopes = alibi_slopes(num_heads)
+    context = torch.zeros_like(q)
+    for head in range(num_heads):
+        shared = head * num_shared // num_heads
+        queries, keys = q[:, head], k[:, shared]
         if kind == "rotary":
             queries, keys = (
                 torch.tensor([rotated_by_definition(row.tolist(), place, 10_000.0) for place, row in enumerate(rows)])
@@ -308,7 +320,7 @@ def attend_by_definition(layer: EncoderLayer, x: Tensor, kind: str) -> Tensor:
             scores = torch.stack([queries[i] @ keys[j] / queries.shape[-1] ** 0.5 for j in range(len(x))])
             if kind == "alibi":
                 scores = scores - slopes[head] * torch.tensor([float(abs(i - j)) for j in range(len(x))])
-            context[i, head] = scores.softmax(0) @ v[:, head]
+            context[i, head] = scores.softmax(0) @ v[:, shared]
     return layer.attention_output(context.flatten(1))
 
 

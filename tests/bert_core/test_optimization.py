@@ -166,10 +166,11 @@ SMALL = {"num_hidden_layers": 3, "hidden_size": 64, "vocab_size": 300}
     [
         BertConfig.from_shape(**SMALL),
         BertConfig.from_shape(**SMALL, family="modern"),
+        BertConfig.from_shape(**SMALL, feed_forward="gated", num_attention_heads=4, num_key_value_heads=2),
         BertConfig.from_shape(**SMALL, family="albert", embedding_size=32),
         BertConfig.from_shape(**SMALL, prediction_transform=False),
     ],
-    ids=["bert", "gated", "narrow embeddings, shared layers", "no transform"],
+    ids=["bert", "gated", "shared keys", "narrow embeddings, shared layers", "no transform"],
 )
 def test_a_step_takes_them_and_those_of_attention(config: BertConfig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(linear, "_ONEDNN", False)  # torch does not count what oneDNN computes

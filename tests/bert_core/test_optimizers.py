@@ -166,8 +166,9 @@ def test_muon_is_for_the_matrices_of_layers_and_adamw_for_the_rest() -> None:
 
 
 def test_queries_keys_and_values_are_orthogonalized_apart_as_are_the_halves_of_a_gate() -> None:
-    model = BertForPreTraining.from_config(small_config(feed_forward="gated"))
+    model = BertForPreTraining.from_config(small_config(feed_forward="gated", num_key_value_heads=1))
     assert hidden_matrices(model)["bert.layers.0.intermediate.weight"] == 2
+    assert hidden_matrices(model)["bert.layers.0.qkv.weight"] == 5, "three heads of queries, one of keys and of values"
     together, apart = (
         torch.nn.Parameter(torch.zeros(48, 16)),
         [torch.nn.Parameter(torch.zeros(16, 16)) for _ in range(3)],

@@ -10,9 +10,8 @@ import ray
 import ray.exceptions
 import ray.train
 import torch
-from pydantic import ValidationError
 
-from bert_core.errors import ConfigError, TokenizerError
+from bert_core.errors import TokenizerError
 from bert_core.heads import BertForPreTraining
 from bert_core.objectives import TOKEN_OBJECTIVES
 from bert_core.objectives.masked_lm import MaskedLM
@@ -239,32 +238,6 @@ def test_the_token_objective_decides_whether_attention_is_causal(
     assert [model.config.causal_attention for model in models] == [True, True]
     assert models[1].state_dict().keys() == both_ways.state_dict().keys()
     assert all(torch.equal(value, both_ways.state_dict()[name]) for name, value in models[1].state_dict().items())
-
-
-def test_sizes_can_be_changed_number_by_number() -> None:
-    config = build_config(ModelSpec(size="mini", num_hidden_layers=2, hidden_size=128), vocab_size=500)
-    assert (config.num_hidden_layers, config.hidden_size, config.num_attention_heads) == (2, 128, 2)
-    assert config.intermediate_size == 512
-    with pytest.raises(ConfigError, match="num_attention_heads"):
-        build_config(ModelSpec(num_attention_heads=3), vocab_size=500)
-
-
-@pytest.mark.parametrize("family", ["modernbert", "modern"])
-def test_local_attention_and_the_rotary_base_are_choices_of_a_spec(family: str) -> None:
-    model = ModelSpec(family=family, local_window=16, global_every=2, rotary_base=500.0)
-    config = build_config(model, vocab_size=500)
-    assert (config.local_window, config.global_every, config.rotary_base) == (16, 2, 500.0)
-    assert (config.family.model_type, config.pad_token_id) == (
-        "modernbert" if family == "modernbert" else "bert_core",
-        0,
-    )
-    assert build_config(ModelSpec(family=family), 500).local_window == (128 if family == "modernbert" else None)
-
-
-@pytest.mark.parametrize("changes", [{"rotary_base": 500.0}, {"global_every": 2}, {"local_window": 1}])
-def test_a_choice_of_attention_that_the_model_has_no_use_for_is_refused(changes: dict[str, Any]) -> None:
-    with pytest.raises(ValidationError, match=next(iter(changes))):
-        ModelSpec(family="bert", **changes)
 
 
 def test_phases_share_all_steps() -> None:
