@@ -131,8 +131,8 @@ class GeneratorAndDiscriminator(BertForPreTraining):
         self.discriminator = BertForReplacedTokenDetection(self._discriminator_config, seed=None)
         own, shared = self.bert.embeddings, self.discriminator.bert.embeddings
         for name in _SHARED:
-            del own._modules[name]
-            own.__dict__[name] = getattr(shared, name)  # read here, but no part of this module
+            if own._modules.pop(name, None) is not None:
+                own.__dict__[name] = getattr(shared, name)  # read here, but no part of this module
 
     def packed_loss_sums(
         self,
