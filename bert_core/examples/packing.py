@@ -4,7 +4,7 @@ Shapes: T real tokens, B sequences, P predicted positions.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, Self
 
@@ -30,6 +30,8 @@ class PackedBatch:
     """(P,) the token ids that stood there before masking"""
     sentence_labels: NDArray[np.int8]
     """(B,) the label of each pair of segments, 0 or 1; (0,) for single sequences"""
+    draws: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
+    """(P,) a random number below 2³¹ for each masked position, by which a generator's token is drawn; (0,) without"""
 
     @property
     def num_sequences(self) -> int:
@@ -63,6 +65,7 @@ class PackedBatch:
             np.concatenate(places),
             np.concatenate([part.masked_labels for part in parts]),
             np.concatenate([part.sentence_labels for part in parts]),
+            np.concatenate([part.draws for part in parts]),
         )
 
     def _part(self, first: int, last: int) -> "PackedBatch":
@@ -75,6 +78,7 @@ class PackedBatch:
             self.masked_positions[low:high] - begin,
             self.masked_labels[low:high],
             self.sentence_labels[first:last],
+            self.draws[low:high],
         )
 
 

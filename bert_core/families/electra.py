@@ -1,7 +1,7 @@
 """ELECTRA (Clark et al. 2020): discriminators to fine-tune, and generators, which are masked-token models.
 
 Narrow embeddings are widened where their width differs; classifiers of sequences have a GELU layer. The masked-token
-head is the generator's; a discriminator's own head, replaced-token detection, is passed over.
+head is the generator's, `BertForReplacedTokenDetection` the discriminator with its own.
 """
 
 from collections.abc import Mapping
@@ -51,7 +51,10 @@ ELECTRA = _Electra(
         "summary_activation": "gelu",
     },
     tied_weights={"generator_lm_head.weight": "electra.embeddings.word_embeddings.weight"},
-    architectures={"BertForPreTraining": "ElectraForMaskedLM"},
+    architectures={
+        "BertForPreTraining": "ElectraForMaskedLM",
+        "BertForReplacedTokenDetection": "ElectraForPreTraining",
+    },
     has_base_pooler=False,
     dropout_before_pooler=True,
 )

@@ -41,6 +41,8 @@ class PretrainingLabels:
     """(P,) the token ids that stood there before masking; -100 at positions that only fill up the batch"""
     sentence_labels: Tensor
     """(B,) the label of each pair of segments, 0 or 1; -100 for sequences that only fill up the batch"""
+    draws: Tensor | None = None
+    """(P,) int64, a random number below 2³¹ for each masked position; empty or None where no token is drawn"""
 
 
 @dataclass(frozen=True)
@@ -256,7 +258,7 @@ OBJECTIVE_HEADS: Mapping[str, ObjectiveHead[Any]] = {
     "sentence_order": SentencePairHead(),
     "left_to_right": LeftToRightHead(),
 }
-"""Heads by the names of `bert_core.objectives.OBJECTIVES`.
+"""Heads by the names of `bert_core.objectives.OBJECTIVES`, without those of `bert_core.heads.replaced_tokens`.
 
 Losses are computed in this order, and their gradients added up in the reverse of it: another order would change the
 last bits of a run that is resumed.
@@ -289,8 +291,8 @@ class BertForPreTraining(PretrainedModel):
     def build(self, config: BertConfig) -> None:
         self.bert = BertModel(config, seed=None, with_pooler=config.sentence_head)
         for name in OBJECTIVES:  # the order in which weights are drawn
-            head = OBJECTIVE_HEADS[name]
-            if head.module_name not in self._modules:
+            head = OBJECTIVE_HEADS.get(name)
+            if head is not None and head.module_name not in self._modules:
                 self.register_module(head.module_name, head.build(config))
         if config.sentence_head:
             self.config = config.with_labels(["LABEL_0", "LABEL_1"])  # the width that Hugging Face reads off the labels

@@ -6,10 +6,19 @@ from bert_core.config import BertConfig
 from bert_core.objectives.base import Objective, SentenceObjective, TokenObjective
 from bert_core.objectives.masked_lm import LeftToRight, MaskedLM, SpanBoundary
 from bert_core.objectives.next_sentence import NextSentence, SentenceOrder
+from bert_core.objectives.replaced_tokens import Generator, ReplacedTokens
 
 OBJECTIVES: Mapping[str, Objective] = {
     objective.name: objective
-    for objective in (MaskedLM(), NextSentence(), SentenceOrder(), SpanBoundary(), LeftToRight())
+    for objective in (
+        MaskedLM(),
+        NextSentence(),
+        SentenceOrder(),
+        SpanBoundary(),
+        LeftToRight(),
+        Generator(),
+        ReplacedTokens(),
+    )
 }
 """All objectives by name. Weights are drawn and losses added up in this order: a new one goes to the end."""
 

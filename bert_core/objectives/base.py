@@ -5,7 +5,7 @@ a batch makes, and what its measurements are called. The other half, in `bert_co
 computes the loss; both have the same name in their lists. Objects hold no state.
 
 A run has one `TokenObjective`, at most one `SentenceObjective`, and every other objective that says `is_active`. The
-loss of a run is the sum of the means of its objectives' losses.
+loss of a run is the sum of the means of its objectives' losses, each times its `weight`.
 
 Shapes: T tokens, P predicted positions, n examples.
 """
@@ -13,7 +13,7 @@ Shapes: T tokens, P predicted positions, n examples.
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
@@ -42,6 +42,8 @@ class Objective(ABC):
     """Beginning of the measurements' names: `mlm` for `mlm_loss` and `mlm_accuracy`."""
     has_accuracy: ClassVar[bool] = True
     """Whether right predictions are counted, and reported on progress lines beside the loss."""
+    weight: ClassVar[float] = 1.0
+    """Factor of the mean loss in the loss of the run."""
 
     @property
     def loss_name(self) -> str:
@@ -66,7 +68,7 @@ class Objective(ABC):
     def num_predictions(self, batch: PackedBatch) -> int:
         """Predictions that the objective makes in a batch; its loss is divided by their number over all workers."""
 
-    def metrics(self, loss: float, num_correct: float, num_predictions: float) -> dict[str, float]:
+    def metrics(self, loss: float, num_correct: float, num_predictions: float, num_tokens: float) -> dict[str, float]:
         """Measurements by name, from sums over any number of batches; `num_predictions` is above 0."""
         metrics = {self.loss_name: loss / num_predictions}
         if self.has_accuracy:
@@ -81,13 +83,16 @@ class HiddenTokens:
     input_ids: NDArray[np.int32]  # (T,)
     positions: NDArray[np.int32]  # (P,) ascending, into T
     labels: NDArray[np.int32]  # (P,) the tokens that belong there
+    draws: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))  # `PackedBatch.draws`
 
 
 class TokenObjective(Objective):
-    """An objective whose predictions are tokens of the vocabulary. A run has exactly one."""
+    """An objective that decides how tokens are hidden; its predictions are tokens of the vocabulary. A run has one."""
 
     is_causal: ClassVar[bool] = False
     """Whether a token must not see those behind it: the model then has `BertConfig.causal_attention`."""
+    against_pairs: ClassVar[str] = ""
+    """Reason why a run has no `SentenceObjective` beside it, as a clause; empty where it may have one."""
     spec_fields: ClassVar[frozenset[str]] = frozenset()
     """Fields of a pretraining spec, as dotted names, that are made for this objective; others refuse a value there."""
 
@@ -101,9 +106,13 @@ class TokenObjective(Objective):
         objective whose labels follow from the tokens themselves hides nothing and gives no positions (P = 0).
         """
 
-    def metrics(self, loss: float, num_correct: float, num_predictions: float) -> dict[str, float]:
+    def guessing_loss(self, vocab_size: int) -> float:
+        """Loss of a run whose predictions are guessed."""
+        return math.log(vocab_size)
+
+    def metrics(self, loss: float, num_correct: float, num_predictions: float, num_tokens: float) -> dict[str, float]:
         """Loss and accuracy, and the perplexity."""
-        metrics = super().metrics(loss, num_correct, num_predictions)
+        metrics = super().metrics(loss, num_correct, num_predictions, num_tokens)
         metrics[PERPLEXITY] = math.exp(min(metrics[self.loss_name], _LARGEST_EXPONENT))
         return metrics
 

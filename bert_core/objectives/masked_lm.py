@@ -80,6 +80,7 @@ class LeftToRight(TokenObjective):
     summary = "each token, from the tokens before it (GPT)"
     metric_prefix = "ltr"
     is_causal = True
+    against_pairs = "predicts each token from those before it, and would learn to go on from A with whatever B follows"
 
     def hide_tokens(
         self, laid: LaidOut, masking: MaskingConfig, *, seed: int, epoch: int, example: NDArray[np.int64]

@@ -76,4 +76,5 @@ def build_packed_batch(
         hidden.positions,
         hidden.labels,
         segments.sentence_labels,
+        hidden.draws,
     )

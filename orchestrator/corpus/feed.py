@@ -48,6 +48,7 @@ _FIELDS: dict[str, np.dtype[np.generic]] = {
     "masked_positions": np.dtype(np.int32),
     "masked_labels": np.dtype(np.int32),
     "sentence_labels": np.dtype(np.int8),
+    "draws": np.dtype(np.int32),
 }
 
 

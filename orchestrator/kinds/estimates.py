@@ -7,13 +7,14 @@ import torch
 from torch import nn
 
 from bert_core.config import BertConfig
-from bert_core.heads import BertForPreTraining, BertForTokenClassification
+from bert_core.heads import BertForTokenClassification
 from bert_core.model import BertModel
 from orchestrator.base.console import counted, size_text
 from orchestrator.cluster.torch_devices import SLOW_BF16, computes_in_bf16, has_bf16_cpu
 from orchestrator.kinds.base import DiskUse, Fact, is_narrow
 from orchestrator.kinds.corpus import token_store_disk
 from orchestrator.kinds.resolved import Resolved
+from orchestrator.pretraining.step import new_model
 from orchestrator.specs import PretrainSpec
 from orchestrator.tasks import Task
 from orchestrator.training.batch_order import Schedule
@@ -31,9 +32,9 @@ def count_encoder_parameters(config: BertConfig) -> int:
     return _count(BertModel(config, seed=None))
 
 
-def count_pretraining_parameters(config: BertConfig) -> int:
-    """Parameters of a model to pretrain, its heads included."""
-    return _count(BertForPreTraining(config, seed=None))
+def count_pretraining_parameters(spec: PretrainSpec, config: BertConfig) -> int:
+    """Parameters of a model to pretrain, its heads and its generator included."""
+    return _count(new_model(spec, config, seed=None))
 
 
 def count_lstm_parameters(

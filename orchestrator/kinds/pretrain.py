@@ -70,7 +70,7 @@ class PretrainKind(Kind[PretrainSpec, PretrainResult]):
         config = pretraining_config(spec, inputs)
         yield from precision_facts([spec.precision], spec.execution.device, [config])
         if config is not None:
-            num_parameters = count_pretraining_parameters(config)
+            num_parameters = count_pretraining_parameters(spec, config)
             yield "parameters", f"{num_parameters:,}"
             yield "memory of a worker", memory_text(num_parameters)
             if spec.execution.device == "gpu":
@@ -79,7 +79,7 @@ class PretrainKind(Kind[PretrainSpec, PretrainResult]):
 
     def disk(self, spec: PretrainSpec, inputs: Resolved) -> Iterator[DiskUse]:
         config = pretraining_config(spec, inputs)
-        num_parameters = None if config is None else count_pretraining_parameters(config)
+        num_parameters = None if config is None else count_pretraining_parameters(spec, config)
         yield from pretraining_disk(spec, num_parameters, inputs)
 
     def pretraining(self, spec: PretrainSpec) -> tuple[str, PretrainSpec]:

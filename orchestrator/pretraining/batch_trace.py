@@ -87,6 +87,8 @@ def example_digests(batch: PackedBatch) -> Iterator[str]:
         digest = hashlib.sha256()
         for name in PackedBatch.__dataclass_fields__:
             values = np.asarray(getattr(example, name), "<i8")  # data tasks and plain streams differ in widths
+            if name == "draws" and not len(values):
+                continue  # so that other objectives' batches have the digests of older versions
             digest.update(len(values).to_bytes(8, "little") + values.tobytes())
         yield digest.hexdigest()
 

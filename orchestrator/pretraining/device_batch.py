@@ -19,7 +19,9 @@ from bert_core.examples.packing import PackedBatch, SizeBucket
 from bert_core.heads.pretraining import PretrainingLabels
 from bert_core.packed_sequences import PackedSequences
 
-_ARRAYS = ("input_ids", "token_type_ids", "cu_seqlens", "masked_positions", "masked_labels", "sentence_labels")
+_ARRAYS = (
+    *("input_ids", "token_type_ids", "cu_seqlens", "masked_positions", "masked_labels", "sentence_labels", "draws"),
+)
 """Fields of a PackedBatch in the order in which they are laid end to end."""
 FindBucket = Callable[[PackedBatch], SizeBucket]
 """Function that names the sizes that a batch is filled up to."""
@@ -74,7 +76,7 @@ def _sizes(batch: PackedBatch) -> list[int]:
 
 def _sizes_in(bucket: SizeBucket) -> list[int]:
     tokens, predictions = [bucket.num_tokens] * 2, [bucket.num_predictions] * 2
-    return [*tokens, bucket.num_sequences + 1, *predictions, bucket.num_sentence_labels]
+    return [*tokens, bucket.num_sequences + 1, *predictions, bucket.num_sentence_labels, 0]
 
 
 def _split(values: Tensor, sizes: list[int]) -> dict[str, Tensor]:
@@ -92,6 +94,7 @@ def _micro_batch(arrays: Mapping[str, Tensor], first_token: int, max_seqlen: int
             arrays["masked_positions"].long() - first_token,
             arrays["masked_labels"].long(),
             arrays["sentence_labels"].long(),
+            arrays["draws"].long(),
         ),
     )
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from bert_core.objectives import TOKEN_OBJECTIVES
 from orchestrator.base.errors import RunFailedError
 from orchestrator.pretraining.batch_trace import global_batch_digest
 from orchestrator.pretraining.collectives import Worker, all_reduce_sum
@@ -26,7 +27,7 @@ _LOSS_OVER_GUESSING = 10.0
 
 def max_loss(spec: PretrainSpec, vocab_size: int) -> float:
     """Return the loss above which a step has diverged: ten times that of guessing tokens where the spec has none."""
-    return spec.max_loss or _LOSS_OVER_GUESSING * math.log(vocab_size)
+    return spec.max_loss or _LOSS_OVER_GUESSING * TOKEN_OBJECTIVES[spec.token_objective].guessing_loss(vocab_size)
 
 
 class Divergences:

@@ -22,11 +22,12 @@ from bert_core.compiled_layers import compile_layers
 from bert_core.cuda_graphs import Capture, ReplayedPasses, capture_on
 from bert_core.examples.packing import PackedBatch, SizeBucket
 from bert_core.micro_batches import first_line, is_out_of_memory
+from bert_core.objectives.masked_lm import MaskedLM
 from orchestrator.base.errors import RunFailedError
 from orchestrator.base.settings import cache_folder
 from orchestrator.cluster.torch_devices import computes_in_bf16
 from orchestrator.pretraining.device_batch import DeviceBatch, filled_micro_batch
-from orchestrator.pretraining.step import GlobalCounts, StepContext, add_sums, empty_totals, label_loss
+from orchestrator.pretraining.step import GlobalCounts, StepContext, add_sums, empty_totals, encoders_of, label_loss
 
 MIN_STEPS_TO_COMPILE = 10_000
 """Steps of a run that `auto` compiles: compiling takes up to 20 s, so each of them has to become 2 ms shorter."""
@@ -131,7 +132,7 @@ def _reason_against_graphs(context: StepContext) -> str | None:
         "the model has linear biases (ALiBi), which the host makes in each step": (
             model.config.position_embedding_type == "alibi"
         ),
-        "tokens are predicted left to right, those that fill a batch up too": spec.token_objective == "left_to_right",
+        "each token is predicted, those that fill a batch up too": spec.token_objective != MaskedLM.name,
     }
     return next((reason for reason, holds in reasons.items() if holds), None)
 
@@ -162,9 +163,8 @@ def _compile(context: StepContext, tell: Tell, warn: Tell) -> bool:
     spec, device = context.spec, context.worker.device
     cache = os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache_folder() / "compiled"))
     try:
-        seconds = compile_layers(
-            context.model.bert, torch.bfloat16 if computes_in_bf16(device, spec.precision) else None
-        )
+        dtype = torch.bfloat16 if computes_in_bf16(device, spec.precision) else None
+        seconds = sum(compile_layers(encoder, dtype) for encoder in encoders_of(context.model))
     except Exception as error:  # of whatever kind: torch, the C++ compiler, Triton and the driver have their own
         reason = f"{type(error).__name__}: {first_line(str(error))}"
         if spec.execution.compile_layers == "always":

@@ -8,7 +8,9 @@ from bert_core.checkpoints.weight_files import WEIGHTS_FILE
 from bert_core.config import BertConfig
 from bert_core.distillation import student_of
 from bert_core.heads import BertForPreTraining
+from bert_core.heads.replaced_tokens import GeneratorAndDiscriminator, narrower
 from bert_core.objectives import NO_SENTENCE_OBJECTIVE, TOKEN_OBJECTIVES
+from bert_core.objectives.replaced_tokens import ReplacedTokens
 from bert_core.text.tokenization import Tokenizer
 from bert_core.text.tokenizer_files import TOKENIZER_FILES
 from orchestrator.base.errors import SpecError
@@ -16,7 +18,7 @@ from orchestrator.base.results import DatasetResult, Event, FileCount
 from orchestrator.cluster.capacity import Processes
 from orchestrator.corpus.input_files import InputFile
 from orchestrator.corpus.stream import ExampleStream
-from orchestrator.pretraining.step import StepLoss
+from orchestrator.pretraining.step import StepLoss, new_model
 from orchestrator.specs import PretrainSpec
 from orchestrator.specs.network import build_config
 from orchestrator.storage import local_copy
@@ -139,7 +141,7 @@ def build_model(job: PretrainJob) -> BertForPreTraining:
     is_causal = TOKEN_OBJECTIVES[job.spec.token_objective].is_causal
     if job.init_folder is None:
         config = build_config(job.spec.model, job.tokenizer.vocab_size, job.tokenizer.pad_id)
-        return BertForPreTraining.from_config(replace(config, causal_attention=is_causal), seed=job.spec.seed)
+        return new_model(job.spec, replace(config, causal_attention=is_causal), job.spec.seed)
     asked = {name: getattr(job.spec.model, name) for name in ("hidden_dropout_prob", "attention_probs_dropout_prob")}
     config = replace(
         BertConfig.from_pretrained(local_copy(job.init_folder)),
@@ -155,6 +157,11 @@ def build_model(job: PretrainJob) -> BertForPreTraining:
         raise SpecError(
             f"phases.max_seq_length {longest} is longer than the {config.max_seq_length} positions of "
             f"{job.init_folder}; lower it"
+        )
+    if job.spec.token_objective == ReplacedTokens.name:
+        generator = narrower(config, job.spec.generator_size)
+        return GeneratorAndDiscriminator.from_pretrained(
+            local_copy(job.init_folder), config, job.spec.seed, generator=generator
         )
     model = BertForPreTraining.from_pretrained(local_copy(job.init_folder), config, seed=job.spec.seed)
     if config.causal_attention != is_causal:

@@ -26,6 +26,7 @@ from typing import Any
 import torch
 
 from bert_core.checkpoints.training_state import contents_of, read_training_state
+from bert_core.heads.replaced_tokens import GENERATOR_FOLDER
 from orchestrator.base.results import Event, MessageEvent, MetricEvent, Split, WorkersEvent
 from orchestrator.pretraining.batch_trace import Batches
 from orchestrator.pretraining.collectives import StopFlag, Worker, read_for_all
@@ -34,7 +35,7 @@ from orchestrator.pretraining.divergence import Divergences, max_loss
 from orchestrator.pretraining.execution_mode import ExecutionMode
 from orchestrator.pretraining.job import Emit, PretrainJob, build_model, check_init_state
 from orchestrator.pretraining.meter import DivergedStepError, Meter, Utilization
-from orchestrator.pretraining.step import EvaluationBatches, StepContext, evaluate, training_step
+from orchestrator.pretraining.step import EvaluationBatches, StepContext, encoders_of, evaluate, training_step
 from orchestrator.provenance.capture import read_machine
 from orchestrator.specs import PretrainSpec
 from orchestrator.storage import local_copy
@@ -152,9 +153,9 @@ class TrainingLoop:
         self.micro_batches = self.context.micro_batches
         self._mode: ExecutionMode | None = None
         """Chosen at the start, or as the checkpoint says; a rollback keeps it."""
-        # A teacher's work beside the model's own would make the share a wrong one.
-        has_own_loss = job.loss is None
-        self._utilization = Utilization.of(self.model.config, self.spec.precision, worker) if has_own_loss else None
+        # The work of a teacher or a second encoder beside the model's own would make the share a wrong one.
+        is_alone = job.loss is None and len(encoders_of(self.model)) == 1
+        self._utilization = Utilization.of(self.model.config, self.spec.precision, worker) if is_alone else None
         self._max_loss = max_loss(self.spec, self.model.config.vocab_size)
         self.meter = self._new_meter()
         self.divergences = Divergences(job, worker)
@@ -316,8 +317,10 @@ class TrainingLoop:
 
     def write_model(self, folder: Path) -> None:
         """Write the model as it is, with its tokenizer, in Hugging Face's layout."""
-        self.job.tokenizer.save(folder)
         self.model.save_pretrained(folder)
+        for part in (folder, folder / GENERATOR_FOLDER):
+            if part.exists():
+                self.job.tokenizer.save(part)
 
     def write_snapshot(self, folder: Path) -> None:
         """Write the model and, where the spec says so, all that another run needs to go on from this step."""

@@ -11,12 +11,11 @@ import torch
 from torch import Tensor
 
 from bert_core.config import BertConfig, count_flops_per_prediction, count_flops_per_read_token, count_flops_per_token
-from bert_core.heads import BertForPreTraining
-from bert_core.objectives import TOKEN_OBJECTIVES
+from bert_core.objectives import OBJECTIVES, TOKEN_OBJECTIVES
 from orchestrator.base.errors import RunFailedError
 from orchestrator.pretraining.collectives import Worker, all_reduce_sum
 from orchestrator.pretraining.device_batch import DeviceBatch
-from orchestrator.pretraining.step import StepContext, empty_totals, named_metrics, training_step
+from orchestrator.pretraining.step import StepContext, empty_totals, named_metrics, new_model, training_step
 from orchestrator.training.clocks import Clock, clock_of
 from orchestrator.training.step_time import (
     NUM_MEASURED_STEPS,
@@ -126,6 +125,7 @@ class Meter:
         clock: Clock | None = None,
     ) -> None:
         self._worker, self._objectives = worker, objectives
+        self._weights = torch.tensor([OBJECTIVES[name].weight for name in objectives], device=worker.device)
         self._max_loss, self._utilization = max_loss, utilization
         self._unseen: list[tuple[int, Tensor, Tensor]] = []
         self._clock = clock or clock_of(worker.device)
@@ -154,7 +154,7 @@ class Meter:
         summed = torch.stack(totals)
         all_reduce_sum(summed, self._worker)
         by_objective = summed[:, :-1].reshape(len(steps), len(self._objectives), 3)
-        losses = (by_objective[:, :, 0] / by_objective[:, :, 2]).sum(1).tolist()
+        losses = (by_objective[:, :, 0] / by_objective[:, :, 2] * self._weights).sum(1).tolist()
         for step, loss, norm in zip(steps, losses, torch.stack(norms).tolist(), strict=True):
             if not (loss <= self._max_loss and math.isfinite(norm)):  # NaN compares as false
                 raise DivergedStepError(step, loss, norm)
@@ -255,7 +255,7 @@ def measure_training(spec: "PretrainSpec", config: BertConfig, stream: "ExampleS
     if not all(sizes):
         return None
     with on_threads(spec.threads_per_worker):
-        model = BertForPreTraining.from_config(config, seed=spec.seed)
+        model = new_model(spec, config, spec.seed)
         model.train()
         context = StepContext.build(spec, model, Worker(), warn=lambda message: None)
         seconds, first = 0.0, 0

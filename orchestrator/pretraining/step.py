@@ -20,12 +20,16 @@ import torch.distributed
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from bert_core.config import BertConfig
 from bert_core.counter_random import derive_key
 from bert_core.examples.packing import PackedBatch
 from bert_core.heads.pretraining import BertForPreTraining, LossSums
+from bert_core.heads.replaced_tokens import GeneratorAndDiscriminator, narrower
 from bert_core.kernels.dropout import seed_dropout
 from bert_core.micro_batches import compute_in_parts, first_line
+from bert_core.model import BertModel
 from bert_core.objectives import OBJECTIVES, active_objectives
+from bert_core.objectives.replaced_tokens import ReplacedTokens
 from bert_core.optimization import set_learning_rate
 from orchestrator.base.errors import RunFailedError
 from orchestrator.cluster.torch_devices import autocast
@@ -62,6 +66,18 @@ Its arguments are a model, a micro-batch on the model's device, the spec and the
 """
 
 
+def new_model(spec: "PretrainSpec", config: BertConfig, seed: int | None) -> BertForPreTraining:
+    """Make a model for a spec's objectives with weights drawn from `seed`; None leaves them without memory."""
+    if spec.token_objective == ReplacedTokens.name:
+        return GeneratorAndDiscriminator(config, seed, narrower(config, spec.generator_size))
+    return BertForPreTraining(config, seed)
+
+
+def encoders_of(model: nn.Module) -> list[BertModel]:
+    """Encoders of a model: one, or a generator's and its discriminator's."""
+    return [module for module in model.modules() if isinstance(module, BertModel)]
+
+
 @dataclass(frozen=True)
 class StepContext:
     """Values that stay the same over all steps."""
@@ -94,8 +110,9 @@ class StepContext:
             loss: loss of a micro-batch; that of the batch's own labels unless given.
         """
         model.to(worker.device)
-        model.bert.residual_dtype = torch.bfloat16 if spec.residual_precision == "bf16" else None
-        model.bert.recomputes_layers = spec.execution.activation_checkpointing == "layers"
+        for encoder in encoders_of(model):
+            encoder.residual_dtype = torch.bfloat16 if spec.residual_precision == "bf16" else None
+            encoder.recomputes_layers = spec.execution.activation_checkpointing == "layers"
         optimizer = optimizer_of(spec, model)
         objectives = active_objectives(spec.chosen_objectives, model.config)
         gradients = GradientBuckets(model.parameters(), worker, spec.gradient_precision)
@@ -187,8 +204,11 @@ def label_loss(
 
 
 def loss_of_sums(sums: Sums, counts: GlobalCounts) -> Tensor:
-    """A micro-batch's share of the loss: each objective's summed loss over its global number of predictions, added."""
-    return torch.stack([each.loss / counts.num_predictions[name] for name, each in sums.items()]).sum()
+    """A micro-batch's share of the loss: each objective's summed loss over its global number of predictions, weighted
+    and added."""
+    means = {name: each.loss / counts.num_predictions[name] for name, each in sums.items()}
+    weights = {name: OBJECTIVES[name].weight for name in means}
+    return torch.stack([mean if weights[name] == 1 else weights[name] * mean for name, mean in means.items()]).sum()
 
 
 def pretraining_sums(
@@ -215,14 +235,15 @@ def add_sums(totals: Tensor, sums: Mapping[str, LossSums], num_tokens: int) -> N
 
 
 def named_metrics(totals: Tensor, objectives: Sequence[str]) -> dict[str, float]:
-    """Measurements of all objectives from global totals, and `loss`, the sum of their mean losses."""
-    values = totals.tolist()
+    """Measurements of all objectives from global totals, and `loss`, the weighted sum of their mean losses."""
+    *values, num_tokens = totals.tolist()
     metrics: dict[str, float] = {}
     loss = 0.0
     for number, name in enumerate(objectives):
         objective = OBJECTIVES[name]
-        metrics |= objective.metrics(*values[3 * number : 3 * number + 3])
-        loss += metrics[objective.loss_name]
+        loss_sum, num_correct, num_predictions = values[3 * number : 3 * number + 3]
+        metrics |= objective.metrics(loss_sum, num_correct, num_predictions, num_tokens)
+        loss += objective.weight * metrics[objective.loss_name]
     return {**metrics, "loss": loss}
 
 

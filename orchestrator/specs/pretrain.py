@@ -233,6 +233,14 @@ class PretrainSpec(TokenStoreSpec):
     mask_mix: MaskMix = identity(
         (0.8, 0.1, 0.1), "Shares of the predicted tokens turned to [MASK], to a random token, and kept."
     )
+    generator_size: float = identity(
+        0.25,
+        "With replaced_tokens: width of the generator, whose depth is the model's. 1/4 to 1/2 work best in ELECTRA.",
+        unit="share",
+        is_new=True,
+        gt=0.0,
+        le=1.0,
+    )
 
     learning_rate: float = identity(1e-4, "Peak learning rate.", gt=0.0)
     warmup_ratio: float = network.warmup_ratio(0.01)
@@ -326,10 +334,11 @@ class PretrainSpec(TokenStoreSpec):
         self._refuse_fields_of_other_objectives()
         done = (self.init_step or 0) / self.steps
         network.check_decay(self.learning_rate_schedule, self.warmup_ratio, self.decay_ratio, done)
-        if TOKEN_OBJECTIVES[self.token_objective].is_causal and objective != NO_SENTENCE_OBJECTIVE:
+        reason = TOKEN_OBJECTIVES[self.token_objective].against_pairs
+        if reason and objective != NO_SENTENCE_OBJECTIVE:
             raise ValueError(
-                f"token_objective {self.token_objective} predicts each token from those before it, and would learn to "
-                f"go on from segment A with whatever B sentence_objective {objective} puts there; set that to none"
+                f"token_objective {self.token_objective} {reason}, and sentence_objective is {objective}; set that to "
+                "none"
             )
         if self.model.span_boundary_objective and self.mask_unit != "span":
             raise ValueError("model.span_boundary_objective predicts spans; set mask_unit to span")

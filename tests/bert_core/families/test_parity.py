@@ -24,6 +24,7 @@ from bert_core.heads import (
     BertForSequenceClassification,
     BertForTokenClassification,
 )
+from bert_core.heads.replaced_tokens import BertForReplacedTokenDetection, DetectionOutput
 from bert_core.model import BertModel
 from bert_core.text.tokenization import Tokenizer
 from tests.bert_core.reference import assert_equal_gradients, ragged_batch, reference_of, scattered
@@ -37,6 +38,7 @@ HEADS = (
     BertForMultipleChoice,
 )
 CASES = [(family, head) for family in FAMILIES.values() if family is not NATIVE for head in HEADS]
+CASES.append((FAMILIES["electra"], BertForReplacedTokenDetection))
 EVERY = pytest.mark.parametrize(
     ("family", "head"), [pytest.param(f.model_type, h, id=f"{f.model_type}-{h.__name__}") for f, h in CASES]
 )
@@ -108,6 +110,8 @@ def labeled_batch(model: PretrainedModel, seed: int) -> dict[str, Tensor]:
             batch["labels"] = torch.where(batch["attention_mask"].bool(), labels, -100)
         case BertForQuestionAnswering():
             batch |= {"start_positions": draw(width, num_rows), "end_positions": draw(width, num_rows)}
+        case BertForReplacedTokenDetection():
+            batch["labels"] = draw(2, num_rows, width)
         case BertForMultipleChoice():
             batch = {name: rows.view(2, 2, width) for name, rows in batch.items()} | {"labels": draw(2, 2)}
     return batch
@@ -137,7 +141,8 @@ def assert_same_outputs(model: PretrainedModel, reference: Any, batch: dict[str,
         if tensor is None:
             continue
         expected = theirs[names.get(name, name)]
-        if tensor.dim() == 3:  # padding is zero here, and whatever it is there
+        is_by_token = tensor.dim() == 3 or (isinstance(ours, DetectionOutput) and name == "logits")
+        if is_by_token:  # padding is zero here, and whatever it is there
             tensor, expected = tensor[real], expected[real]
         torch.testing.assert_close(tensor, expected, atol=1e-5, rtol=1e-5)
         compared += 1

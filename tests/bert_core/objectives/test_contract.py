@@ -3,7 +3,7 @@
 Alone: pytest tests/bert_core/objectives/test_contract.py
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 import pytest
@@ -14,6 +14,7 @@ from bert_core.config import BertConfig
 from bert_core.examples.packing import PackedBatch
 from bert_core.heads import BertForPreTraining
 from bert_core.heads.pretraining import OBJECTIVE_HEADS, PretrainingLabels
+from bert_core.heads.replaced_tokens import GeneratorAndDiscriminator
 from bert_core.objectives import (
     NO_SENTENCE_OBJECTIVE,
     OBJECTIVES,
@@ -30,33 +31,47 @@ from tests.bert_core.small_documents import BERT, all_examples, documents
 
 CONFIG = small_config(vocab_size=50_000, max_position_embeddings=64, span_boundary_objective=True)
 ALL = pytest.mark.parametrize("name", OBJECTIVES)
+HEADS = {name: head.module_name for name, head in OBJECTIVE_HEADS.items()} | {
+    "generator": "prediction",
+    "replaced_tokens": "discriminator.discriminator_predictions",
+}
+"""Head of each objective in its model."""
+
+
+def token_objective_beside(name: str) -> str:
+    """The token objective of a run that has the objective."""
+    return name if name in TOKEN_OBJECTIVES else "replaced_tokens" if name == "generator" else "masked_lm"
 
 
 def batch_of(name: str, only: np.ndarray) -> PackedBatch:
     """Examples of a run that has the objective."""
     docs = documents()
-    token = name if name in TOKEN_OBJECTIVES else "masked_lm"
     sentence = name if name in SENTENCE_OBJECTIVES else NO_SENTENCE_OBJECTIVE
     _, segments = all_examples(docs, 48, sentence, only=only)
-    options = {"layout": BERT, "seed": 1, "epoch": 0, "example": only, "token_objective": token}
+    options = {"layout": BERT, "seed": 1, "epoch": 0, "example": only, "token_objective": token_objective_beside(name)}
     return build_packed_batch(docs, segments, MASKING, **options)
 
 
 def inputs_of(batch: PackedBatch) -> tuple[PackedSequences, PretrainingLabels]:
-    arrays = (batch.masked_positions, batch.masked_labels, batch.sentence_labels)
+    arrays = (batch.masked_positions, batch.masked_labels, batch.sentence_labels, batch.draws)
     seqs = PackedSequences.from_numpy(batch.input_ids, batch.token_type_ids, batch.cu_seqlens)
     return seqs, PretrainingLabels(*(torch.from_numpy(array.astype("int64")) for array in arrays))
 
 
 @pytest.fixture(scope="module")
-def model() -> BertForPreTraining:
-    made = scattered(BertForPreTraining.from_config(CONFIG)).eval()
-    assert isinstance(made, BertForPreTraining)
-    return made
+def models() -> Mapping[str, BertForPreTraining]:
+    """A model for each objective."""
+    made = [scattered(cls.from_config(CONFIG)).eval() for cls in (BertForPreTraining, GeneratorAndDiscriminator)]
+    return {name: made[name not in OBJECTIVE_HEADS] for name in OBJECTIVES}
+
+
+@pytest.fixture
+def model(models: Mapping[str, BertForPreTraining], name: str) -> BertForPreTraining:
+    return models[name]
 
 
 def test_both_halves_have_the_same_objectives() -> None:
-    assert OBJECTIVE_HEADS.keys() == OBJECTIVES.keys()
+    assert HEADS.keys() == OBJECTIVES.keys()
     assert all(objective.name == name for name, objective in OBJECTIVES.items())
 
 
@@ -67,7 +82,7 @@ def test_measurements_of_two_objectives_never_share_a_name() -> None:
 
 @ALL
 def test_an_objective_that_is_chosen_is_active(name: str) -> None:
-    chosen = {name, next(iter(TOKEN_OBJECTIVES))}
+    chosen = {name, token_objective_beside(name)}
     assert name in active_objectives(chosen, CONFIG)
     assert not active_objectives((), CONFIG)
 
@@ -97,7 +112,7 @@ def test_sums_of_parts_add_up_to_those_of_the_batch(name: str, model: BertForPre
 @ALL
 def test_the_loss_reaches_the_encoder_and_the_head(name: str, model: BertForPreTraining) -> None:
     sums = model.packed_loss_sums(*inputs_of(batch_of(name, np.arange(4))), [name])
-    head = model.get_submodule(OBJECTIVE_HEADS[name].module_name)
+    head = model.get_submodule(HEADS[name])
     parameters = [model.bert.embeddings.word.weight, *head.parameters()]
     gradients = torch.autograd.grad(sums[name].loss, parameters)
     assert all(gradient.isfinite().all() for gradient in gradients)
@@ -117,11 +132,12 @@ def test_an_example_depends_on_its_own_number_alone(name: str) -> None:
 @ALL
 def test_metrics_are_means_by_their_names(name: str) -> None:
     objective = OBJECTIVES[name]
-    metrics = objective.metrics(loss=20.0, num_correct=2.0, num_predictions=8.0)
+    metrics = objective.metrics(loss=20.0, num_correct=2.0, num_predictions=8.0, num_tokens=60.0)
     assert metrics[objective.loss_name] == 2.5
     assert metrics.get(objective.accuracy_name) == (0.25 if objective.has_accuracy else None)
     assert metrics.keys() - {PERPLEXITY} == set(objective.curve_names)
-    assert (PERPLEXITY in metrics) == (name in TOKEN_OBJECTIVES)
+    assert (PERPLEXITY in metrics) == (name in ("masked_lm", "left_to_right")), "of the vocabulary, by the model itself"
+    assert metrics.get("replaced_share") == (0.1 if name == "generator" else None)
 
 
 def families() -> Iterator[BertConfig]:

@@ -39,8 +39,13 @@ def assert_equal(batch: PackedBatch, other: PackedBatch) -> None:
 @pytest.mark.parametrize("size", [1, 3, 8])
 @pytest.mark.parametrize(
     "changes",
-    [{}, {"sentence_objective": "none"}, {"sentence_objective": "none", "token_objective": "left_to_right"}],
-    ids=["pairs", "single sequences", "no masks"],
+    [
+        {},
+        {"sentence_objective": "none"},
+        {"sentence_objective": "none", "token_objective": "left_to_right"},
+        {"sentence_objective": "none", "token_objective": "replaced_tokens"},
+    ],
+    ids=["pairs", "single sequences", "no masks", "draws"],
 )
 def test_micro_batches_are_the_cuts_of_the_host_batch(tmp_path: Path, size: int, changes: dict[str, object]) -> None:
     batch = first_batch(tmp_path, **changes)

@@ -118,10 +118,16 @@ def test_states_are_those_of_checkpoints_and_of_snapshots_that_keep_them(stable:
     assert saved_states(str(tmp_path / "nothing")) == {}
 
 
-@pytest.mark.parametrize("name", get_args(OptimizerName)[1:])
-def test_every_optimizer_is_resumed_to_the_same_bits(name: str, tmp_path: Path) -> None:
-    """AdamW's resume has its own tests."""
-    changes = {"optimizer": name, "adam_bias_correction": False, "steps": 8, "execution": EXECUTION}
+RESUMED: dict[str, dict[str, object]] = {
+    **{name: {"optimizer": name, "adam_bias_correction": False} for name in get_args(OptimizerName)[1:]},
+    "replaced_tokens": {"token_objective": "replaced_tokens", "sentence_objective": "none", "optimizer": "muon"},
+}
+"""AdamW's resume, and that of masked tokens, have their own tests."""
+
+
+@pytest.mark.parametrize("name", RESUMED)
+def test_optimizers_and_objectives_are_resumed_to_the_same_bits(name: str, tmp_path: Path) -> None:
+    changes = {**RESUMED[name], "steps": 8, "execution": EXECUTION}
     run(make_job(tmp_path / "straight", **changes), ignore)
     run(make_job(tmp_path / "stopped", **changes), ignore, note_step=lambda step: step == 3)
     run(make_job(tmp_path / "stopped", attempt=2, **changes), ignore)

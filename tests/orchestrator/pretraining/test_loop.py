@@ -46,6 +46,8 @@ pytestmark = pytest.mark.training
 SEED = 20261120
 SMALL = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
 LEFT_TO_RIGHT = {"token_objective": "left_to_right", "sentence_objective": "none"}
+REPLACED = {"token_objective": "replaced_tokens", "sentence_objective": "none"}
+OBJECTIVES = pytest.mark.parametrize("objective", [{}, REPLACED], ids=["masked", "replaced"])
 NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 
 
@@ -252,12 +254,13 @@ def test_steps_of_snapshots_lie_within_the_run_and_differ(tmp_path: Path, steps:
 
 
 @pytest.mark.core
-def test_accumulation_changes_neither_loss_nor_gradient(tmp_path: Path) -> None:
+@OBJECTIVES
+def test_accumulation_changes_neither_loss_nor_gradient(tmp_path: Path, objective: dict[str, object]) -> None:
     model = SMALL | NO_DROPOUT
     results = []
     for number, micro in enumerate(({}, {"micro_batch_size": 3}, {"micro_batch_tokens": 48})):
         events: list[Event] = []
-        run(make_job(tmp_path / str(number), steps=4, model=model, **micro), events.append)
+        run(make_job(tmp_path / str(number), steps=4, model=model, **micro, **objective), events.append)
         results.append((metrics(events, "train", "loss")[4], metrics(events, "train", "grad_norm")[4]))
     assert results[1:] == [pytest.approx(results[0], rel=1e-4)] * 2
 
@@ -286,10 +289,11 @@ def test_numbers_that_are_none_end_the_run_before_a_checkpoint(tmp_path: Path, s
 
 
 @pytest.mark.core
+@OBJECTIVES
 def test_several_workers_learn_the_same_as_one_of_the_same_batches(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, objective: dict[str, object]
 ) -> None:
-    small = {"steps": 6, "global_batch_size": 7}
+    small = {"steps": 6, "global_batch_size": 7, **objective}
     changes = {"micro_batch_size": 3, "model": SMALL | NO_DROPOUT, **small}
     (tmp_path / "one").mkdir()
     monkeypatch.setenv(TRACE_VARIABLE, str(tmp_path / "trace-of-one"))
@@ -338,6 +342,24 @@ def test_left_to_right_is_learnt_and_measured_by_its_own_names(tmp_path: Path) -
     assert losses[100] < 0.5 * losses[8]
     names = {name for e in events if isinstance(e, MetricEvent) and e.split == "validation" for name in e.values}
     assert names == {"loss", "ltr_loss", "ltr_accuracy", "perplexity"}
+
+
+def test_replaced_tokens_are_measured_by_their_own_names_and_both_models_go_on(tmp_path: Path) -> None:
+    events: list[Event] = []
+    phases = [{"max_seq_length": 48, "share": 0.5, "mlm_probability": 0.4}, {"max_seq_length": 48, "share": 0.5}]
+    loop = run(make_job(tmp_path, generator_size=0.5, phases=phases, **REPLACED), events.append)
+    names = {name for e in events if isinstance(e, MetricEvent) and e.split == "validation" for name in e.values}
+    assert names == {"loss", "generator_loss", "replaced_share", "rtd_loss", "rtd_accuracy"}
+    parts = [metrics(events, "validation", name) for name in ("loss", "generator_loss", "rtd_loss")]
+    assert parts[0][24] == pytest.approx(parts[1][24] + 50 * parts[2][24])
+    shares = metrics(events, "train", "replaced_share")
+    assert shares[12] > 2 * shares[14] > 0, "masking rates are those of phases"
+    loop.write_model(tmp_path / "model")
+    assert Tokenizer.load(tmp_path / "model" / "generator").fingerprint == loop.job.tokenizer.fingerprint
+    more: list[Event] = []
+    run(make_job(tmp_path / "more", init_folder=str(tmp_path / "model"), steps=2, **REPLACED), more.append)
+    for name in ("generator_loss", "rtd_loss"):
+        assert metrics(more, "train", name)[2] < metrics(events, "train", name)[2]
 
 
 def test_pretraining_continues_from_a_model(tmp_path: Path) -> None:

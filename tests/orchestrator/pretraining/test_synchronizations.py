@@ -31,6 +31,7 @@ RUNS: dict[str, dict[str, object]] = {
     },
     "modern": {"model": SMALL | {"family": "modern"}, "sentence_objective": "none"},
     "left_to_right": {"token_objective": "left_to_right", "sentence_objective": "none"},
+    "replaced_tokens": {"token_objective": "replaced_tokens", "sentence_objective": "none"},
     "micro-batches in bf16": {"micro_batch_size": 3, "precision": "bf16"},
 }
 

@@ -16,7 +16,7 @@ SMALLEST = {"kind": "pretrain", "corpus": {"files": ["text.txt"]}, "tokenizer": 
 PAIRS = [
     (token, sentence)
     for token, objective in TOKEN_OBJECTIVES.items()
-    for sentence in (*([] if objective.is_causal else SENTENCE_OBJECTIVES), NO_SENTENCE_OBJECTIVE)
+    for sentence in (*([] if objective.against_pairs else SENTENCE_OBJECTIVES), NO_SENTENCE_OBJECTIVE)
 ]
 
 
@@ -35,11 +35,25 @@ def test_an_unknown_objective_is_refused_with_those_that_there_are(field: str) -
 
 
 @pytest.mark.parametrize("sentence", SENTENCE_OBJECTIVES)
-def test_a_causal_objective_takes_no_pairs_of_segments(sentence: str) -> None:
-    causal = {**SMALLEST, "token_objective": "left_to_right"}
-    with pytest.raises(SpecError, match=f"sentence_objective {sentence}"):
-        parse_spec({**causal, "sentence_objective": sentence})
-    parse_spec({**causal, "sentence_objective": "none", "cross_documents": True})
+@pytest.mark.parametrize("token", ["left_to_right", "replaced_tokens"])
+def test_some_objectives_take_no_pairs_of_segments(token: str, sentence: str) -> None:
+    chosen = {**SMALLEST, "token_objective": token}
+    with pytest.raises(SpecError, match=f"sentence_objective is {sentence}"):
+        parse_spec({**chosen, "sentence_objective": sentence})
+    parse_spec({**chosen, "sentence_objective": "none", "cross_documents": True})
+
+
+def test_tokens_are_replaced_where_phases_say_by_a_generator_of_its_own_size() -> None:
+    phases = [{"share": 0.5, "mlm_probability": 0.3}, {"share": 0.5, "mask_mix": [1, 0, 0]}]
+    chosen = {"token_objective": "replaced_tokens", "sentence_objective": "none"}
+    spec = parse_spec({**SMALLEST, **chosen, "generator_size": 0.5, "mask_unit": "word", "phases": phases})
+    assert isinstance(spec, PretrainSpec)
+    assert (spec.generator_size, spec.phases[0].mlm_probability) == (0.5, 0.3)
+    spans = {"mask_unit": "span", "model": {"span_boundary_objective": True}}
+    with pytest.raises(SpecError, match="span_boundary_objective"):
+        parse_spec({**SMALLEST, **chosen, **spans})
+    with pytest.raises(SpecError, match="generator_size"):
+        parse_spec({**SMALLEST, "generator_size": 0.5})
 
 
 @pytest.mark.parametrize(
