@@ -95,7 +95,8 @@ class BertConfig(ConfigFields):
             return cls(**{**shape, **MODERN, "model_type": NATIVE.model_type, **changes})
         names = FAMILIES[family].fields
         padding = {name: changes[name] for name in ("pad_token_id",) if name in changes}
-        values = FAMILIES[family].read({names.get(name, name): value for name, value in (shape | padding).items()})
+        in_file = {names.get(name, name): value for name, value in (shape | padding).items()}
+        values = FAMILIES[family].read({**FAMILIES[family].new_model, **in_file})
         if values.get("pad_token_id", 0) >= changes.get("vocab_size", math.inf):
             values["pad_token_id"] = 0  # the family's own stands in a larger vocabulary
         longest = 512 + values.get("position_offset", 0)
@@ -187,6 +188,7 @@ class BertConfig(ConfigFields):
             attention_probs_dropout_prob=probability if attention is None else attention,
             classifier_dropout=None if self.classifier_dropout is None else probability,
             qa_dropout=probability if self.qa_dropout else 0.0,
+            pooler_dropout=probability if self.pooler_dropout else 0.0,
         )
 
     def with_labels(self, labels: Sequence[str], problem_type: ProblemType | None = None) -> Self:

@@ -68,7 +68,9 @@ def _complaint(value: object, annotation: Any) -> str | None:
 
 HiddenActivation = Literal["gelu", "gelu_new", "relu", "silu"]
 ProblemType = Literal["regression", "single_label_classification", "multi_label_classification"]
-PositionEmbedding = Literal["absolute", "rotary", "alibi"]
+PositionEmbedding = Literal["absolute", "rotary", "alibi", "disentangled"]
+DistanceTerms = Literal["c2p", "c2p|p2c", "p2c"]
+DistanceNorm = Literal["none", "layer_norm"]
 FeedForward = Literal["mlp", "gated"]
 NormPlacement = Literal["post", "pre"]
 Norm = Literal["layer", "rms"]
@@ -138,7 +140,8 @@ class ConfigFields:
     causal_attention: bool = False
     """Whether a token attends to itself and to the tokens before it only; the pooler then reads the last token."""
     position_embedding_type: PositionEmbedding = "absolute"
-    """Positions: "absolute" (learned), "rotary" (Su et al. 2021) or "alibi" (Press et al. 2022)."""
+    """Positions: "absolute" (learned), "rotary" (Su et al. 2021), "alibi" (Press et al. 2022) or "disentangled":
+    vectors of distances in the attention (He et al. 2021)."""
     position_offset: CountFromZero = 0
     """Row of the first position in the table of learned positions."""
     rotary_base: PositiveNumber = 10000.0
@@ -147,6 +150,17 @@ class ConfigFields:
     """Base in layers with local attention; `rotary_base` when None."""
     relative_attention_num_buckets: Annotated[int, Bounds(at_least=4, below=512)] | None = None
     """Buckets of distances, whose learned biases all layers' attention adds (Raffel et al. 2020, section 2.1)."""
+    position_buckets: Annotated[int, Bounds(at_least=2)] | None = None
+    """Buckets of distances to one side that have a vector with "disentangled", the farther the wider; None: each
+    distance has one."""
+    max_relative_positions: Count | None = None
+    """Distance from which on all have one vector with "disentangled"; `max_position_embeddings` when None."""
+    pos_att_type: DistanceTerms = "c2p|p2c"
+    """Terms of "disentangled" scores: content to position, position to content, or both (He et al. 2021, 3.1)."""
+    share_att_key: bool = True
+    """Whether vectors of distances are projected by the matrices of queries and keys, or by matrices of their own."""
+    norm_rel_ebd: DistanceNorm = "layer_norm"
+    """Norm of the vectors of distances."""
     pad_token_id: int | None = 0
     """Id of the padding token, whose embedding starts at zero and gets no gradient as an input."""
 
@@ -169,6 +183,8 @@ class ConfigFields:
     """Dropout in front of a classifier; `hidden_dropout_prob` when None."""
     qa_dropout: DropoutRate = 0.0
     """Dropout in front of the question-answering head."""
+    pooler_dropout: DropoutRate = 0.0
+    """Dropout in front of the pooler."""
     classifier_pooling: ClassifierPooling = "cls"
     """Vector of a sequence that a classifier of sequences reads: its first token's, "cls", or the mean of all, taken in
     front of the pooler, "mean", or behind it, "late"."""
@@ -225,6 +241,12 @@ class ConfigFields:
             raise ConfigError(
                 f"a head is {self.head_size} wide; rotary positions rotate pairs of numbers: make "
                 "hidden_size / num_attention_heads an even number"
+            )
+        farthest, num_single = self.max_relative_positions, (self.position_buckets or 0) // 2
+        if farthest is not None and num_single and farthest < num_single + 2:
+            raise ConfigError(
+                f"max_relative_positions {farthest} leaves no distance to the wider ones of {self.position_buckets} "
+                f"position_buckets; make it {num_single + 2} or more"
             )
         if not self.first_norm and self.norm_placement != "pre":
             raise ConfigError(
@@ -285,6 +307,11 @@ class ConfigFields:
     def max_seq_length(self) -> int:
         """Tokens of the longest sequence that the model can read."""
         return self.max_position_embeddings - self.position_offset
+
+    @property
+    def farthest_distance(self) -> int:
+        """Distance from which on all have one vector."""
+        return self.max_relative_positions or self.max_position_embeddings
 
     @property
     def head_input_size(self) -> int:

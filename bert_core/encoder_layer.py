@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from bert_core.attention import attention
+from bert_core.attention.disentangled import DistanceProjections, DistanceTable, distance_rows
 from bert_core.attention.positions import Positions, apply_rotary, relative_buckets
 from bert_core.config import BertConfig
 from bert_core.kernels.dropout import Dropout
@@ -72,6 +73,12 @@ class Embeddings(nn.Module):
         self.token_type = nn.Embedding(config.type_vocab_size, width) if config.type_vocab_size else None
         num_buckets = config.relative_attention_num_buckets
         self.relative_bias = None if num_buckets is None else nn.Embedding(num_buckets, config.num_attention_heads)
+        self.distances = self.distance_norm = None
+        if config.position_embedding_type == "disentangled":
+            self.num_buckets, self.farthest = config.position_buckets, config.farthest_distance
+            self.distances = nn.Embedding(2 * (self.num_buckets or self.farthest), config.hidden_size)
+            if config.norm_rel_ebd == "layer_norm":
+                self.distance_norm = LayerNorm(config.hidden_size, eps=config.layer_norm_eps, bias=config.use_bias)
         self.norm = build_norm(config, width) if config.embedding_norm else nn.Identity()
         self.dropout = Dropout(config.hidden_dropout_prob)
         self.projection = None if config.embedding_size is None else Linear(width, config.hidden_size)
@@ -95,6 +102,17 @@ class Embeddings(nn.Module):
         key = ("relative buckets", size)
         buckets = seqs.cached(key, lambda: relative_buckets(seqs.max_seqlen, size, device))  # (S, S)
         return self.relative_bias(buckets).permute(2, 0, 1)  # type: ignore[no-any-return]
+
+    def distance_table(self, seqs: PackedSequences) -> DistanceTable | None:
+        """Vectors of the distances that occur, (R, H), and which of them two places have, (S, S); None without any."""
+        if self.distances is None:
+            return None
+        side, device = self.distances.num_embeddings // 2, seqs.input_ids.device
+        reach = min(side, seqs.max_seqlen)
+        vectors = self.distances.weight[side - reach : side + reach]
+        key = ("distance rows", self.num_buckets, self.farthest)
+        rows = seqs.cached(key, lambda: distance_rows(seqs.max_seqlen, self.num_buckets, self.farthest, device))
+        return DistanceTable(vectors if self.distance_norm is None else self.distance_norm(vectors), rows)
 
     def combine(
         self, words: Tensor, positions: Tensor | None, token_types: Tensor | None, residual_dtype: torch.dtype
@@ -131,6 +149,8 @@ class EncoderLayer(nn.Module):
         self.attention_dropout_p = config.attention_probs_dropout_prob
         self.causal_attention = config.causal_attention
         self.qkv = Linear(width, sum(self.qkv_heads) * config.head_size, bias=bias)  # of all heads: H → (N + 2K)·D
+        is_disentangled = config.position_embedding_type == "disentangled"
+        self.distances = DistanceProjections(config) if is_disentangled else None
         self.attention_output = Linear(width, width, bias=bias)  # H → H
         has_norm = config.first_norm or not is_first
         self.attention_norm = build_norm(config, width) if has_norm else nn.Identity()
@@ -148,7 +168,10 @@ class EncoderLayer(nn.Module):
         if k.shape[1] < q.shape[1]:
             k, v = (shared.repeat_interleave(q.shape[1] // k.shape[1], dim=1) for shared in (k, v))  # (T, N, D) each
         dropout_p = self.attention_dropout_p if self.training else 0.0
-        options = (dropout_p, positions.slopes, self.causal_attention, positions.window, positions.bias)
+        distances = None
+        if self.distances is not None and positions.distances is not None:
+            q, distances = self.distances(q, positions.distances, self.qkv, seqs)
+        options = (dropout_p, positions.slopes, self.causal_attention, positions.window, positions.bias, distances)
         context = attention(q, k, v, seqs, *options)  # (T, N, D)
         if rows is not None:
             x, context = x.index_select(0, rows), context.index_select(0, rows)  # (R, H), (R, N, D)

@@ -17,6 +17,7 @@ from bert_core.checkpoints.pretrained import PretrainedModel
 from bert_core.config import BertConfig
 from bert_core.encoder_layer import ACTIVATIONS, Embeddings, EncoderLayer, LayerNorm, build_norm
 from bert_core.errors import DataError
+from bert_core.kernels.dropout import Dropout
 from bert_core.kernels.linear import Linear
 from bert_core.packed_sequences import PackedSequences
 
@@ -114,6 +115,8 @@ class BertModel(PretrainedModel):
         self.pooler = Linear(config.head_input_size, width, bias=is_plain) if self.with_pooler else None
         has_norm = self.with_pooler and not is_plain
         self.pooler_norm = LayerNorm(width, eps=config.layer_norm_eps, bias=False) if has_norm else None
+        has_dropout = self.with_pooler and config.pooler_dropout > 0
+        self.pooler_dropout = Dropout(config.pooler_dropout) if has_dropout else None
         self.layer_pooling = LayerPooling(config)
 
     def pack(
@@ -195,7 +198,10 @@ class BertModel(PretrainedModel):
             )
         is_autocast = torch.is_autocast_enabled(seqs.input_ids.device.type)
         x = self.embeddings(seqs, self.residual_dtype if is_autocast else None)  # (T, H)
-        return x, Positions.of_layers(self.config, seqs, self.embeddings.attention_bias(seqs))
+        distances = self.embeddings.distance_table(seqs)
+        if distances is not None and seqs.includes_padding:  # it is zero in front of the layers, as in transformers
+            x = x * seqs.attention_mask.reshape(-1, 1)
+        return x, Positions.of_layers(self.config, seqs, self.embeddings.attention_bias(seqs), distances)
 
     def layers_in_order(self) -> list[Callable[..., Tensor]]:
         """The L layers in the order in which tokens pass through them; one whose weights are shared occurs again."""
@@ -246,6 +252,8 @@ class BertModel(PretrainedModel):
             tokens = dropout(tokens)
         if self.pooler is None:
             return tokens
+        if self.pooler_dropout is not None:
+            tokens = self.pooler_dropout(tokens)
         activation = self.config.pooler_activation
         assert activation is not None, "a model without this activation has no pooler"
         name = self.config.hidden_act if activation == "hidden_act" else activation

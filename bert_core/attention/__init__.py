@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from bert_core.attention.backend import AttentionBackend, AttentionCall, AttentionOptions
+from bert_core.attention.disentangled import DistanceVectors
 from bert_core.attention.grouped import GroupedAttention
 from bert_core.attention.padded import FusedAttention, ReferenceAttention
 from bert_core.attention.varlen import VarlenAttention
@@ -41,6 +42,7 @@ def attention(
     is_causal: bool = False,
     window: int | None = None,
     bias: Tensor | None = None,
+    distances: DistanceVectors | None = None,
 ) -> Tensor:
     """Compute softmax(q·kᵀ / √D + bias)·v within each sequence: (T, N, D) each → (T, N, D).
 
@@ -48,12 +50,13 @@ def attention(
     tokens are padding. With probability `dropout_p` an attention weight becomes zero, and the others are scaled by
     1 / (1 − dropout_p). With `slopes` (N,) the bias is −slope · |i − j| (Press et al. 2022).
     With `is_causal` a token attends to itself and to the tokens before it only, with a `window` to those at most so
-    many tokens away (Beltagy et al. 2020, section 3.1). A `bias` (N, S, S) is added by a token's place and another's.
+    many tokens away (Beltagy et al. 2020, section 3.1). A `bias` (N, S, S) is added by a token's place and another's,
+    scores of `distances` by both places and what stands there (He et al. 2021, section 3.1).
     """
     if window is not None and seqs.max_seqlen <= window + 1:
         window = None  # all of a sequence is near
-    options = AttentionOptions(dropout_p, slopes, is_causal, window, bias)
-    key = ("backend", q.dtype, q.shape[2], dropout_p, slopes is None, is_causal, bias is None)
+    options = AttentionOptions(dropout_p, slopes, is_causal, window, bias, distances)
+    key = ("backend", q.dtype, q.shape[2], dropout_p, slopes is None, is_causal, bias is None, distances is None)
     backend = seqs.cached(key, lambda: choose_backend(AttentionCall.of(q, seqs, options)))
     if q.is_cuda:
         return backend(q, k, v, seqs, options)

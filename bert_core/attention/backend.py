@@ -10,6 +10,7 @@ from typing import NamedTuple, Self
 import torch
 from torch import Tensor
 
+from bert_core.attention.disentangled import DistanceVectors
 from bert_core.packed_sequences import PackedSequences
 
 
@@ -21,6 +22,7 @@ class AttentionOptions(NamedTuple):
     is_causal: bool = False
     window: int | None = None
     bias: Tensor | None = None
+    distances: DistanceVectors | None = None
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,7 @@ class AttentionCall:
     has_slopes: bool = False
     """Whether there are linear biases (ALiBi)."""
     has_bias: bool = False
-    """Whether there are learned biases."""
+    """Whether there are learned biases, or scores by distance."""
     includes_padding: bool = False
     """Whether padding is among the tokens."""
     is_causal: bool = False
@@ -54,7 +56,7 @@ class AttentionCall:
             dtype=q.dtype,
             dropout_p=options.dropout_p,
             has_slopes=options.slopes is not None,
-            has_bias=options.bias is not None,
+            has_bias=options.bias is not None or options.distances is not None,
             includes_padding=seqs.includes_padding,
             is_causal=options.is_causal,
             head_size=q.shape[2],

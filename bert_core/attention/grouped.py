@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from bert_core.attention.backend import AttentionBackend, AttentionCall, AttentionOptions
+from bert_core.attention.disentangled import DistanceVectors
 from bert_core.attention.positions import alibi_bias, is_near
 from bert_core.kernels.dropout import bernoulli_keep_mask
 from bert_core.packed_sequences import PackedSequences
@@ -36,13 +37,14 @@ class GroupedAttention(AttentionBackend):
         return "cannot leave out padding that is among the tokens" if call.includes_padding else None
 
     def __call__(self, q: Tensor, k: Tensor, v: Tensor, seqs: PackedSequences, options: AttentionOptions) -> Tensor:
-        num_heads, (dropout_p, slopes, is_causal, window, learned) = q.shape[1], options
+        num_heads, (dropout_p, slopes, is_causal, window, learned, distances) = q.shape[1], options
         layout = ("length groups", num_heads, is_causal, window)
         groups = seqs.cached(layout, lambda: LengthGroups.build(seqs.cu_seqlens, num_heads, is_causal, window))
         biases = seqs.cached((*layout, slopes, q.dtype), lambda: groups.score_biases(slopes, q.dtype))
         if learned is not None:  # groups are as wide as the longest sequence, or some places wider
             learned = F.pad(learned, (0, _ROUND_TO, 0, _ROUND_TO))
-        context: Tensor = _GroupedAttention.apply(q, k, v, learned, groups, biases, dropout_p)  # type: ignore[no-untyped-call]
+        added = [] if distances is None else groups.distance_scores(q, k, distances)
+        context: Tensor = _GroupedAttention.apply(q, k, v, learned, groups, biases, dropout_p, *added)  # type: ignore[no-untyped-call]
         return context
 
 
@@ -99,6 +101,13 @@ class LengthGroups:
         linear = (alibi_bias(slopes, width).to(dtype).repeat(n, 1, 1) for n, width in self.shapes)
         return [mask + bias for mask, bias in zip(masks, linear, strict=True)]  # (n·N, S, S)
 
+    def distance_scores(self, q: Tensor, k: Tensor, distances: DistanceVectors) -> list[Tensor]:
+        """Scores of each group by distance: (T, N, D) each → (n·N, S, S) each."""
+        num_heads, wide = q.shape[1], F.pad(distances.rows, (0, _ROUND_TO, 0, _ROUND_TO))  # as the groups are
+        parts = zip(*(self.split(self.rows(x), num_heads) for x in (q, k)), strict=True)
+        heads = ([part.view(-1, num_heads, *part.shape[1:]) for part in pair] for pair in parts)  # (n, N, S, D) each
+        return [distances._replace(rows=wide).scores(q_g, k_g).flatten(0, 1) for q_g, k_g in heads]
+
     def rows(self, x: Tensor) -> Tensor:
         """Gather a tensor's rows in the order of the groups: (T, N, D) → (R, D)."""
         rows = x.new_empty(x.shape[0] * x.shape[1] + 1, x.shape[2])
@@ -129,13 +138,17 @@ class _GroupedAttention(torch.autograd.Function):
         groups: LengthGroups,
         biases: list[Tensor],
         dropout_p: float,
+        *added: Tensor,
     ) -> Tensor:
         num_heads, scale = q.shape[1], q.shape[2] ** -0.5
         qkv = [groups.rows(x) for x in (q, k, v)]
         context = torch.empty_like(qkv[0])
         parts = (groups.split(rows, num_heads) for rows in (*qkv, context))
         attended: list[Tensor] = []
-        for q_g, k_g, v_g, out, bias in zip(*parts, biases, strict=True):
+        of_groups = added or (None,) * len(biases)
+        for q_g, k_g, v_g, out, bias, scores in zip(*parts, biases, of_groups, strict=True):
+            if scores is not None:
+                bias = bias + scores
             if learned is not None:
                 bias = bias + _of_group(learned, q_g).to(bias.dtype).repeat(len(q_g) // num_heads, 1, 1)
             weights = torch.baddbmm(bias, q_g, k_g.mT, alpha=scale).softmax(dim=-1)  # (n·N, S, S)
@@ -148,6 +161,7 @@ class _GroupedAttention(torch.autograd.Function):
             attended += [weights, kept]
         ctx.save_for_backward(*qkv, *attended)
         ctx.groups, ctx.dropout_p, ctx.learned_shape = groups, dropout_p, None if learned is None else learned.shape
+        ctx.num_added = len(added)
         return groups.tokens(context, num_heads)
 
     @staticmethod
@@ -157,6 +171,7 @@ class _GroupedAttention(torch.autograd.Function):
         q, k, v, *attended = ctx.saved_tensors
         gradients = [torch.empty_like(q) for _ in range(3)]
         d_learned = None if ctx.learned_shape is None else q.new_zeros(ctx.learned_shape, dtype=torch.float32)
+        d_added: list[Tensor] = []
         parts = (groups.split(rows, num_heads) for rows in (q, k, v, groups.rows(d_context), *gradients))
         for q_g, k_g, v_g, d_out, dq, dk, dv, weights, kept in zip(*parts, attended[::2], attended[1::2], strict=True):
             torch.bmm(kept.mT, d_out, out=dv)
@@ -166,10 +181,12 @@ class _GroupedAttention(torch.autograd.Function):
             if d_learned is not None:
                 per_sequence = d_scores.view(-1, num_heads, *d_scores.shape[1:])  # (n, N, S, S)
                 _of_group(d_learned, q_g).add_(per_sequence.sum(dim=0, dtype=d_learned.dtype))
+            if ctx.num_added:
+                d_added.append(d_scores.clone())
             d_scores.mul_(scale)
             torch.bmm(d_scores, k_g, out=dq)
             torch.bmm(d_scores.mT, q_g, out=dk)
-        return *(groups.tokens(rows, num_heads) for rows in gradients), d_learned, None, None, None
+        return *(groups.tokens(rows, num_heads) for rows in gradients), d_learned, None, None, None, *d_added
 
 
 def _of_group(learned: Tensor, q_g: Tensor) -> Tensor:

@@ -30,7 +30,7 @@ class FusedAttention(AttentionBackend):
 
     def __call__(self, q: Tensor, k: Tensor, v: Tensor, seqs: PackedSequences, options: AttentionOptions) -> Tensor:
         q, k, v = (seqs.unpack(tensor).transpose(1, 2) for tensor in (q, k, v))  # (B, N, S, D) each
-        bias = _padded_bias(seqs, options, q.dtype)  # (B, 1 or N, 1 or S, S)
+        bias = _padded_bias(seqs, options, q, k)  # (B, 1 or N, 1 or S, S)
         with _kernels(q.device.type):
             context = F.scaled_dot_product_attention(q, k, v, attn_mask=bias, dropout_p=options.dropout_p)
         return seqs.pack(context.transpose(1, 2))  # (T, N, D)
@@ -47,7 +47,7 @@ class ReferenceAttention(AttentionBackend):
     def __call__(self, q: Tensor, k: Tensor, v: Tensor, seqs: PackedSequences, options: AttentionOptions) -> Tensor:
         rows = seqs.unpack(torch.stack([q, k, v], dim=1))  # (B, S, 3, N, D)
         q, k, v = rows.permute(2, 0, 3, 1, 4).unbind(0)  # (B, N, S, D) each
-        bias = _padded_bias(seqs, options, q.dtype)  # (B, 1 or N, 1 or S, S)
+        bias = _padded_bias(seqs, options, q, k)  # (B, 1 or N, 1 or S, S)
         scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1]) + bias  # (B, N, S, S)
         if options.window is None:
             weights = scores.softmax(dim=-1)
@@ -63,12 +63,14 @@ def _kernels(device: str) -> AbstractContextManager[None]:
     return sdpa_kernel(_KERNELS_ON_CUDA) if device == "cuda" else nullcontext()
 
 
-def _padded_bias(seqs: PackedSequences, options: AttentionOptions, dtype: torch.dtype) -> Tensor:
+def _padded_bias(seqs: PackedSequences, options: AttentionOptions, q: Tensor, k: Tensor) -> Tensor:
     """Bias to add to the scores of padded rows, −∞ where there is nothing to attend to: (B, 1 or N, 1 or S, S).
 
-    All but a learned bias is built once for all layers.
+    All but a learned bias and scores by distance, for which queries and keys (B, N, S, D) are needed, is built once for
+    all layers.
     """
-    _, slopes, is_causal, window, learned = options
+    _, slopes, is_causal, window, learned, distances = options
+    dtype = q.dtype
 
     def build() -> Tensor:
         keys = seqs.attention_mask[:, None, None, :]  # (B, 1, 1, S)
@@ -81,4 +83,10 @@ def _padded_bias(seqs: PackedSequences, options: AttentionOptions, dtype: torch.
         return torch.where(keys, bias.to(dtype), -math.inf)
 
     bias = seqs.cached(("padded bias", slopes, dtype, is_causal, window), build)
-    return bias if learned is None else bias + learned.to(dtype)  # (B, N, S, S)
+    if learned is not None:
+        bias = bias + learned.to(dtype)  # (B, N, S, S)
+    if distances is not None:
+        bias = bias + distances.scores(q, k)  # (B, N, S, S)
+        if seqs.includes_padding:  # it attends to all of its row alike, as in transformers
+            bias = bias.where(seqs.attention_mask[:, None, :, None], 0.0)
+    return bias

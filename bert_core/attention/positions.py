@@ -1,5 +1,7 @@
 """Positions beyond learned embeddings: rotary positions, biases in the attention, linear (ALiBi) or learned, windows.
 
+Vectors of distances are in `disentangled.py`.
+
 Shapes: T tokens, S length of a padded row, L layers, N heads, D head size.
 """
 
@@ -9,6 +11,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from bert_core.attention.disentangled import DistanceTable
 from bert_core.config import BertConfig
 from bert_core.packed_sequences import PackedSequences
 
@@ -25,17 +28,23 @@ class Positions:
     """Tokens on each side that a token attends to; None: all of its sequence."""
     bias: Tensor | None = None
     """Learned bias of each head by the places of query and key, (N, S, S); None unless the model has one."""
+    distances: DistanceTable | None = None
+    """Vectors of distances; None unless positions are disentangled."""
 
     @classmethod
     def of_layers(
-        cls, config: BertConfig, seqs: PackedSequences, bias: Tensor | None = None
+        cls,
+        config: BertConfig,
+        seqs: PackedSequences,
+        bias: Tensor | None = None,
+        distances: DistanceTable | None = None,
     ) -> tuple["Positions", ...]:
         """Make the positions of a batch for each of the L layers, or take those that were made for it before."""
-        everywhere = replace(cls.of(config, seqs, config.rotary_base), bias=bias)
+        everywhere = replace(cls.of(config, seqs, config.rotary_base), bias=bias, distances=distances)
         if config.local_window is None:
             return (everywhere,) * config.num_hidden_layers
         rotary_base, window = config.local_rotary_base or config.rotary_base, config.local_window // 2
-        nearby = replace(cls.of(config, seqs, rotary_base), bias=bias, window=window)
+        nearby = replace(cls.of(config, seqs, rotary_base), bias=bias, distances=distances, window=window)
         layers = range(config.num_hidden_layers)
         return tuple(nearby if layer % config.global_every else everywhere for layer in layers)
 

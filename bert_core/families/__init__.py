@@ -2,6 +2,7 @@
 
 from bert_core.families.albert import ALBERT
 from bert_core.families.bert import BERT
+from bert_core.families.deberta import DEBERTA
 from bert_core.families.distilbert import DISTILBERT
 from bert_core.families.electra import ELECTRA
 from bert_core.families.family import ENCODER, Family
@@ -25,6 +26,7 @@ FAMILIES: dict[str, Family] = {
         FLAUBERT,
         ELECTRA,
         MPNET,
+        DEBERTA,
         MODERNBERT,
         NATIVE,
     )

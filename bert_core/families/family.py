@@ -73,6 +73,8 @@ class Family:
     """Weights in a file that are copies of others: name → name of the original, which some files lack."""
     architectures: Mapping[str, str] = field(default_factory=dict)
     """Class of a model → its class in transformers, where that is not `class_prefix` and the rest of the name."""
+    new_model: Mapping[str, Any] = field(default_factory=dict)
+    """Names in config.json → the value in a model with random weights, where that is not the one of `defaults`."""
     for_new_models: bool = True
     """Whether a spec may name the family for a model with random weights."""
     has_base_pooler: bool = True

@@ -26,6 +26,7 @@ from tests.bert_core.reference import ragged_batch, scattered, small_config
 CHOICES: dict[str, dict[str, Any]] = {
     "bert": {},
     "albert": {"num_hidden_groups": 1, "embedding_size": 12, "relative_attention_num_buckets": 4},
+    "deberta": {"position_embedding_type": "disentangled", "position_buckets": 4, "share_att_key": False},
     "pre_norm": {"norm_placement": "pre", "feed_forward": "gated", "position_embedding_type": "rotary"},
     "eurobert": {"norm_placement": "pre", "norm": "rms", "embedding_norm": False, "num_key_value_heads": 1},
     "modernbert": {"norm_placement": "pre", "first_norm": False, "local_window": 4},

@@ -92,6 +92,9 @@ def test_family_reads_what_it_writes(family: str) -> None:
         ("modernbert", {"local_window": 16, "global_every": 1, "hidden_act": "silu"}, "modernbert"),
         ("electra", {"embedding_size": None}, "electra"),
         ("mpnet", {"relative_attention_num_buckets": 16}, "bert_core"),
+        ("deberta-v2", {"position_buckets": None, "max_relative_positions": 64, "pos_att_type": "p2c"}, "deberta-v2"),
+        ("deberta-v2", {"position_embedding_type": "absolute"}, "bert_core"),
+        ("deberta-v2", {"embedding_size": 8}, "bert_core"),
         ("modernbert", {"local_window": None}, "bert_core"),
         ("modernbert", {"use_bias": True}, "bert_core"),
     ],
@@ -136,6 +139,7 @@ def test_a_flag_of_earlier_files_names_the_family_of_the_heads(flag: str, family
         ({"num_lstm_layers": -1}, "num_lstm_layers"),
         ({"num_lstm_layers": 1, "lstm_hidden_size": 255}, "255"),
         ({"num_tabular_features": -1}, "num_tabular_features"),
+        ({"max_relative_positions": 9, "position_buckets": 16}, "max_relative_positions 9"),
         ({"first_norm": False}, "norm_placement"),
         ({"first_norm": False, "norm_placement": "pre", "num_hidden_groups": 3}, "num_hidden_groups"),
     ],
@@ -150,14 +154,17 @@ def test_keys_for_each_head_are_one_configuration_however_they_are_asked_for() -
 
 
 def test_attention_weights_may_have_a_dropout_of_their_own() -> None:
-    config = BertConfig(hidden_dropout_prob=0.2, attention_probs_dropout_prob=0.3, classifier_dropout=0.4)
+    config = BertConfig(
+        hidden_dropout_prob=0.2, attention_probs_dropout_prob=0.3, classifier_dropout=0.4, pooler_dropout=0.5
+    )
 
     def probabilities(changed: BertConfig) -> tuple[float | None, ...]:
-        return changed.hidden_dropout_prob, changed.attention_probs_dropout_prob, changed.classifier_dropout
+        heads = changed.classifier_dropout, changed.pooler_dropout, changed.qa_dropout
+        return changed.hidden_dropout_prob, changed.attention_probs_dropout_prob, *heads
 
-    assert probabilities(config.with_dropout(0.1)) == (0.1, 0.1, 0.1)
-    assert probabilities(config.with_dropout(0.1, attention=0.0)) == (0.1, 0.0, 0.1)
-    assert probabilities(config.with_dropout(None, attention=0.0)) == (0.2, 0.0, 0.4)
+    assert probabilities(config.with_dropout(0.1)) == (0.1, 0.1, 0.1, 0.1, 0.0)
+    assert probabilities(config.with_dropout(0.1, attention=0.0)) == (0.1, 0.0, 0.1, 0.1, 0.0)
+    assert probabilities(config.with_dropout(None, attention=0.0)) == (0.2, 0.0, 0.4, 0.5, 0.0)
     assert config.with_dropout(None) == config
 
 
@@ -185,6 +192,30 @@ def test_layers_of_modernbert_are_read_in_both_spellings() -> None:
     del theirs["global_attn_every_n_layers"]
     assert BertConfig.from_dict(theirs) == config
     assert transformers.ModernBertConfig(**config.to_dict()).sep_token_id is None, "in no vocabulary but the published"
+
+
+DEBERTA_V3: dict[str, Any] = {
+    "model_type": "deberta-v2",
+    "hidden_size": 768,
+    "num_attention_heads": 12,
+    "relative_attention": True,
+    "position_biased_input": False,
+    "pos_att_type": "p2c|c2p",
+    "position_buckets": 256,
+    "max_relative_positions": -1,
+    "share_att_key": True,
+    "norm_rel_ebd": "layer_norm",
+}
+
+
+def test_deberta_is_read_in_both_spellings() -> None:
+    config = BertConfig.from_dict(DEBERTA_V3)
+    assert (config.position_buckets, config.max_relative_positions, config.pos_att_type) == (256, None, "c2p|p2c")
+    theirs = transformers.DebertaV2Config(**DEBERTA_V3).to_dict()
+    assert isinstance(theirs["pos_att_type"], list)
+    assert BertConfig.from_dict(theirs) == config
+    of_v2 = {name: getattr(config, name) for name in ("intermediate_size", "num_hidden_layers")}
+    assert BertConfig.from_size("base", "deberta-v2", **of_v2) == config
 
 
 @pytest.mark.parametrize(
@@ -227,6 +258,14 @@ def test_a_family_that_is_not_read_is_named_with_the_file_and_those_that_are(tmp
         ({"model_type": "bert", "position_embedding_type": "relative_key"}, "position_embedding_type"),
         ({"model_type": "mpnet", "relative_attention_num_buckets": 16}, "relative_attention_num_buckets is 16"),
         ({"model_type": "electra", "summary_activation": None}, "summary_activation is None"),
+        ({"model_type": "deberta-v2"}, "relative_attention is False"),
+        (DEBERTA_V3 | {"position_biased_input": True}, "position_biased_input is True"),
+        (DEBERTA_V3 | {"conv_kernel_size": 3}, "conv_kernel_size is 3"),
+        (DEBERTA_V3 | {"attention_head_size": 32}, "attention_head_size is 32"),
+        (DEBERTA_V3 | {"embedding_size": 128}, "embedding_size is 128"),
+        (DEBERTA_V3 | {"pooler_hidden_size": 128}, "pooler_hidden_size is 128"),
+        (DEBERTA_V3 | {"pos_att_type": "p2p|c2p"}, "pos_att_type 'c2p|p2p'"),
+        (DEBERTA_V3 | {"norm_rel_ebd": "rms"}, "norm_rel_ebd 'rms'"),
         ({"model_type": "modernbert", "mlp_bias": True}, "mlp_bias is True"),
         ({"model_type": "modernbert", "embedding_dropout": 0.1}, "embedding_dropout"),
         ({"model_type": "modernbert", "classifier_activation": "silu"}, "classifier_activation"),

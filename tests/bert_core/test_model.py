@@ -130,16 +130,15 @@ def test_weights_start_as_in_bert() -> None:
     assert not model.embeddings.word.weight[0].any()
 
 
-@pytest.mark.parametrize("field", ["hidden_dropout_prob", "attention_probs_dropout_prob"])
+@pytest.mark.parametrize("field", ["hidden_dropout_prob", "attention_probs_dropout_prob", "pooler_dropout"])
 def test_dropout_acts_in_training_only_and_follows_the_seed(field: str) -> None:
     changes: dict[str, Any] = {field: 0.5}
     model = BertModel.from_config(replace(small_config(), **changes))
     batch = ragged_batch(model.config, [4, 6], 6)
-    seqs = PackedSequences.from_padded(**batch)
 
     def draw(seed: int) -> torch.Tensor:
         torch.manual_seed(seed)
-        return model.encode(seqs)
+        return model(**batch).pooler_output
 
     model.train()
     assert torch.equal(draw(1), draw(1))
@@ -148,8 +147,9 @@ def test_dropout_acts_in_training_only_and_follows_the_seed(field: str) -> None:
     assert torch.equal(draw(1), draw(2))
 
 
-def test_autocast_gives_nearly_the_same() -> None:
-    model = scattered(BertModel.from_config(small_config()))
+@pytest.mark.parametrize("positions", ["absolute", "disentangled"])
+def test_autocast_gives_nearly_the_same(positions: str) -> None:
+    model = scattered(BertModel.from_config(small_config(position_embedding_type=positions)))
     batch = ragged_batch(model.config, [7, 3], 7)
     full = model(**batch).last_hidden_state
     with torch.autocast("cpu", dtype=torch.bfloat16):

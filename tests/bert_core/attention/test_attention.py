@@ -1,4 +1,4 @@
-"""Attention of every backend against its definition, rotary positions and linear biases.
+"""Attention of every backend against its definition, rotary positions, linear biases and scores by distance.
 
 Alone: pytest tests/bert_core/attention/test_attention.py
 """
@@ -12,10 +12,12 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from transformers.models.deberta_v2.modeling_deberta_v2 import build_relative_position
 from transformers.models.mpnet.modeling_mpnet import MPNetEncoder
 
 from bert_core.attention import BACKENDS, attention, choose_backend, varlen
 from bert_core.attention.backend import AttentionBackend, AttentionCall, AttentionOptions
+from bert_core.attention.disentangled import DistanceVectors, distance_rows
 from bert_core.attention.positions import Positions, alibi_slopes, apply_rotary, relative_buckets, rotation
 from bert_core.model import BertModel
 from bert_core.packed_sequences import PackedSequences
@@ -48,7 +50,7 @@ def by_definition(
     options: AttentionOptions,
 ) -> torch.Tensor:
     """One sequence and one head at a time."""
-    _, slopes, is_causal, window, bias = options
+    _, slopes, is_causal, window, bias, distances = options
     rows = []
     for q_s, k_s, v_s in zip(q.split(lengths), k.split(lengths), v.split(lengths), strict=True):
         places = torch.arange(len(q_s), dtype=q.dtype)
@@ -57,6 +59,12 @@ def by_definition(
             scores = (q_s[:, n] @ k_s[:, n].T) / math.sqrt(q.shape[-1])
             if bias is not None:
                 scores = scores + bias[n, : len(q_s), : len(q_s)]
+            if distances is not None:
+                among = distances.rows[: len(q_s), : len(q_s)]
+                if distances.keys is not None:
+                    scores = scores + torch.einsum("id,ijd->ij", q_s[:, n], distances.keys[n][among])
+                if distances.queries is not None:
+                    scores = scores + torch.einsum("jd,ijd->ij", k_s[:, n], distances.queries[n][among])
             if slopes is not None:
                 scores = scores - slopes[n] * (places[:, None] - places).abs()
             if is_causal:
@@ -68,14 +76,24 @@ def by_definition(
     return torch.cat(rows)
 
 
+def random_distances(longest: int, terms: str) -> DistanceVectors:
+    generator = torch.Generator().manual_seed(1)
+    keys, queries = (
+        torch.randn(2, 12, 4, dtype=torch.float64, generator=generator).requires_grad_() if term in terms else None
+        for term in ("c2p", "p2c")
+    )
+    return DistanceVectors(keys, queries, distance_rows(longest, 6, 9, torch.device("cpu")))
+
+
 @pytest.mark.parametrize("backend", ON_CPU, ids=lambda backend: backend.name)
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None, max_examples=30)
 @given(
     SHORT | LONG,
     st.sampled_from([None, torch.tensor([0.5, 0.25])]),
     st.booleans(),
     st.sampled_from([None, 0, 3]),
     st.booleans(),
+    st.sampled_from(["", "c2p", "p2c", "c2p|p2c"]),
 )
 def test_backends_follow_the_definition_in_values_and_gradients(
     backend: AttentionBackend,
@@ -84,17 +102,22 @@ def test_backends_follow_the_definition_in_values_and_gradients(
     is_causal: bool,
     window: int | None,
     has_bias: bool,
+    terms: str,
 ) -> None:
     longest = max(lengths)
     bias = torch.randn(2, longest, longest, generator=torch.Generator().manual_seed(0)).requires_grad_()
-    results, options = [], AttentionOptions(0.0, slopes, is_causal, window, bias if has_bias else None)
+    distances = random_distances(longest, terms) if terms else None
+    options = AttentionOptions(0.0, slopes, is_causal, window, bias if has_bias else None, distances)
+    vectors = () if distances is None else (distances.keys, distances.queries)
+    learned = [tensor for tensor in (options.bias, *vectors) if tensor is not None]
+    results = []
     for function in (
         lambda *qkv: backend(*qkv, packed(lengths), options),
         lambda *qkv: by_definition(*qkv, lengths, options),
     ):
         qkv = projections(sum(lengths))
         context = function(*qkv)
-        gradients = torch.autograd.grad(context.square().sum(), (*qkv, bias) if has_bias else qkv)
+        gradients = torch.autograd.grad(context.square().sum(), (*qkv, *learned))
         results.append((context, *gradients))
     for ours, expected in zip(*results, strict=True):
         torch.testing.assert_close(ours, expected)
@@ -127,7 +150,9 @@ def test_later_layers_take_the_biases_of_the_first(backend: AttentionBackend, dt
     slopes, steeper = torch.tensor([0.5, 0.25]), torch.tensor([1.0, 0.125])
     q, k, v = (tensor.detach() for tensor in projections(9, dtype))
     bias = torch.randn(2, 5, 5, generator=torch.Generator().manual_seed(0))
-    choices = itertools.product((None, slopes, steeper), (False, True), (None, 1), (None, bias))
+    near = random_distances(5, "c2p|p2c")
+    near = near._replace(keys=near.keys.to(dtype), queries=near.queries.to(dtype))
+    choices = itertools.product((None, slopes, steeper), (False, True), (None, 1), (None, bias), (None, near))
     calls = [AttentionOptions(0.0, *choice) for choice in choices]
     shared = packed([4, 5])
     for call in calls * 2:
@@ -229,8 +254,9 @@ def test_where_the_kernel_does_not_run_dropout_goes_to_the_fused_kernels(monkeyp
 
 def test_a_call_is_described_by_its_arguments() -> None:
     q = torch.zeros(5, 2, 8, dtype=HALF)
-    call = AttentionCall.of(q, packed([2, 3]), AttentionOptions(0.1, torch.ones(2), is_causal=True))
-    assert call == AttentionCall("cpu", HALF, 0.1, has_slopes=True, is_causal=True, head_size=8)
+    options = AttentionOptions(0.1, torch.ones(2), is_causal=True, distances=random_distances(3, "c2p"))
+    call = AttentionCall.of(q, packed([2, 3]), options)
+    assert call == AttentionCall("cpu", HALF, 0.1, has_slopes=True, has_bias=True, is_causal=True, head_size=8)
 
 
 @pytest.mark.parametrize(
@@ -276,6 +302,15 @@ def test_distances_have_the_buckets_of_transformers(num_buckets: int) -> None:
     places = torch.arange(300)
     expected = MPNetEncoder.relative_position_bucket(places - places[:, None], num_buckets=num_buckets)
     assert relative_buckets(300, num_buckets, torch.device("cpu")).equal(expected)
+
+
+@pytest.mark.parametrize(("num_buckets", "farthest"), [(None, 7), (None, 400), (3, 9), (8, 300), (64, 128), (256, 512)])
+def test_distances_have_the_rows_of_transformers(num_buckets: int | None, farthest: int) -> None:
+    for length in (5, 600):
+        places, reach = torch.zeros(length, 1), min(num_buckets or farthest, length)
+        expected = build_relative_position(places, places, num_buckets or -1, farthest)[0] + reach
+        rows = distance_rows(length, num_buckets, farthest, torch.device("cpu"))
+        assert rows.equal(expected.clamp(0, 2 * reach - 1))
 
 
 def test_slopes_of_eight_and_of_twelve_heads_are_those_of_the_paper() -> None:

@@ -75,6 +75,12 @@ def random_config(family: str, seed: int) -> BertConfig:
         "global_every": [1, 2, 3],
         "local_rotary_base": [100.0],
         "classifier_pooling": ["cls", "mean"],
+        "position_buckets": [None, 2, 6, 12],
+        "max_relative_positions": [None, 8],
+        "pos_att_type": ["c2p", "p2c", "c2p|p2c"],
+        "share_att_key": [False, True],
+        "norm_rel_ebd": ["none", "layer_norm"],
+        "pooler_activation": ["gelu", "tanh", "relu"],
     }
     shape |= {name: draw.choice(values) for name, values in left_open.items() if name in FAMILIES[family].fields}
     config = BertConfig.from_size("tiny", family, **shape).with_dropout(0.0)
@@ -206,6 +212,19 @@ def test_transformers_passes_over_the_head_for_span_borders(tmp_path: Path) -> N
     again = BertForPreTraining.from_pretrained(tmp_path)
     assert again.config == model.config
     assert torch.equal(again.span_boundary.first.weight, model.span_boundary.first.weight)
+
+
+def test_a_masked_token_head_of_deberta_is_read_under_its_old_names(tmp_path: Path) -> None:
+    model = random_model("deberta-v2", BertForPreTraining, 6)
+    legacy = transformers.DebertaV2ForMaskedLM(
+        transformers.DebertaV2Config(**model.config.to_dict() | {"legacy": True})
+    )
+    scattered(legacy.eval()).save_pretrained(tmp_path)
+    again = BertForPreTraining.from_pretrained(tmp_path)
+    assert again.load_report is not None
+    assert again.load_report.dropped == again.load_report.initialized == ()
+    with torch.no_grad():
+        assert_same_outputs(again, legacy, without_labels(labeled_batch(model, 6)))
 
 
 SENTENCES = [
