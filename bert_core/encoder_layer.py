@@ -52,7 +52,7 @@ class Embeddings(nn.Module):
         self.token_type = nn.Embedding(config.type_vocab_size, width) if config.type_vocab_size else None
         num_buckets = config.relative_attention_num_buckets
         self.relative_bias = None if num_buckets is None else nn.Embedding(num_buckets, config.num_attention_heads)
-        self.norm = LayerNorm(width, eps=config.layer_norm_eps, bias=config.use_bias)
+        self.norm = LayerNorm(width, eps=config.layer_norm_eps, bias=config.norms_have_bias)
         self.dropout = Dropout(config.hidden_dropout_prob)
         self.projection = None if config.embedding_size is None else Linear(width, config.hidden_size)
 
@@ -105,6 +105,8 @@ class EncoderLayer(nn.Module):
     def __init__(self, config: BertConfig, is_first: bool = False) -> None:
         super().__init__()
         width, eps, bias = config.hidden_size, config.layer_norm_eps, config.use_bias
+        inner_bias = bias if config.intermediate_bias is None else config.intermediate_bias
+        norm_bias = config.norms_have_bias
         self.is_gated = config.feed_forward == "gated"
         self.pre_norm = config.norm_placement == "pre"
         self.num_heads = config.num_attention_heads
@@ -113,12 +115,12 @@ class EncoderLayer(nn.Module):
         self.qkv = Linear(width, 3 * width, bias=bias)  # queries, keys and values of all heads: H → 3H
         self.attention_output = Linear(width, width, bias=bias)  # H → H
         has_norm = config.first_norm or not is_first
-        self.attention_norm = LayerNorm(width, eps=eps, bias=bias) if has_norm else nn.Identity()
+        self.attention_norm = LayerNorm(width, eps=eps, bias=norm_bias) if has_norm else nn.Identity()
         inner = (1 + self.is_gated) * config.intermediate_size
-        self.intermediate = Linear(width, inner, bias=bias)  # H → I, or 2I if gated
+        self.intermediate = Linear(width, inner, bias=inner_bias)  # H → I, or 2I if gated
         self.activation = ACTIVATIONS[config.hidden_act]
         self.output = Linear(config.intermediate_size, width, bias=bias)  # I → H
-        self.output_norm = LayerNorm(width, eps=eps, bias=bias)
+        self.output_norm = LayerNorm(width, eps=eps, bias=norm_bias)
         self.dropout = Dropout(config.hidden_dropout_prob)
 
     def forward(self, x: Tensor, seqs: PackedSequences, positions: Positions, rows: Tensor | None = None) -> Tensor:

@@ -109,7 +109,7 @@ class BertModel(PretrainedModel):
         self.layers = nn.ModuleList(EncoderLayer(config, is_first=place == 0) for place in range(num_groups))
         self.norm = None
         if config.norm_placement == "pre" and config.final_norm:
-            self.norm = LayerNorm(config.hidden_size, eps=config.layer_norm_eps, bias=config.use_bias)
+            self.norm = LayerNorm(config.hidden_size, eps=config.layer_norm_eps, bias=config.norms_have_bias)
         width, is_plain = config.hidden_size, not config.heads.has_head_layer
         self.pooler = Linear(config.head_input_size, width, bias=is_plain) if self.with_pooler else None
         has_norm = self.with_pooler and not is_plain

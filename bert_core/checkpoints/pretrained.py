@@ -39,7 +39,7 @@ class WeightNames:
     """Whether the class is the encoder without a head; a file may then leave out the family's prefix."""
 
     def of(self, name: str) -> tuple[str, ...]:
-        """Name of a parameter in a file, with the family's prefix; three names for a fused one."""
+        """Name of a parameter in a file, with the family's prefix; several names for a fused one."""
         return self.family.file_names(ENCODER + name if self.is_encoder_alone else name, self.head)
 
     @property
@@ -54,8 +54,13 @@ class WeightNames:
         return {
             file_name.removeprefix(prefix): part.detach().cpu().contiguous()
             for name, tensor in state.items()
-            for file_name, part in zip(self.of(name), tensor.chunk(len(self.of(name))), strict=True)
+            for file_name, part in zip(self.of(name), self.swapped(name, tensor).chunk(len(self.of(name))), strict=True)
         }
+
+    def swapped(self, name: str, tensor: Tensor) -> Tensor:
+        """A parameter in a file's order of rows, or a file's tensor in the parameter's: both ways are the same."""
+        swaps = self.family.gate_comes_second and ".intermediate." in name
+        return tensor.roll(len(tensor) // 2, dims=0) if swaps else tensor
 
     def normalized(self, weights: Mapping[str, Tensor], parameters: Collection[str]) -> dict[str, Tensor]:
         """Give a file's weights one spelling, whichever tool and year wrote it, and leave out copies of others."""
@@ -64,11 +69,16 @@ class WeightNames:
         for name, tensor in weights.items():
             for old, new in _OLD_ENDINGS.items():
                 name = re.sub(old, new, name)
+            name = name.removeprefix(self.family.former_prefix)
             with_prefix = self.family.prefix + name
             result[with_prefix if with_prefix in wanted else name] = tensor
         for copy, original in self.family.tied_weights.items():
             if copy in result:
                 result.setdefault(original, result.pop(copy))
+        for bias, weight in self.family.absent_biases.items():
+            has_module = any(name.startswith(bias.removesuffix("bias")) for name in result)
+            if has_module and weight in result:
+                result.setdefault(bias, torch.zeros(len(result[weight])))
         return {name: tensor for name, tensor in result.items() if not name.endswith(_CONSTANT)}
 
 
@@ -186,7 +196,7 @@ class PretrainedModel(nn.Module):
                     f"{tuple(parameter.shape)}; use the config.json that was saved with these weights"
                     + ("" if name.startswith(ENCODER) else ", or load with encoder_only=True for a new head")
                 )
-            parameter.copy_(value)
+            parameter.copy_(in_file.swapped(name, value))
             used.update(names)
         if essential:
             raise CheckpointError(
