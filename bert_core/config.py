@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from bert_core.config_fields import ConfigFields, ProblemType
 from bert_core.errors import CheckpointError, ConfigError
-from bert_core.families import FAMILIES, MODERN, NATIVE, Family
+from bert_core.families import FAMILIES, FORMER_TYPES, MODERN, NATIVE, Family
 
 _NAMES = {
     "tiny": (2, 128),
@@ -110,6 +110,7 @@ class BertConfig(ConfigFields):
         Raises: ConfigError when a field asks for something that this model does not do.
         """
         model_type = values.get("model_type", "bert")
+        model_type = FORMER_TYPES.get(model_type, model_type)
         if model_type not in FAMILIES or ("model_type" not in values and "hidden_size" not in values):
             raise ConfigError(
                 f"model_type is {values.get('model_type')!r}, a family that is not read; use a model of a family that "

@@ -135,6 +135,10 @@ class ConfigFields:
     """Whether the first layer's attention has a norm in front, behind that of the embeddings, with "pre"."""
     use_bias: bool = True
     """Whether the layers' matrices and norms have biases."""
+    norm_bias: bool | None = None
+    """Whether the encoder's norms have biases; `use_bias` when None."""
+    intermediate_bias: bool | None = None
+    """Whether the first matrix of the feed-forward network has a bias; `use_bias` when None."""
     layer_norm_eps: PositiveNumber = 1e-12
     """Number added to the variance, or to the mean square, in a norm."""
     causal_attention: bool = False
@@ -146,6 +150,8 @@ class ConfigFields:
     """Row of the first position in the table of learned positions."""
     rotary_base: PositiveNumber = 10000.0
     """Base of the wavelengths of rotary positions (10000 in Su et al. 2021, section 3.2.2)."""
+    rotary_scaling_factor: PositiveNumber = 1.0
+    """Number that rotary positions are divided by, so that longer sequences have trained angles (Chen et al. 2023)."""
     local_rotary_base: PositiveNumber | None = None
     """Base in layers with local attention; `rotary_base` when None."""
     relative_attention_num_buckets: Annotated[int, Bounds(at_least=4, below=512)] | None = None
@@ -302,6 +308,11 @@ class ConfigFields:
         """Heads of a layer's queries, of its keys and of its values."""
         num_shared = self.num_key_value_heads or self.num_attention_heads
         return self.num_attention_heads, num_shared, num_shared
+
+    @property
+    def norms_have_bias(self) -> bool:
+        """Whether the encoder's norms have biases."""
+        return self.use_bias if self.norm_bias is None else self.norm_bias
 
     @property
     def max_seq_length(self) -> int:

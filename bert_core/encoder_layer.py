@@ -55,7 +55,7 @@ def build_norm(config: BertConfig, width: int) -> nn.Module:
     """Norm of the encoder for vectors of a width."""
     if config.norm == "rms":
         return RMSNorm(width, eps=config.layer_norm_eps)
-    return LayerNorm(width, eps=config.layer_norm_eps, bias=config.use_bias)
+    return LayerNorm(width, eps=config.layer_norm_eps, bias=config.norms_have_bias)
 
 
 class Embeddings(nn.Module):
@@ -143,6 +143,7 @@ class EncoderLayer(nn.Module):
     def __init__(self, config: BertConfig, is_first: bool = False) -> None:
         super().__init__()
         width, bias = config.hidden_size, config.use_bias
+        inner_bias = bias if config.intermediate_bias is None else config.intermediate_bias
         self.is_gated = config.feed_forward == "gated"
         self.pre_norm = config.norm_placement == "pre"
         self.qkv_heads = config.qkv_heads
@@ -155,7 +156,7 @@ class EncoderLayer(nn.Module):
         has_norm = config.first_norm or not is_first
         self.attention_norm = build_norm(config, width) if has_norm else nn.Identity()
         inner = (1 + self.is_gated) * config.intermediate_size
-        self.intermediate = Linear(width, inner, bias=bias)  # H → I, or 2I if gated
+        self.intermediate = Linear(width, inner, bias=inner_bias)  # H → I, or 2I if gated
         self.activation = ACTIVATIONS[config.hidden_act]
         self.output = Linear(config.intermediate_size, width, bias=bias)  # I → H
         self.output_norm = build_norm(config, width)

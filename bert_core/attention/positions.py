@@ -52,8 +52,8 @@ class Positions:
     def of(cls, config: BertConfig, seqs: PackedSequences, rotary_base: float) -> "Positions":
         """Make the positions of a batch for layers that attend to all of a sequence."""
         if config.position_embedding_type == "rotary":
-            key = ("rotation", config.head_size, rotary_base)
-            return cls(seqs.cached(key, lambda: rotation(seqs.position_ids, config.head_size, rotary_base)))
+            shape = (config.head_size, rotary_base, config.rotary_scaling_factor)
+            return cls(seqs.cached(("rotation", *shape), lambda: rotation(seqs.position_ids, *shape)))
         if config.position_embedding_type == "alibi":
             num_heads, device = config.num_attention_heads, seqs.position_ids.device
             slopes = seqs.cached(("slopes", num_heads), lambda: alibi_slopes(num_heads).to(device, non_blocking=True))
@@ -73,13 +73,13 @@ def apply_rotary(heads: Tensor, rotation: tuple[Tensor, Tensor]) -> Tensor:
     return heads * cosine + torch.cat([-right, left], dim=-1) * sine
 
 
-def rotation(position_ids: Tensor, head_size: int, base: float) -> tuple[Tensor, Tensor]:
-    """Compute cosine and sine of position · base^(−2i/D) for the pairs (i, i + D/2): (T,) → (T, 1, D) each.
+def rotation(position_ids: Tensor, head_size: int, base: float, scaling_factor: float = 1.0) -> tuple[Tensor, Tensor]:
+    """Compute cosine and sine of position / factor · base^(−2i/D) for pairs (i, i + D/2): (T,) → (T, 1, D) each.
 
     Su et al. 2021, equation 34, with the halves of a head as the pairs' members, as all trained weights have it now.
     """
     exponents = torch.arange(0, head_size, 2, device=position_ids.device) / head_size
-    angles = position_ids[:, None] / base**exponents  # (T, D/2)
+    angles = position_ids[:, None] / (scaling_factor * base**exponents)  # (T, D/2)
     angles = torch.cat([angles, angles], dim=-1)[:, None, :]  # (T, 1, D)
     return angles.cos(), angles.sin()
 

@@ -42,7 +42,7 @@ class WeightNames:
     """Heads of queries, of keys and of values, whose rows lie one behind the other in the fused parameter."""
 
     def of(self, name: str) -> tuple[str, ...]:
-        """Name of a parameter in a file, with the family's prefix; three names for a fused one."""
+        """Name of a parameter in a file, with the family's prefix; several names for a fused one."""
         return self.family.file_names(ENCODER + name if self.is_encoder_alone else name, self.head)
 
     @property
@@ -62,23 +62,28 @@ class WeightNames:
 
     def split(self, name: str, tensor: Tensor) -> dict[str, Tensor]:
         """Parts of a parameter by their names in a file, with their rows in the file's order."""
-        names = self.of(name)
+        names, tensor = self.of(name), self._swapped(name, tensor)
         if len(names) > 1:
-            head_size = len(tensor) // sum(self.qkv_heads)
-            parts = torch.split(tensor, [head_size * num_heads for num_heads in self.qkv_heads])
-            return dict(zip(names, parts, strict=True))
+            shares = self.qkv_heads if _QKV.search(name) else (1,) * len(names)
+            unit = len(tensor) // sum(shares)
+            return dict(zip(names, torch.split(tensor, [unit * share for share in shares]), strict=True))
         order = self._row_order(name, len(tensor))
         return {names[0]: tensor if order is None else tensor[order]}
 
     def join(self, name: str, parts: Sequence[Tensor]) -> Tensor:
         """Make a parameter of its parts in a file: the inverse of `split`."""
         if len(parts) > 1:
-            return torch.cat(list(parts))
+            return self._swapped(name, torch.cat(list(parts)))
         order = self._row_order(name, len(parts[0]))
-        return parts[0] if order is None else parts[0][torch.tensor(order).argsort()]
+        return self._swapped(name, parts[0]) if order is None else parts[0][torch.tensor(order).argsort()]
 
     def _row_order(self, name: str, num_rows: int) -> Sequence[int] | None:
         return self.family.qkv_order(self.qkv_heads[0], num_rows) if _QKV.search(name) else None
+
+    def _swapped(self, name: str, tensor: Tensor) -> Tensor:
+        """A parameter in a file's order of rows, or a file's tensor in the parameter's: both ways are the same."""
+        swaps = self.family.gate_comes_second and ".intermediate." in name
+        return tensor.roll(len(tensor) // 2, dims=0) if swaps else tensor
 
     def normalized(self, weights: Mapping[str, Tensor], parameters: Collection[str]) -> dict[str, Tensor]:
         """Give a file's weights one spelling, whichever tool and year wrote it, and leave out copies of others."""
@@ -87,11 +92,16 @@ class WeightNames:
         for name, tensor in weights.items():
             for old, new in _OLD_ENDINGS.items():
                 name = re.sub(old, new, name)
+            name = name.removeprefix(self.family.former_prefix)
             with_prefix = self.family.prefix + name
             result[with_prefix if with_prefix in wanted else name] = tensor
         for copy, original in self.family.tied_weights.items():
             if copy in result and copy not in wanted:
                 result.setdefault(original, result.pop(copy))
+        for bias, weight in self.family.absent_biases.items():
+            has_module = any(name.startswith(bias.removesuffix("bias")) for name in result)
+            if has_module and weight in result:
+                result.setdefault(bias, torch.zeros(len(result[weight])))
         return {name: tensor for name, tensor in result.items() if not name.endswith(_CONSTANT)}
 
 

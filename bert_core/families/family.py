@@ -57,7 +57,7 @@ class Family:
     prefix: str
     """Beginning of the names of the encoder's weights in a file of a model with a head."""
     weights: Mapping[str, str | tuple[str, ...]]
-    """Regular expression for the beginning of a parameter's name → its beginning in a file, three for a fused one."""
+    """Regular expression for the beginning of a parameter's name → its beginning in a file, several for a fused one."""
     head_weights: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Class of a model → names in a file that this class has for itself, tried before `weights`; a name that begins
     with `/` gets no prefix."""
@@ -88,6 +88,12 @@ class Family:
     has_head_layer: bool = False
     """Whether each head begins with the masked-token head's layer, without biases: in place of the pooler, and of each
     token in front of a classifier of tokens. A new head starts from that of the folder."""
+    gate_comes_second: bool = False
+    """Whether a file has the activated half of a gated network's first matrix behind the other; here it is in front."""
+    former_prefix: str = ""
+    """`prefix` in files of the code that models were published with, before transformers had the class."""
+    absent_biases: Mapping[str, str] = field(default_factory=dict)
+    """Biases in a file of a head that the code of publication had without them: name → a weight of as many rows."""
     zero_padding: bool = False
     """Whether padding is zero behind each layer: it matters to question answering's padded logits alone."""
 
@@ -137,7 +143,7 @@ class Family:
     def file_names(self, name: str, head: str) -> tuple[str, ...]:
         """Return the names of one parameter in a weights file, for a model of the class `head`.
 
-        There is one name, or three where `bert_core` keeps three weights in one parameter.
+        There is one name, or several where `bert_core` keeps so many weights in one parameter.
         """
         in_head = name.startswith(ENCODER)
         rest = name.removeprefix(ENCODER)

@@ -218,6 +218,26 @@ def test_deberta_is_read_in_both_spellings() -> None:
     assert BertConfig.from_size("base", "deberta-v2", **of_v2) == config
 
 
+def test_nomic_bert_is_read_as_it_was_published() -> None:
+    published = {
+        "n_embd": 24,
+        "n_head": 3,
+        "n_layer": 2,
+        "n_inner": 9,
+        "n_positions": 8192,
+        "activation_function": "swiglu",
+        "layer_norm_epsilon": 1e-5,
+        "resid_pdrop": 0.0,
+        "attn_pdrop": 0.1,
+        "rotary_emb_base": 500,
+    }
+    own = {"hidden_size": 24, "num_attention_heads": 3, "num_hidden_layers": 2, "intermediate_size": 9}
+    own |= {"hidden_act": "silu", "layer_norm_eps": 1e-5, "attention_probs_dropout_prob": 0.1}
+    config = BertConfig.from_dict({"model_type": "nomic_bert", **published})
+    assert config == BertConfig.from_dict({"model_type": "nomic_bert", **own, "rope_parameters": {"rope_theta": 500}})
+    assert config.max_seq_length == 2048, "behind the trained positions other angles begin"
+
+
 @pytest.mark.parametrize(
     ("fields", "names"),
     [
@@ -273,6 +293,11 @@ def test_a_family_that_is_not_read_is_named_with_the_file_and_those_that_are(tmp
         ({"model_type": "modernbert", "rope_parameters": {"full_attention": {"rope_type": "yarn"}}}, "rope_parameters"),
         ({"model_type": "modernbert", "rope_parameters": {"sliding_attention": None}}, "rope_parameters"),
         ({"model_type": "modernbert", "layer_types": ["full_attention"], "num_hidden_layers": 3}, "layer_types"),
+        ({"model_type": "nomic_bert", "activation_function": "gelu"}, "activation_function is 'gelu'"),
+        ({"model_type": "nomic_bert", "rotary_emb_fraction": 0.5}, "rotary_emb_fraction is 0.5"),
+        ({"model_type": "nomic_bert", "rope_parameters": {"rope_type": "dynamic", "factor": 2.0}}, "rope_scaling"),
+        ({"model_type": "new", "layer_norm_type": "rms_norm"}, "layer_norm_type is 'rms_norm'"),
+        ({"model_type": "new", "rope_scaling": {"type": "ntk", "factor": 2.0, "mixed_b": 0.5}}, "rope_scaling"),
     ],
 )
 def test_other_models_are_refused(values: dict[str, Any], message: str) -> None:

@@ -4,7 +4,9 @@ a published model's weights.
 Run alone: pytest tests/bert_core/families/test_parity.py
 """
 
+import json
 import random
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,11 +14,13 @@ from typing import Any
 import pytest
 import torch
 import transformers
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from bert_core.checkpoints.pretrained import PretrainedModel
 from bert_core.config import BertConfig
 from bert_core.families import FAMILIES, NATIVE
+from bert_core.families.rotary import RotaryFamily
 from bert_core.heads import (
     BertForMultipleChoice,
     BertForPreTraining,
@@ -37,7 +41,12 @@ HEADS = (
     BertForQuestionAnswering,
     BertForMultipleChoice,
 )
-CASES = [(family, head) for family in FAMILIES.values() if family is not NATIVE for head in HEADS]
+CASES = [
+    (family, head)
+    for family in FAMILIES.values()
+    for head in HEADS
+    if family is not NATIVE and hasattr(transformers, family.architecture(head.__name__))
+]
 CASES.append((FAMILIES["electra"], BertForReplacedTokenDetection))
 EVERY = pytest.mark.parametrize(
     ("family", "head"), [pytest.param(f.model_type, h, id=f"{f.model_type}-{h.__name__}") for f, h in CASES]
@@ -83,6 +92,10 @@ def random_config(family: str, seed: int) -> BertConfig:
         "pooler_activation": ["gelu", "tanh", "relu"],
     }
     shape |= {name: draw.choice(values) for name, values in left_open.items() if name in FAMILIES[family].fields}
+    if isinstance(FAMILIES[family], RotaryFamily):
+        shape |= {"rotary_base": 50.0, "rotary_scaling_factor": draw.choice([1.0, 2.5])}
+    if family == "gte":
+        shape["type_vocab_size"] = draw.choice([0, 1, 2])
     config = BertConfig.from_size("tiny", family, **shape).with_dropout(0.0)
     return config.with_labels([f"class {number}" for number in range(draw.randint(2, 4))])
 
@@ -198,6 +211,47 @@ def test_folder_goes_there_and_back(family: str, head: type[PretrainedModel], tm
     assert again.load_report.dropped == again.load_report.initialized == ()
     for name, tensor in model.state_dict().items():
         assert torch.equal(again.state_dict()[name], tensor), name
+
+
+def as_published(folder: Path, prefixes: tuple[str, str], changes: dict[str, Any], absent: Sequence[str] = ()) -> None:
+    """Give a folder the beginnings of names and the fields of the code before transformers had the family."""
+    (folder / "manifest.json").unlink()
+    values = json.loads((folder / "config.json").read_text())
+    del values["rope_parameters"]
+    (folder / "config.json").write_text(json.dumps(values | changes))
+    weights = load_file(folder / "model.safetensors")
+    found = {name.replace(*prefixes): weight for name, weight in weights.items() if name not in absent}
+    save_file(found, folder / "model.safetensors")
+
+
+def test_a_nomic_bert_as_it_was_published_is_the_same_model(tmp_path: Path) -> None:
+    model = random_model("nomic_bert", BertForPreTraining, 1)
+    for bias in (model.prediction.bias, model.prediction.transform.bias):
+        torch.nn.init.zeros_(bias)
+    model.save_pretrained(tmp_path)
+    published = {"rotary_emb_base": 50.0, "rope_scaling": {"type": "linear", "factor": 2.5}}
+    absent = ["cls.predictions.bias", "cls.predictions.transform.dense.bias"]
+    as_published(tmp_path, ("nomic_bert.", "bert."), published, absent)
+    again = BertForPreTraining.from_pretrained(tmp_path)
+    assert again.config == replace(model.config, rotary_scaling_factor=2.5)
+    assert again.load_report is not None
+    assert again.load_report.dropped == again.load_report.initialized == ()
+    assert all(torch.equal(again.state_dict()[name], tensor) for name, tensor in model.state_dict().items())
+
+
+def test_a_gte_of_the_type_new_has_the_stretched_angles_it_was_trained_with(tmp_path: Path) -> None:
+    """The reference is transformers' model with the frequencies of https://kexue.fm/archives/9706, equation 6."""
+    model = random_model("gte", BertForPreTraining, 6).eval()
+    model.save_pretrained(tmp_path)
+    published = {"model_type": "new", "rope_theta": 50, "rope_scaling": {"type": "ntk", "factor": 2.0}}
+    as_published(tmp_path, ("gte.", "new."), published)
+    ours, theirs = BertForPreTraining.from_pretrained(tmp_path), reference_of(model)
+    size = model.config.head_size
+    theirs.gte.rotary_emb.inv_freq = (50 * 2.0) ** (-torch.arange(0, size, 2) / size) / 2.0 ** (2 / size)
+    batch = without_labels(labeled_batch(model, 6))
+    with torch.no_grad():
+        assert_same_outputs(ours, theirs, batch)
+        assert_same_outputs(ours, reference_of(ours), batch)
 
 
 def test_transformers_passes_over_the_head_for_span_borders(tmp_path: Path) -> None:
