@@ -96,11 +96,11 @@ def preview_examples(
     per_epoch = stream.examples_per_epoch(phase)
     numbers = np.arange(num_examples) + epoch * per_epoch + first
     answers = SENTENCE_OBJECTIVES.get(stream.config.segments.sentence_objective)
-    firsts = [0, *accumulate(steps for _, steps in stream.config.phases)]
+    firsts = [0, *accumulate(steps for _, steps, _ in stream.config.phases)]
     previews = []
     for number, batch in zip(numbers.tolist(), stream.examples(phase, numbers).split(1), strict=True):
         label = int(batch.sentence_labels[0]) if len(batch.sentence_labels) else None
-        step = firsts[phase] + number // stream.config.global_batch_size
+        step = firsts[phase] + number // stream.config.phases[phase][2]
         previews.append(
             ExamplePreview(
                 phase,

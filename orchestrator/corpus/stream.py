@@ -6,8 +6,8 @@ Each epoch permutes the shards, lays them out in windows of `window_shards`, and
 Random B segments, and the documents that a sequence goes on into, come from the same window, so a process holds one
 window and never the corpus. A section is a document, or a shard where sequences cross documents. Everything is a
 function of (corpus digest, seed, phase, epoch, example). Step s of a phase uses the phase's examples [s·B, (s + 1)·B),
-and rank r of W workers takes the r-th of W parts, equal up to one example: the sequence of global batches does not
-depend on the number of workers, on blocks or on restarts.
+with a batch size B that may be the phase's own, and rank r of W workers takes the r-th of W parts, equal up to one
+example: the sequence of global batches does not depend on the number of workers, on blocks or on restarts.
 """
 
 from collections.abc import Iterator, Sequence
@@ -152,9 +152,8 @@ class StreamConfig:
     """Everything but the corpus that decides the batches."""
 
     seed: int
-    phases: tuple[tuple[int, int], ...]
-    """(max_seq_length, steps) of each part of the run."""
-    global_batch_size: int
+    phases: tuple[tuple[int, int, int], ...]
+    """(max_seq_length, steps, examples of a step) of each part of the run."""
     window_shards: int
     masking: tuple[MaskingConfig, ...]
     """Rules of each phase by which tokens are masked."""
@@ -165,12 +164,12 @@ class StreamConfig:
 
     @property
     def num_steps(self) -> int:
-        return sum(steps for _, steps in self.phases)
+        return sum(steps for _, steps, _ in self.phases)
 
     def phase_of(self, step: int) -> tuple[int, int]:
         """The phase that a step belongs to, and the phase's first step."""
         first = 0
-        for phase, (_, steps) in enumerate(self.phases):
+        for phase, (_, steps, _) in enumerate(self.phases):
             if step < first + steps:
                 return phase, first
             first += steps
@@ -196,7 +195,7 @@ class ExampleStream:
         for shard in range(store.num_shards):
             lengths = store.document_lengths(shard)
             num_documents[shard] = len(lengths)
-            for phase, (width, _) in enumerate(config.phases):
+            for phase, (width, *_) in enumerate(config.phases):
                 counts[phase, shard] = count_examples(lengths, width, config.layout, config.segments).sum()
         return cls(store, config, tuple(counts), num_documents)
 
@@ -212,8 +211,8 @@ class ExampleStream:
     def epoch_after(self, num_steps: int) -> float:
         """Number of epochs that so many steps take, added up over the phases."""
         epochs, left = 0.0, num_steps
-        for phase, (_, steps) in enumerate(self.config.phases):
-            epochs += min(left, steps) * self.config.global_batch_size / self.examples_per_epoch(phase)
+        for phase, (_, steps, size) in enumerate(self.config.phases):
+            epochs += min(left, steps) * size / self.examples_per_epoch(phase)
             left = max(0, left - steps)
         return epochs
 
@@ -222,12 +221,12 @@ class ExampleStream:
 
         Parts differ by one example where the workers do not divide the batch; none come for a rank without examples.
         """
-        size = self.config.global_batch_size
-        share = range(size * rank // num_workers, size * (rank + 1) // num_workers)
-        if not share:
-            return
         for part in self._by_phase(steps):
             phase, first = self.config.phase_of(part.start)
+            size = self.config.phases[phase][2]
+            share = range(size * rank // num_workers, size * (rank + 1) // num_workers)
+            if not share:
+                continue
             begins = (np.arange(part.start, part.stop) - first) * size
             numbers = (begins[:, None] + np.array(share)).reshape(-1)
             yield from zip(part, self.examples(phase, numbers).split(len(share)), strict=True)

@@ -16,7 +16,7 @@ from orchestrator.cluster.capacity import cluster_resources
 from orchestrator.cluster.gpus import are_gpus_unusable, log_device
 from orchestrator.corpus.input_files import find_files
 from orchestrator.kinds.base import DiskUse, Fact, Kind, MeasuredTime, Resources, RunContext
-from orchestrator.kinds.checks import check_positions, check_tokenizer
+from orchestrator.kinds.checks import check_tokenizer
 from orchestrator.kinds.corpus import log_dataset, report_tokenizing
 from orchestrator.kinds.estimates import (
     BYTES_PER_SAVED_PARAMETER,
@@ -32,6 +32,7 @@ from orchestrator.pretraining.job import (
     PretrainRequest,
     check_init_state,
     text_sizes,
+    with_phases,
     worker_processes,
 )
 from orchestrator.pretraining.progress_line import TrainingStatus
@@ -58,8 +59,7 @@ class PretrainKind(Kind[PretrainSpec, PretrainResult]):
     def check(self, spec: PretrainSpec, inputs: Resolved) -> None:
         """Check that the model's numbers fit together, and that the model to continue from fits data and tokenizer."""
         build_config(spec.model, _ANY_VOCAB_SIZE)
-        longest = max(phase.max_seq_length for phase in spec.phases)
-        check_positions("phases.max_seq_length", longest, [spec.init_from], inputs)
+        pretraining_config(spec, inputs)
         if spec.init_from != RANDOM:
             check_tokenizer(spec.init_from, spec.tokenizer, inputs)
         find_init_state(spec, inputs)
@@ -177,14 +177,17 @@ def workers_text(execution: ExecutionSpec) -> str:
 
 
 def pretraining_config(spec: PretrainSpec, inputs: Resolved) -> BertConfig | None:
-    """Configuration of the model that a spec pretrains; None where only the run decides it."""
+    """Configuration of the model that a spec pretrains; None where only the run decides it.
+
+    Raises: SpecError where the model has no positions for the spec's phases.
+    """
     if spec.init_from != RANDOM:
         config = inputs.config(spec.init_from)
     else:
         vocab_size = inputs.vocab_size(spec.tokenizer)
         config = None if vocab_size is None else build_config(spec.model, vocab_size)
     is_causal = TOKEN_OBJECTIVES[spec.token_objective].is_causal
-    return None if config is None else replace(config, causal_attention=is_causal)
+    return None if config is None else replace(with_phases(spec, config), causal_attention=is_causal)
 
 
 def find_init_state(spec: PretrainSpec, inputs: Resolved) -> str | None:

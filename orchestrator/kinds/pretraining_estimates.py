@@ -35,9 +35,9 @@ def step_facts(spec: PretrainSpec) -> Iterator[Fact]:
     """Yield the steps of each phase, and the tokens that they read."""
     if spec.init_step is not None:
         yield "goes on from", f"step {spec.init_step:,} of {spec.init_from}, with its optimizer"
-    for length, steps in spec.phase_steps():
-        yield "steps", f"{steps:,} of {spec.global_batch_size:,} examples up to {length} tokens"
-    tokens = sum(length * steps * spec.global_batch_size for length, steps in spec.phase_steps())
+    for length, steps, size in spec.phase_steps():
+        yield "steps", f"{steps:,} of {size:,} examples up to {length} tokens"
+    tokens = sum(length * steps * size for length, steps, size in spec.phase_steps())
     yield "tokens", f"at most {tokens:,}"
 
 

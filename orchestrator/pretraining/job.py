@@ -134,11 +134,32 @@ def check_init_state(spec: PretrainSpec, saved: Mapping[str, Any]) -> None:
             )
 
 
+def with_phases(spec: PretrainSpec, config: BertConfig) -> BertConfig:
+    """The configuration of a model with a position for each token of the spec's phases.
+
+    Raises: SpecError where phases change rotary positions of a model that has others, or are longer than its positions.
+    """
+    longest, changes_base = max(phase.max_seq_length for phase in spec.phases), spec.rotary_base_at(spec.steps)
+    if changes_base and config.position_embedding_type != "rotary":
+        raise SpecError(
+            f"phases.rotary_base {changes_base:g} is for rotary positions, and the model has "
+            f"{config.position_embedding_type} ones; leave it out, or take another model.family or init_from"
+        )
+    if longest <= config.max_seq_length:
+        return config
+    if not changes_base:
+        raise SpecError(
+            f"phases.max_seq_length {longest} is longer than the {config.max_seq_length} positions of "
+            f"{spec.init_from}; lower it, start from another model or, with rotary positions, give phases.rotary_base"
+        )
+    return replace(config, max_position_embeddings=longest + config.position_offset)
+
+
 def build_model(job: PretrainJob) -> BertForPreTraining:
     """The model that a run starts from: with random weights drawn by the seed, or with those of another model."""
     is_causal = TOKEN_OBJECTIVES[job.spec.token_objective].is_causal
     if job.init_folder is None:
-        config = build_config(job.spec.model, job.tokenizer.vocab_size, job.tokenizer.pad_id)
+        config = with_phases(job.spec, build_config(job.spec.model, job.tokenizer.vocab_size, job.tokenizer.pad_id))
         return BertForPreTraining.from_config(replace(config, causal_attention=is_causal), seed=job.spec.seed)
     asked = {name: getattr(job.spec.model, name) for name in ("hidden_dropout_prob", "attention_probs_dropout_prob")}
     config = replace(
@@ -150,12 +171,7 @@ def build_model(job: PretrainJob) -> BertForPreTraining:
             f"sentence_objective is {job.spec.sentence_objective}, but {config.model_type} of {job.init_folder} has no "
             "head for pairs of segments; set it to none"
         )
-    longest = max(phase.max_seq_length for phase in job.spec.phases)
-    if longest > config.max_seq_length:
-        raise SpecError(
-            f"phases.max_seq_length {longest} is longer than the {config.max_seq_length} positions of "
-            f"{job.init_folder}; lower it"
-        )
+    config = with_phases(job.spec, config)
     model = BertForPreTraining.from_pretrained(local_copy(job.init_folder), config, seed=job.spec.seed)
     if config.causal_attention != is_causal:
         # Only now, as the folder's weights go by the names of its own family.

@@ -198,6 +198,7 @@ class TrainingLoop:
     def _begin(self) -> int:
         """Restore the last checkpoint, and tell with whom the training goes on from there. Returns its first step."""
         first_step = self.restore()
+        self.context.enter_phase(max(0, first_step - 1))  # a snapshot and the model may be written before any step
         if hosts := self._find_hosts():
             self.events.emit(WorkersEvent(first_step, hosts, dataclasses.asdict(read_machine())))
         if self.worker.rank == 0 and self.spec.execution.snapshot_steps:
@@ -217,6 +218,7 @@ class TrainingLoop:
         meter.resume()
         for step, batch in meter.waiting(batches):
             done = step + 1
+            self.context.enter_phase(step)
             if done not in self.divergences.passed_over:
                 result = training_step(self.context, step, batch, self.context.learning_rate(step), wants_to_stop)
                 meter.add(done, result.totals, result.gradient_norm)

@@ -21,7 +21,6 @@ def build_stream(spec: PretrainSpec, shards: ShardReader, tokenizer: Tokenizer) 
     config = StreamConfig(
         seed=spec.seed,
         phases=spec.phase_steps(),
-        global_batch_size=spec.global_batch_size,
         window_shards=spec.shuffle_window_shards,
         masking=build_masking(spec, tokenizer),
         layout=tokenizer.segment_layout,

@@ -1,6 +1,7 @@
 """Spec of pretraining: text and examples, objectives, model, optimizer, and how the run is carried out."""
 
 import re
+from bisect import bisect_right
 from itertools import accumulate, pairwise
 from operator import attrgetter
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
@@ -159,7 +160,7 @@ MaskMix = Annotated[tuple[float, float, float], AfterValidator(_adds_up_to_one)]
 
 
 class Phase(Section):
-    """A part of the run at one sequence length and masking rate."""
+    """A part of the run: its sequence length, and what else is another than in the rest of the run."""
 
     max_seq_length: int = identity(128, "Tokens of a sequence, special tokens included.", unit="tokens", ge=8)
     share: float = identity(1.0, "This phase's share of all steps.", unit="share", gt=0.0, le=1.0)
@@ -173,6 +174,28 @@ class Phase(Section):
     )
     mask_mix: MaskMix | None = identity(
         None, "Shares of [MASK], random tokens and kept ones in this phase; the run's when left out.", is_new=True
+    )
+    learning_rate: float | None = identity(
+        None,
+        "Peak learning rate in this phase, which the run's schedule scales as it does the run's own; that when left "
+        "out.",
+        is_new=True,
+        gt=0.0,
+    )
+    global_batch_size: int | None = identity(
+        None,
+        "Examples of a step in this phase, over all workers; the run's when left out. Phases with growing ones warm "
+        "the batch size up.",
+        unit="examples",
+        is_new=True,
+        ge=1,
+    )
+    rotary_base: float | None = identity(
+        None,
+        "Base of rotary positions from this phase on, in layers that attend to the whole sequence; the model's own "
+        "when left out. Sequences may then be longer than the model of init_from has positions (context extension).",
+        is_new=True,
+        gt=1.0,
     )
 
 
@@ -199,7 +222,7 @@ class PretrainSpec(TokenStoreSpec):
     seed: int = identity(0, "Decides weights, order, pairs, masks and dropout.", ge=0, lt=2**32)
     steps: int = identity(doc="Optimizer steps.", unit="steps", ge=1)
     phases: tuple[Phase, ...] = identity(
-        (Phase(),), "Parts of the run at one sequence length and masking rate; their shares add up to 1."
+        (Phase(),), "Parts of the run, as of one sequence length each; their shares add up to 1."
     )
     global_batch_size: int = identity(256, "Examples of a step, over all workers.", unit="examples", ge=1)
     micro_batch_size: int | None = identity(
@@ -271,10 +294,10 @@ class PretrainSpec(TokenStoreSpec):
 
     @model_validator(mode="after")
     def _check_steps_and_batches(self) -> Self:
-        if self.global_batch_size < self.execution.max_workers:
+        if self.smallest_batch < self.execution.max_workers:
             raise ValueError(
-                f"global_batch_size {self.global_batch_size} cannot be shared by {self.execution.max_workers} workers; "
-                "raise it, or lower execution.num_workers"
+                f"global_batch_size {self.smallest_batch} cannot be shared by {self.execution.max_workers} workers; "
+                "raise it, in each of phases too, or lower execution.num_workers"
             )
         if self.init_step is not None and (self.init_from == RANDOM or self.init_step >= self.steps):
             raise ValueError(
@@ -366,11 +389,31 @@ class PretrainSpec(TokenStoreSpec):
         sentence = () if self.sentence_objective == NO_SENTENCE_OBJECTIVE else (self.sentence_objective,)
         return (self.token_objective, *sentence)
 
-    def phase_steps(self) -> tuple[tuple[int, int], ...]:
-        """The phases as (max_seq_length, steps), which add up to all steps."""
-        shares = list(accumulate(phase.share for phase in self.phases))
-        borders = [0, *(round(share * self.steps) for share in shares[:-1]), self.steps]
+    @property
+    def smallest_batch(self) -> int:
+        """Examples of a step in the phase that has fewest."""
+        return min(phase.global_batch_size or self.global_batch_size for phase in self.phases)
+
+    def phase_steps(self) -> tuple[tuple[int, int, int], ...]:
+        """The phases as (max_seq_length, steps, examples of a step); steps add up to all of the run."""
         return tuple(
-            (phase.max_seq_length, last - first)
-            for phase, (first, last) in zip(self.phases, pairwise(borders), strict=True)
+            (phase.max_seq_length, last - first, phase.global_batch_size or self.global_batch_size)
+            for phase, (first, last) in zip(self.phases, pairwise([0, *self._phase_ends()]), strict=True)
         )
+
+    def learning_rate_peak(self, step: int) -> float:
+        """Peak learning rate of the phase that a step, counted from 0, belongs to."""
+        return self._phases_begun(step)[-1].learning_rate or self.learning_rate
+
+    def rotary_base_at(self, step: int) -> float | None:
+        """Base of rotary positions that phases give a step, counted from 0; None for the model's own."""
+        return next((phase.rotary_base for phase in reversed(self._phases_begun(step)) if phase.rotary_base), None)
+
+    def _phases_begun(self, step: int) -> tuple[Phase, ...]:
+        """The phases up to the one that a step belongs to."""
+        return self.phases[: bisect_right(self._phase_ends()[:-1], step) + 1]
+
+    def _phase_ends(self) -> list[int]:
+        """Steps that are done at the end of each phase."""
+        shares = accumulate(phase.share for phase in self.phases[:-1])
+        return [*(round(share * self.steps) for share in shares), self.steps]

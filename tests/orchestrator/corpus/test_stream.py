@@ -35,8 +35,7 @@ class MemoryStore:
 
 CONFIG = StreamConfig(
     seed=3,
-    phases=((64, 20), (32, 10)),
-    global_batch_size=24,
+    phases=((64, 20, 24), (32, 10, 10)),
     window_shards=2,
     masking=(MaskingConfig(vocab_size=30_000, mask_token_id=4),) * 2,
     layout=BERT,
@@ -52,6 +51,16 @@ def test_phases_have_their_own_sequence_length() -> None:
     longest = [int(np.diff(batch.cu_seqlens).max()) for _, batch in open_stream().batches(range(30))]
     assert max(longest[:20]) > 32
     assert max(longest[20:]) <= 32
+
+
+def test_phases_have_batches_of_their_own_size_and_start_at_their_first_example() -> None:
+    stream = open_stream()
+    batches = [batch for _, batch in stream.batches(range(30))]
+    assert [batch.num_sequences for batch in batches] == [24] * 20 + [10] * 10
+    last_phase = stream.examples(1, np.arange(100)).split(10)
+    assert digests(list(enumerate(last_phase))) == digests(list(enumerate(batches[20:])))
+    per_epoch = [stream.examples_per_epoch(phase) for phase in (0, 1)]
+    assert stream.epoch_after(30) == pytest.approx(480 / per_epoch[0] + 100 / per_epoch[1])
 
 
 OBJECTIVES = pytest.mark.parametrize(
@@ -105,7 +114,8 @@ def test_another_seed_window_or_corpus_gives_other_batches(change: dict) -> None
 )
 def test_batches_are_those_of_every_version(segments: SegmentConfig, expected: str) -> None:
     """A run that a newer version resumes goes on with the examples that it would have had."""
-    batches = digests(list(open_stream(segments=segments).batches(range(30))))
+    stream = open_stream(segments=segments, phases=((64, 20, 24), (32, 10, 24)))
+    batches = digests(list(stream.batches(range(30))))
     assert hashlib.sha256("".join(batches).encode()).hexdigest()[:16] == expected
 
 
@@ -114,7 +124,7 @@ def test_an_epoch_uses_every_example_once(objective: str) -> None:
     stream = open_stream(segments=SegmentConfig(objective, short_seq_prob=0.0))
     per_epoch = stream.examples_per_epoch()
     seen: list[int] = []
-    config = replace(stream.config, global_batch_size=1, phases=((64, per_epoch),))
+    config = replace(stream.config, phases=((64, per_epoch, 1),))
     for _, batch in replace(stream, config=config, shard_examples=stream.shard_examples[:1]).batches(range(per_epoch)):
         seen.append(int(batch.masked_labels[0]) // 100_000)
     shards = Counter(seen)
@@ -132,9 +142,9 @@ def test_what_is_drawn_beside_a_document_comes_from_the_same_window(segments: Se
 
 
 def test_an_epoch_across_documents_sees_all_shards_about_once() -> None:
-    stream = open_stream(segments=SegmentConfig("none", True, 0.0), phases=((64, 1),))
+    stream = open_stream(segments=SegmentConfig("none", True, 0.0), phases=((64, 1, 24),))
     per_epoch = stream.examples_per_epoch()
-    whole = replace(stream.config, global_batch_size=per_epoch)
+    whole = replace(stream.config, phases=((64, 1, per_epoch),))
     seen = np.zeros(stream.store.num_shards)
     ((_, batch),) = replace(stream, config=whole).batches(range(1))
     tokens = batch.input_ids.copy()
@@ -146,9 +156,9 @@ def test_an_epoch_across_documents_sees_all_shards_about_once() -> None:
 
 
 def test_next_epoch_is_another_order_with_other_masks() -> None:
-    stream = open_stream(global_batch_size=1)
+    stream = open_stream(phases=((64, 20, 1),))
     per_epoch = stream.examples_per_epoch()
-    config = replace(stream.config, phases=((64, 2 * per_epoch),))
+    config = replace(stream.config, phases=((64, 2 * per_epoch, 1),))
     long = replace(stream, config=config, shard_examples=stream.shard_examples[:1])
     all_digests = digests(list(long.batches(range(2 * per_epoch))))
     assert len(set(all_digests)) == len(all_digests)
@@ -156,6 +166,6 @@ def test_next_epoch_is_another_order_with_other_masks() -> None:
 
 
 def test_a_batch_larger_than_the_corpus_runs_over_several_epochs() -> None:
-    stream = open_stream(global_batch_size=4096, phases=((64, 2),))
+    stream = open_stream(phases=((64, 2, 4096),))
     (_, first), (_, second) = stream.batches(range(2))
     assert first.num_sequences == second.num_sequences == 4096
