@@ -12,7 +12,7 @@ from bert_core.constants import AskedPrecision, OptimizerName, Precision
 from bert_core.masking import MaskUnit
 from bert_core.objectives import NO_SENTENCE_OBJECTIVE, SENTENCE_OBJECTIVES, TOKEN_OBJECTIVES
 from orchestrator.specs import network
-from orchestrator.specs.corpus import TokenStoreSpec
+from orchestrator.specs.corpus import TokenStoreSpec, Weights
 from orchestrator.specs.fields import ExecutionSection, Section, execution, identity
 from orchestrator.specs.network import AdamBetas, ModelSpec, ScheduleName, has_sentence_head
 from orchestrator.specs.references import RANDOM
@@ -190,6 +190,11 @@ class Phase(Section):
         is_new=True,
         ge=1,
     )
+    corpus_weights: Weights | None = identity(
+        None,
+        "Numbers in place of `corpus.weights` in this phase, as for better text at the end; these when left out.",
+        is_new=True,
+    )
     rotary_base: float | None = identity(
         None,
         "Base of rotary positions from this phase on, in layers that attend to the whole sequence; the model's own "
@@ -315,6 +320,12 @@ class PretrainSpec(TokenStoreSpec):
                 f"micro_batch_size {self.micro_batch_size} and micro_batch_tokens {self.micro_batch_tokens} both say "
                 "how much goes through the model at a time; leave one of them out"
             )
+        for weights in (phase.corpus_weights for phase in self.phases if phase.corpus_weights is not None):
+            if len(weights) != len(self.corpus.weights):
+                raise ValueError(
+                    f"phases.corpus_weights {list(weights)} are {len(weights)} numbers in place of corpus.weights, of "
+                    f"which there are {len(self.corpus.weights)}; give both one number for each entry of corpus.files"
+                )
         total = sum(phase.share for phase in self.phases)
         if abs(total - 1.0) > 1e-6:
             raise ValueError(f"the shares of phases add up to {total:g}; they must add up to 1")
