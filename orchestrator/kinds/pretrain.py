@@ -1,6 +1,7 @@
 """Runs that pretrain a model on a corpus."""
 
 import logging
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from statistics import median
@@ -36,6 +37,7 @@ from orchestrator.pretraining.job import (
     worker_processes,
 )
 from orchestrator.pretraining.progress_line import TrainingStatus
+from orchestrator.registry.costs import HOUR_S
 from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
@@ -116,6 +118,7 @@ class PretrainKind(Kind[PretrainSpec, PretrainResult]):
         from orchestrator.pretraining.launch import run_pretraining  # Ray is loaded when a run starts
 
         logger.info("reading the corpus", extra=UNDER_WAY)
+        spec = with_chosen_steps(spec, context)
         return run_pretraining(build_request(spec, inputs, context), build_listener(spec, context))
 
     def record(self, result: PretrainResult, run_id: str, recorder: Recorder) -> RunOutcome:
@@ -214,6 +217,10 @@ def find_init_state(spec: PretrainSpec, inputs: Resolved) -> str | None:
 def build_request(spec: PretrainSpec, inputs: Resolved, context: RunContext) -> PretrainRequest:
     """Build the request for one attempt on the connected Ray, and record the device that it trains on."""
     use_gpu, has_checkpoint = decide_device(spec), Checkpoints(context.run_folder).newest_extra() is not None
+    left_s = math.inf
+    if spec.steps == "auto":
+        spent_s = context.recorder.registry.run(context.run_id).seconds or 0.0
+        left_s = HOUR_S * (spec.execution.max_hours or 0.0) - spent_s
     context.recorder.record_device(context.run_id, "gpu" if use_gpu else "cpu")
     return PretrainRequest(
         spec=spec,
@@ -223,9 +230,26 @@ def build_request(spec: PretrainSpec, inputs: Resolved, context: RunContext) -> 
         tokenizer=inputs.tokenizer(spec.tokenizer),
         init_folder=None if spec.init_from == RANDOM else inputs.folder("init_from", spec.init_from),
         init_state=None if has_checkpoint else find_init_state(spec, inputs),
+        left_s=left_s,
         use_gpu=use_gpu,
         allow_drift=context.allow_drift,
     )
+
+
+def with_chosen_steps(spec: PretrainSpec, context: RunContext) -> PretrainSpec:
+    """The spec with the number of steps that an earlier attempt has chosen for `auto`; the spec itself without one."""
+    if spec.steps != "auto":
+        return spec
+    recorded = context.recorder.registry.run(context.run_id).spec["steps"]
+    return spec if recorded == "auto" else spec.with_steps(int(recorded))
+
+
+def record_steps(spec: PretrainSpec, context: RunContext) -> None:
+    """Put the number of steps that was chosen into the run's record, which later attempts go by."""
+    context.refuse_if_superseded()
+    lifecycle, run = context.recorder.registry.lifecycle, context.recorder.registry.run(context.run_id)
+    lifecycle.reopen(run.id, {**run.spec, "steps": spec.steps}, spec.fingerprint())
+    logger.info(f"{spec.num_steps:,} steps fit into execution.max_hours {spec.execution.max_hours:g}")
 
 
 def decide_device(spec: PretrainSpec) -> bool:
@@ -252,11 +276,17 @@ def takes_gpus(spec: PretrainSpec, have: Mapping[str, float]) -> bool:
 
 def build_listener(spec: PretrainSpec, context: RunContext) -> PretrainListener:
     """A listener that records what happens in the training and shows it."""
-    status = TrainingStatus(spec.phase_steps())
+    status = None if spec.steps == "auto" else TrainingStatus(spec.phase_steps())
+
+    def on_steps(num_steps: int) -> None:
+        nonlocal status
+        settled = spec.with_steps(num_steps)
+        record_steps(settled, context)
+        status = TrainingStatus(settled.phase_steps())
 
     def on_event(event: Event) -> None:
         context.take_event(event)
-        if isinstance(event, MetricEvent):
+        if isinstance(event, MetricEvent) and status is not None:
             line = status.line(event)
             context.progress.show(status.view)
             if status.is_for_the_log(event):
@@ -270,4 +300,5 @@ def build_listener(spec: PretrainSpec, context: RunContext) -> PretrainListener:
         elastic = f": {workers_text(spec.execution)}" if spec.execution.is_elastic else ""
         logger.info(f"starting the training workers{elastic}", extra=UNDER_WAY)
 
-    return PretrainListener(on_event, on_dataset, report_tokenizing(context.progress), context.refuse_if_superseded)
+    tokenizing = report_tokenizing(context.progress)
+    return PretrainListener(on_event, on_dataset, tokenizing, on_steps, context.refuse_if_superseded)

@@ -1,5 +1,6 @@
 """Request and job of a pretraining run; the job is one frozen value that every worker gets, by pickle."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -51,6 +52,8 @@ class PretrainRequest:
     """SHA-256 of the weights of the teacher in `loss`; None for a loss without one."""
     allow_drift: bool = False
     """Whether to go on from a checkpoint although what the run reads has changed since."""
+    left_s: float = math.inf
+    """Seconds that earlier attempts have left of the run's hours."""
     use_gpu: bool = False
     """Whether each worker gets a GPU."""
 
@@ -65,6 +68,8 @@ class PretrainListener:
     """Told of the token store, before training starts."""
     on_tokenizing: Callable[[int, int], None]
     """Told how many bytes of the corpus have been read, and of how many."""
+    on_steps: Callable[[int], None] = lambda num_steps: None
+    """Told the number of steps, where it was chosen, before the run's own begin."""
     on_wait: Callable[[], None] = lambda: None
     """Called several times a second."""
 
@@ -139,7 +144,8 @@ def with_phases(spec: PretrainSpec, config: BertConfig) -> BertConfig:
 
     Raises: SpecError where phases change rotary positions of a model that has others, or are longer than its positions.
     """
-    longest, changes_base = max(phase.max_seq_length for phase in spec.phases), spec.rotary_base_at(spec.steps)
+    longest = max(phase.max_seq_length for phase in spec.phases)
+    changes_base = next((phase.rotary_base for phase in spec.phases if phase.rotary_base), None)
     if changes_base and config.position_embedding_type != "rotary":
         raise SpecError(
             f"phases.rotary_base {changes_base:g} is for rotary positions, and the model has "

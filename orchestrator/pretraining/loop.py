@@ -66,19 +66,19 @@ class DueSteps:
         return self._is_due(step, self.spec.execution.log_every_steps) or self.is_checkpoint(step)
 
     def is_evaluation(self, step: int) -> bool:
-        interval = self.spec.execution.evaluate_every_steps or max(1, self.spec.steps // _NUM_EVALUATIONS)
+        interval = self.spec.execution.evaluate_every_steps or max(1, self.spec.num_steps // _NUM_EVALUATIONS)
         return self.has_validation and self._is_due(step, interval)
 
     def is_checkpoint(self, step: int) -> bool:
         """Whether a checkpoint is due by its interval of steps; that of minutes is a matter of the clock."""
         interval = self.spec.execution.checkpoint_every_steps
-        return step == self.spec.steps or (interval is not None and step % interval == 0)
+        return step == self.spec.num_steps or (interval is not None and step % interval == 0)
 
     def is_snapshot(self, step: int) -> bool:
         return step in self.spec.execution.snapshot_steps
 
     def _is_due(self, step: int, interval: int) -> bool:
-        return step % interval == 0 or step == self.spec.steps
+        return step % interval == 0 or step == self.spec.num_steps
 
 
 class WorkerEvents:
@@ -242,11 +242,11 @@ class TrainingLoop:
                 if saves or stops:
                     self.save_checkpoint(done, meter.state() if stops else None)
                 if stops:
-                    return done == self.spec.steps
+                    return done == self.spec.num_steps
                 meter.resume()
             self._saver.raise_failure()
             wants_to_stop = self._note_step(done)
-        assert done == self.spec.steps, "the feed ended before the run"
+        assert done == self.spec.num_steps, "the feed ended before the run"
         return True
 
     def restore(self) -> int:
@@ -276,7 +276,7 @@ class TrainingLoop:
         for values in extra["metrics"]:
             self.events.emit(MetricEvent(**values))
         self.events.emit(event)
-        self.events.tell(f"goes on at step {event.step:,} of {self.spec.steps:,}")
+        self.events.tell(f"goes on at step {event.step:,} of {self.spec.num_steps:,}")
         return event.step
 
     def _take_over(self) -> int:
@@ -288,7 +288,7 @@ class TrainingLoop:
         check_init_state(self.spec, state.extra)
         state.load_into(self.model, self.optimizer, keeps_settings=True)
         self.events.tell(
-            f"goes on at step {step:,} of {self.spec.steps:,}, with the optimizer of {self.spec.init_from}"
+            f"goes on at step {step:,} of {self.spec.num_steps:,}, with the optimizer of {self.spec.init_from}"
         )
         return step
 

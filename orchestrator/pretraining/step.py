@@ -114,7 +114,7 @@ class StepContext:
     def learning_rate(self, step: int) -> float:
         """Learning rate of the update that a step, counted from 0, makes."""
         peak = self.spec.learning_rate_peak(step)
-        return peak * learning_rate_factor_at(self.spec, step, self.spec.steps, self.spec.init_step or 0)
+        return peak * learning_rate_factor_at(self.spec, step, self.spec.num_steps, self.spec.init_step or 0)
 
     def enter_phase(self, step: int) -> None:
         """Give the model the base of rotary positions of a step's phase; weights and optimizer stay as they are."""
