@@ -24,8 +24,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch.distributed
 
 from bert_core.checkpoints.training_state import contents_of, read_training_state
+from bert_core.heads import BertForPreTraining
 from orchestrator.base.results import Event, MessageEvent, MetricEvent, Split, WorkersEvent
 from orchestrator.pretraining.batch_trace import Batches
 from orchestrator.pretraining.collectives import StopFlag, Worker, read_for_all
@@ -44,7 +46,7 @@ from orchestrator.training.checkpoints import (
     accept_drift,
     check_drift,
 )
-from orchestrator.training.snapshots import STATE_FOLDER, Snapshots
+from orchestrator.training.snapshots import STATE_FOLDER, Snapshots, snapshot_folders
 
 _READ_AT_ONCE = frozenset({"cpu"})
 """Types of devices whose stop flags are read in their own step; with others a step later, as the host would wait."""
@@ -186,6 +188,8 @@ class TrainingLoop:
                     with closing(device_batches(batches(first_step), self.worker.device, find_bucket)) as on_device:
                         is_complete = self._train_steps(on_device, first_step)
                     self._saver.wait()
+                    if is_complete and self.spec.average_steps:
+                        self._take_average()
                     return is_complete
                 except DivergedStepError as diverged:
                     self._saver.wait()  # for the checkpoint that the training may go back to
@@ -291,6 +295,28 @@ class TrainingLoop:
             f"goes on at step {step:,} of {self.spec.num_steps:,}, with the optimizer of {self.spec.init_from}"
         )
         return step
+
+    def _take_average(self) -> None:
+        """Put the mean of snapshots' weights into the model of every worker, and measure it again.
+
+        Latest weight averaging (Kaddour 2022), with steps of one's own choice.
+        """
+        weights, steps = self.model.state_dict(), self.spec.average_steps
+        if self.worker.rank == 0:
+            folders = snapshot_folders(self.job.run_folder)
+            sums = {name: torch.zeros_like(tensor) for name, tensor in weights.items()}
+            for step in steps:
+                snapshot = BertForPreTraining.from_pretrained(local_copy(folders[step]), self.model.config)
+                for name, tensor in snapshot.state_dict().items():
+                    sums[name] += tensor.to(self.worker.device)
+            for name, tensor in weights.items():
+                tensor.copy_(sums[name] / len(steps))
+        if self.worker.num_workers > 1:
+            for tensor in weights.values():
+                torch.distributed.broadcast(tensor, 0)
+        self.events.tell(f"the model is the mean of those after steps {', '.join(f'{step:,}' for step in steps)}")
+        if self._due.has_validation:
+            self._measure(self.spec.num_steps, "validation", self.evaluate(self.spec.num_steps))
 
     def save_checkpoint(self, step: int, meter: dict[str, Any] | None = None) -> None:
         """Save everything that decides the next steps, and the measurements that may not be recorded yet.

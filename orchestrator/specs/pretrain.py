@@ -139,6 +139,13 @@ class PretrainSpec(TokenStoreSpec):
         (0.8, 0.1, 0.1), "Shares of the predicted tokens turned to [MASK], to a random token, and kept."
     )
 
+    average_steps: tuple[int, ...] = identity(
+        (),
+        "Steps of `execution.snapshot_steps` whose weights' mean is the model that the run leaves and is scored by at "
+        "the end (LAWA); the weights after the last step when left out.",
+        unit="steps",
+        is_new=True,
+    )
     learning_rate: float = identity(1e-4, "Peak learning rate.", gt=0.0)
     warmup_ratio: float = network.warmup_ratio(0.01)
     learning_rate_schedule: ScheduleName = network.learning_rate_schedule()
@@ -196,6 +203,11 @@ class PretrainSpec(TokenStoreSpec):
             raise ValueError(
                 f"execution.snapshot_steps {list(snapshots)} must be different steps from {first} to the {self.steps} "
                 "of the run; change them or raise steps"
+            )
+        if self.average_steps and (len(self.average_steps) < 2 or not set(self.average_steps) <= set(snapshots)):
+            raise ValueError(
+                f"average_steps {list(self.average_steps)} must be several of execution.snapshot_steps, which are "
+                f"{list(snapshots)}; change one of them"
             )
         return self
 
