@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bert_core.constants import IGNORE_INDEX
+from bert_core.ragged_rows import Int64Array, ragged_ranges
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,24 @@ class PackedBatch:
             last = int(np.searchsorted(self.cu_seqlens, self.cu_seqlens[first] + num_tokens, side="right")) - 1
             bounds.append(max(first + 1, last))
         return [self._part(first, last) for first, last in pairwise(bounds)]
+
+    def take(self, rows: Int64Array) -> "PackedBatch":
+        """The sequences of these numbers, (n,), in their order."""
+        lengths = np.diff(self.cu_seqlens)[rows]
+        tokens = ragged_ranges(self.cu_seqlens[rows].astype(np.int64), lengths)
+        cu_seqlens = np.append(0, np.cumsum(lengths)).astype(np.int32)
+        borders = np.searchsorted(self.masked_positions, self.cu_seqlens)
+        num_masked = np.diff(borders)[rows]
+        masked = ragged_ranges(borders[rows], num_masked)
+        shifts = np.repeat(cu_seqlens[:-1] - self.cu_seqlens[rows], num_masked)
+        return PackedBatch(
+            self.input_ids[tokens],
+            self.token_type_ids[tokens],
+            cu_seqlens,
+            self.masked_positions[masked] + shifts,
+            self.masked_labels[masked],
+            self.sentence_labels[rows] if len(self.sentence_labels) else self.sentence_labels,
+        )
 
     @staticmethod
     def concatenate(parts: Sequence["PackedBatch"]) -> "PackedBatch":

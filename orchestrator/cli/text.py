@@ -142,6 +142,10 @@ def _read_sentences(source: "TextSource", tokenizer: str | None) -> "Sequence[Se
     return sentences
 
 
+_FEW_STEPS = 1000
+"""Steps by which examples are shown of a run that has no number yet; examples are the same for any number."""
+
+
 def _read_examples(
     path: str, overrides: Sequence[str], phase: int, epoch: int, first: int, num_examples: int
 ) -> "tuple[PretrainSpec, Origin, Sequence[ExamplePreview]]":
@@ -157,6 +161,7 @@ def _read_examples(
     asked = cast("PretrainSpec | None", next((some for some in stages.values() if some.kind == "pretrain"), None))
     if asked is None:
         raise SpecError(f"{path}: kind is {loaded.kind}, and only pretrain has training examples; name such a spec")
+    asked = asked.with_steps(_FEW_STEPS) if asked.steps == "auto" else asked
     spec = resolve_references(asked, {name: f"{loaded.name}/{name}" for name in stages})
     if phase >= len(spec.phases):
         raise InputError(f"--phase {phase} is too large: the last phase of {path} is {len(spec.phases) - 1}")

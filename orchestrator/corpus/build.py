@@ -35,6 +35,7 @@ from orchestrator.corpus.document_batches import (
     Bundle,
     DocumentBatch,
     no_text,
+    of_entry,
     plan_bundles,
     read_batches,
     write_documents,
@@ -216,9 +217,9 @@ def _run(
         raise ClusterError(
             f"tokenizing failed: {_reason(error)}; where memory ran out, lower shard_bytes, then run again"
         ) from error
-    ordered = [units[unit_id] for unit_id in sorted(units)]
-    shards = tuple(shard for unit in ordered for shard in unit.shards)
-    return shards, tuple(file for unit in ordered for file in unit.files)
+    ordered = sorted(units.items())
+    shards = tuple(shard for (bundle, _), unit in ordered for shard in of_entry(unit.shards, bundles[bundle], source))
+    return shards, tuple(file for _, unit in ordered for file in unit.files)
 
 
 def _rows(

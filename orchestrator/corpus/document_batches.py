@@ -9,7 +9,7 @@ import hashlib
 import heapq
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby, islice
 
 import numpy as np
@@ -51,14 +51,22 @@ class DocumentBatch:
     is_last: bool = False
 
 
+def of_entry(shards: Sequence[ShardInfo], bundle: Bundle, source: TextSource) -> tuple[ShardInfo, ...]:
+    """Shards of a bundle, which know their entry of `corpus.files` where it has a weight."""
+    return tuple(replace(shard, entry=bundle[0].language) if source.weights else shard for shard in shards)
+
+
 def plan_bundles(files: Sequence[InputFile], source: TextSource) -> tuple[Bundle, ...]:
-    """Cut files into bundles, in order; one bundle takes all of them where documents are counted across files."""
+    """Cut files into bundles, in order; one bundle takes all of them where documents are counted across files.
+
+    Where entries of `corpus.files` have weights, a bundle is of one entry, and so is each shard.
+    """
     if source.max_documents is not None:
         return (tuple(files),)
     bundles: list[list[InputFile]] = []
     room = 0
     for file in files:
-        if not bundles or file.num_bytes > room:
+        if not bundles or file.num_bytes > room or (source.weights and file.language != bundles[-1][-1].language):
             bundles.append([])
             room = BUNDLE_BYTES
         bundles[-1].append(file)
@@ -69,11 +77,14 @@ def plan_bundles(files: Sequence[InputFile], source: TextSource) -> tuple[Bundle
 def read_corpus(source: TextSource, max_bytes: int | None = None) -> Iterator[Document]:
     """Read all documents in this process, or those of the first `max_bytes` of text. Raises: CorpusError.
 
-    Documents come in the order of the files. Languages that are sampled take turns, so that any beginning has them in
-    their shares.
+    Documents come in the order of the files. Languages that are sampled, and entries that have weights, take turns, so
+    that any beginning has them in their shares.
     """
     files = find_files(source)
-    by_language = groupby(files, key=lambda file: 0 if source.sampling_exponent == 1 else file.language)
+    if source.weights:
+        files = tuple(replace(file, mean_copies=source.weights[file.language]) for file in files)
+    is_mixed = source.weights or source.sampling_exponent < 1
+    by_language = groupby(files, key=lambda file: file.language if is_mixed else 0)
     languages = [tuple(language) for _, language in by_language]
     wanted = [max(1.0, sum(file.num_bytes * file.mean_copies for file in language)) for language in languages]
     batches = [read_batches(language, source, 1) for language in languages]

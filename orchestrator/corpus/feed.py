@@ -133,8 +133,8 @@ def prefetch_windows(
     start = first_step
     while start < config.num_steps:
         phase, first = config.phase_of(start)
-        max_seq_length, num_steps = config.phases[phase]
-        block_steps = max(1, BLOCK_TOKENS * num_workers // (config.global_batch_size * max_seq_length))
+        max_seq_length, num_steps, size = config.phases[phase]
+        block_steps = max(1, BLOCK_TOKENS * num_workers // (size * max_seq_length))
         stop = min(start + block_steps * pace.num_blocks, first + num_steps)
         yield range(start, stop), block_steps
         start = stop

@@ -19,7 +19,7 @@ from bert_core.examples.packing import PackedBatch
 from bert_core.objectives import SENTENCE_OBJECTIVES
 from bert_core.text.segment_layout import SegmentLayout
 from bert_core.text.tokenization import Tokenizer
-from orchestrator.corpus.document_batches import plan_bundles, read_batches, split_sentences, write_documents
+from orchestrator.corpus.document_batches import of_entry, plan_bundles, read_batches, split_sentences, write_documents
 from orchestrator.corpus.document_readers import Document
 from orchestrator.corpus.input_files import InputFile, find_files
 from orchestrator.corpus.stream import ExampleStream, StreamConfig
@@ -96,11 +96,11 @@ def preview_examples(
     per_epoch = stream.examples_per_epoch(phase)
     numbers = np.arange(num_examples) + epoch * per_epoch + first
     answers = SENTENCE_OBJECTIVES.get(stream.config.segments.sentence_objective)
-    firsts = [0, *accumulate(steps for _, steps in stream.config.phases)]
+    firsts = [0, *accumulate(steps for _, steps, _ in stream.config.phases)]
     previews = []
     for number, batch in zip(numbers.tolist(), stream.examples(phase, numbers).split(1), strict=True):
         label = int(batch.sentence_labels[0]) if len(batch.sentence_labels) else None
-        step = firsts[phase] + number // stream.config.global_batch_size
+        step = firsts[phase] + number // stream.config.phases[phase][2]
         previews.append(
             ExamplePreview(
                 phase,
@@ -195,17 +195,26 @@ def _write_first(
     sample_bytes: int,
     write: Callable[..., list[ShardInfo]],
 ) -> tuple[tuple[ShardInfo, ...], float]:
-    """Shards of the first text, cut as `build_token_store` cuts them, and which share of the text that was."""
+    """Shards of the first text, cut as `build_token_store` cuts them, and which share of the text that was.
+
+    Of entries that have weights it is the first text of each.
+    """
     shards: list[ShardInfo] = []
-    room, batch_bytes = sample_bytes, min(shard_bytes, sample_bytes)
+    entries = {file.language if source.weights else 0 for file in files}
+    room, full = dict.fromkeys(entries, sample_bytes // max(1, len(entries))), set[int]()
     num_documents = 0
     for number, bundle in enumerate(plan_bundles(files, source)):
-        for sequence, batch in enumerate(read_batches(bundle, source, batch_bytes)):
-            if room <= 0 and batch.documents:
-                share = (sample_bytes - room) / max(1.0, sum(file.estimated_text_bytes for file in files))
-                return tuple(shards), min(_MOST_SHARE, max(share, num_documents / (source.max_documents or math.inf)))
+        entry = bundle[0].language if source.weights else 0
+        batches = () if entry in full else read_batches(bundle, source, min(shard_bytes, sample_bytes))
+        for sequence, batch in enumerate(batches):
+            if room[entry] <= 0 and batch.documents:
+                full.add(entry)
+                break
             num_documents += len(batch.documents)
             stem = f"{number:06d}-{sequence:06d}"
-            shards += write(batch.documents, stem=stem)
-            room -= sum(len(document.text.encode()) for document in batch.documents)
-    return tuple(shards), 1.0
+            shards += of_entry(write(batch.documents, stem=stem), bundle, source)
+            room[entry] -= sum(len(document.text.encode()) for document in batch.documents)
+    if not full:
+        return tuple(shards), 1.0
+    share = (sample_bytes - sum(room.values())) / max(1.0, sum(file.estimated_text_bytes for file in files))
+    return tuple(shards), min(_MOST_SHARE, max(share, num_documents / (source.max_documents or math.inf)))

@@ -2,17 +2,21 @@
 
     example number ─► (epoch, position) ─► (window of shards, place in it) ─► (section, ordinal) ─► segments ─► mask
 
+Where entries of the corpus have weights, an example number leads to (entry, number in the entry) first: of each block
+of 65,536 numbers every entry has the same share, at places that a permutation chooses. Entries have epochs and windows
+of their own, and so have phases.
+
 Each epoch permutes the shards, lays them out in windows of `window_shards`, and permutes the examples inside a window.
 Random B segments, and the documents that a sequence goes on into, come from the same window, so a process holds one
 window and never the corpus. A section is a document, or a shard where sequences cross documents. Everything is a
 function of (corpus digest, seed, phase, epoch, example). Step s of a phase uses the phase's examples [s·B, (s + 1)·B),
-and rank r of W workers takes the r-th of W parts, equal up to one example: the sequence of global batches does not
-depend on the number of workers, on blocks or on restarts.
+with a batch size B that may be the phase's own, and rank r of W workers takes the r-th of W parts, equal up to one
+example: the sequence of global batches does not depend on the number of workers, on blocks or on restarts.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 from typing import Protocol, Self
 
 import numpy as np
@@ -40,6 +44,10 @@ class ShardReader(Protocol):
     def num_shards(self) -> int:
         """Number of shards."""
 
+    @property
+    def entries(self) -> Sequence[int]:
+        """Entry of the corpus that each shard is of; read where entries have weights."""
+
     def document_lengths(self, shard: int) -> Int64Array:
         """Tokens (num_documents,) of each document of a shard."""
 
@@ -55,12 +63,15 @@ class EpochLayout:
     offsets: Int64Array  # (num_windows + 1,)
 
 
-@lru_cache(maxsize=4)
-def epoch_layout(key: int, epoch: int, shard_examples: tuple[int, ...], window_shards: int) -> EpochLayout:
-    """The windows of an epoch, given the number of examples of each shard."""
-    order = permutation(derive_key(key, "shards", epoch), len(shard_examples)).tolist()
-    windows = even_windows(order, window_shards)
-    sizes = [sum(shard_examples[shard] for shard in window) for window in windows]
+@lru_cache(maxsize=16)
+def epoch_layout(
+    key: int, epoch: int, shards: tuple[int, ...], num_examples: tuple[int, ...], window_shards: int
+) -> EpochLayout:
+    """The windows of an epoch, given shards and the number of examples of each."""
+    order = permutation(derive_key(key, "shards", epoch), len(shards)).tolist()
+    windows = even_windows([shards[place] for place in order], window_shards)
+    by_shard = dict(zip(shards, num_examples, strict=True))
+    sizes = [sum(by_shard[shard] for shard in window) for window in windows]
     return EpochLayout(windows, np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)]))
 
 
@@ -97,7 +108,12 @@ class WindowKey:
     store: ShardReader = field(compare=False)
 
 
-@lru_cache(maxsize=2)
+@cache
+def window_loader(entry: int) -> Callable[[WindowKey], Window]:
+    """`load_window` for an entry of the corpus, whose last windows it keeps: those of other entries come in between."""
+    return lru_cache(maxsize=2)(load_window)
+
+
 def load_window(key: WindowKey) -> Window:
     """Read a window's shards and number their examples."""
     shards = [key.store.read_documents(shard) for shard in key.shards]
@@ -110,10 +126,29 @@ def load_window(key: WindowKey) -> Window:
     return Window(TokenizedDocuments.concatenate(shards), *offsets)
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=16)
 def window_order(key: int, epoch: int, window: int, size: int) -> Int64Array:
     """The order (size,) in which an epoch takes the examples of a window."""
     return permutation(derive_key(key, "window", epoch, window), size)
+
+
+MIXTURE_BLOCK = 1 << 16
+"""Example numbers of a block, in which every entry has the same share."""
+
+
+@lru_cache(maxsize=4)
+def mixed_block(key: int, block: int, counts: tuple[int, ...]) -> Int64Array:
+    """Entry of each number of a block, and the number in that entry: (2, M) for M the sum of `counts`.
+
+    Args:
+        counts: numbers of each entry in any block.
+    """
+    order = permutation(derive_key(key, "mixture", block), sum(counts))
+    entries = np.repeat(np.arange(len(counts)), counts)[order]
+    by_entry = np.argsort(entries, kind="stable")  # in which the numbers of an entry ascend
+    ordinals = np.empty_like(entries)
+    ordinals[by_entry] = np.concatenate([block * count + np.arange(count) for count in counts])
+    return np.stack([entries, ordinals])
 
 
 @dataclass(frozen=True)
@@ -136,6 +171,10 @@ class SplitShards:
     def num_shards(self) -> int:
         return len(self.store.shards(self.split))
 
+    @property
+    def entries(self) -> Sequence[int]:
+        return [shard.entry for shard in self.store.shards(self.split)]
+
     def document_lengths(self, shard: int) -> Int64Array:
         return self._lengths[shard].astype(np.int64)
 
@@ -152,9 +191,8 @@ class StreamConfig:
     """Everything but the corpus that decides the batches."""
 
     seed: int
-    phases: tuple[tuple[int, int], ...]
-    """(max_seq_length, steps) of each part of the run."""
-    global_batch_size: int
+    phases: tuple[tuple[int, int, int], ...]
+    """(max_seq_length, steps, examples of a step) of each part of the run."""
     window_shards: int
     masking: tuple[MaskingConfig, ...]
     """Rules of each phase by which tokens are masked."""
@@ -162,15 +200,17 @@ class StreamConfig:
     segments: SegmentConfig = field(default_factory=SegmentConfig)
     token_objective: str = "masked_lm"
     """A name of TOKEN_OBJECTIVES."""
+    weights: tuple[tuple[float, ...], ...] = ()
+    """Weights of the corpus's entries in each phase; none where all documents are read alike."""
 
     @property
     def num_steps(self) -> int:
-        return sum(steps for _, steps in self.phases)
+        return sum(steps for _, steps, _ in self.phases)
 
     def phase_of(self, step: int) -> tuple[int, int]:
         """The phase that a step belongs to, and the phase's first step."""
         first = 0
-        for phase, (_, steps) in enumerate(self.phases):
+        for phase, (_, steps, _) in enumerate(self.phases):
             if step < first + steps:
                 return phase, first
             first += steps
@@ -187,6 +227,8 @@ class ExampleStream:
     """Examples (num_shards,) that an epoch takes from each shard, for each phase."""
     shard_documents: Int64Array
     """Number of documents (num_shards,) of each shard."""
+    shard_entries: Int64Array
+    """Entry (num_shards,) of the corpus that each shard is of; all 0 where they have no weights."""
 
     @classmethod
     def open(cls, store: ShardReader, config: StreamConfig) -> Self:
@@ -196,24 +238,36 @@ class ExampleStream:
         for shard in range(store.num_shards):
             lengths = store.document_lengths(shard)
             num_documents[shard] = len(lengths)
-            for phase, (width, _) in enumerate(config.phases):
+            for phase, (width, *_) in enumerate(config.phases):
                 counts[phase, shard] = count_examples(lengths, width, config.layout, config.segments).sum()
-        return cls(store, config, tuple(counts), num_documents)
+        entries = np.array(store.entries) if config.weights else np.zeros(store.num_shards, np.int64)
+        return cls(store, config, tuple(counts), num_documents, entries)
 
     def examples_per_epoch(self, phase: int = 0) -> int:
-        """Number of examples with which each token of the corpus is seen about once."""
+        """Number of examples with which each token of the corpus is seen about once; with weights, on average."""
         return int(self.shard_examples[phase].sum())
 
     def fewest_window_documents(self) -> int:
         """Smallest number of documents that a window of any epoch may have."""
-        sizes = [len(window) for window in even_windows(range(len(self.shard_documents)), self.config.window_shards)]
-        return int(np.sort(self.shard_documents)[: min(sizes)].sum())
+        fewest = []
+        for entry in np.unique(self.shard_entries):
+            documents = self.shard_documents[self.shard_entries == entry]
+            sizes = [len(window) for window in even_windows(range(len(documents)), self.config.window_shards)]
+            fewest.append(int(np.sort(documents)[: min(sizes)].sum()))
+        return min(fewest)
+
+    def mixture(self, phase: int) -> tuple[int, ...]:
+        """Number of examples of each entry in any block of a phase: its weight times its examples, as a share."""
+        weights = np.array(self.config.weights[phase])
+        sizes = np.bincount(self.shard_entries, self.shard_examples[phase], len(weights)) * weights
+        shares = np.cumsum(sizes) / max(sizes.sum(), 1e-300)
+        return tuple(np.diff(np.round(shares * MIXTURE_BLOCK).astype(np.int64), prepend=0).tolist())
 
     def epoch_after(self, num_steps: int) -> float:
         """Number of epochs that so many steps take, added up over the phases."""
         epochs, left = 0.0, num_steps
-        for phase, (_, steps) in enumerate(self.config.phases):
-            epochs += min(left, steps) * self.config.global_batch_size / self.examples_per_epoch(phase)
+        for phase, (_, steps, size) in enumerate(self.config.phases):
+            epochs += min(left, steps) * size / self.examples_per_epoch(phase)
             left = max(0, left - steps)
         return epochs
 
@@ -222,12 +276,12 @@ class ExampleStream:
 
         Parts differ by one example where the workers do not divide the batch; none come for a rank without examples.
         """
-        size = self.config.global_batch_size
-        share = range(size * rank // num_workers, size * (rank + 1) // num_workers)
-        if not share:
-            return
         for part in self._by_phase(steps):
             phase, first = self.config.phase_of(part.start)
+            size = self.config.phases[phase][2]
+            share = range(size * rank // num_workers, size * (rank + 1) // num_workers)
+            if not share:
+                continue
             begins = (np.arange(part.start, part.stop) - first) * size
             numbers = (begins[:, None] + np.array(share)).reshape(-1)
             yield from zip(part, self.examples(phase, numbers).split(len(share)), strict=True)
@@ -241,35 +295,50 @@ class ExampleStream:
             start = stop
 
     def examples(self, phase: int, numbers: Int64Array) -> PackedBatch:
-        """Examples of a phase as one batch. Number n (ascending) is example n mod N of epoch n div N, counted from 0.
+        """Examples of a phase as one batch, by their numbers, (n,) ascending from 0.
 
-        N is `examples_per_epoch(phase)`.
+        Number n is example n mod N of epoch n div N, N being `examples_per_epoch(phase)`. With weights it is so in the
+        entry that has it, by the number that it has there.
         """
-        epochs, positions = np.divmod(numbers, self.examples_per_epoch(phase))
+        key = derive_key(self.config.seed, "phase", self.store.fingerprint, phase)
+        if not self.config.weights:
+            return self._examples_of_entry(phase, 0, numbers, key)
+        blocks, places = np.divmod(numbers, MIXTURE_BLOCK)
+        counts = self.mixture(phase)
+        mixed = [mixed_block(key, int(block), counts)[:, places[blocks == block]] for block in np.unique(blocks)]
+        entries, ordinals = np.concatenate(mixed, axis=1)
+        parts = [
+            self._examples_of_entry(phase, int(entry), ordinals[entries == entry], derive_key(key, "entry", int(entry)))
+            for entry in np.unique(entries)
+        ]
+        return PackedBatch.concatenate(parts).take(np.argsort(np.argsort(entries, kind="stable")))
+
+    def _examples_of_entry(self, phase: int, entry: int, numbers: Int64Array, key: int) -> PackedBatch:
+        """Examples of an entry of the corpus by their numbers in it, (n,) ascending."""
+        shards = np.flatnonzero(self.shard_entries == entry)
+        num_examples = self.shard_examples[phase][shards]
+        epochs, positions = np.divmod(numbers, int(num_examples.sum()))
         parts = []
         for epoch in np.unique(epochs):
             layout = epoch_layout(
-                self._phase_key(phase),
-                int(epoch),
-                tuple(self.shard_examples[phase].tolist()),
-                self.config.window_shards,
+                key, int(epoch), tuple(shards.tolist()), tuple(num_examples.tolist()), self.config.window_shards
             )
             here = positions[epochs == epoch]
             window = np.searchsorted(layout.offsets, here, side="right") - 1
             for number in np.unique(window):
-                parts.append(self._build_window(phase, int(epoch), layout, int(number), here[window == number]))
+                parts.append(self._build_window(phase, int(epoch), layout, int(number), here[window == number], key))
         return PackedBatch.concatenate(parts)
 
     def _build_window(
-        self, phase: int, epoch: int, layout: EpochLayout, number: int, positions: Int64Array
+        self, phase: int, epoch: int, layout: EpochLayout, number: int, positions: Int64Array, seed: int
     ) -> PackedBatch:
-        config, seed = self.config, self._phase_key(phase)
+        config = self.config
         max_seq_length = config.phases[phase][0]
         shards = layout.windows[number]
         key = WindowKey(
             self.store.fingerprint, shards, max_seq_length, config.layout, config.segments, store=self.store
         )
-        window = load_window(key)
+        window = window_loader(int(self.shard_entries[shards[0]]))(key)
         order = window_order(seed, epoch, number, int(window.example_offsets[-1]))
         example = order[positions - layout.offsets[number]]
         section = np.searchsorted(window.example_offsets, example, side="right") - 1
@@ -294,6 +363,3 @@ class ExampleStream:
             example=positions,
             token_objective=config.token_objective,
         )
-
-    def _phase_key(self, phase: int) -> int:
-        return derive_key(self.config.seed, "phase", self.store.fingerprint, phase)

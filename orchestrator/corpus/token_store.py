@@ -75,6 +75,8 @@ class ShardInfo:
     num_sentences: int
     num_tokens: int
     sha256: str
+    entry: int = 0
+    """Number of the entry of `corpus.files` that it is of, where these have weights; 0 elsewhere."""
 
 
 @dataclass(frozen=True)
@@ -307,9 +309,9 @@ def _list_column(lengths: Sequence[int], values: Any) -> pa.Array:
 def store_options(
     source: TextSource, tokenizer: Tokenizer, validation_fraction: float, shard_bytes: int
 ) -> dict[str, Any]:
-    """Everything that is asked of a store, as its manifest keeps it."""
+    """Everything that is asked of a store, as its manifest keeps it. Whatever the weights, the store is the same."""
     return {
-        "corpus": source.identity_values(),
+        "corpus": source.identity_values() | ({"weights": True} if source.weights else {}),
         "tokenizer": tokenizer.fingerprint,
         "validation_fraction": validation_fraction,
         "shard_bytes": shard_bytes,

@@ -285,9 +285,9 @@ def verify_resume(
         )
     pretraining = kind.pretraining(spec)
     for count in worker_counts:
-        if pretraining is not None and pretraining[1].global_batch_size < count:
+        if pretraining is not None and pretraining[1].smallest_batch < count:
             raise SpecError(
-                f"--workers {count}: global_batch_size {pretraining[1].global_batch_size} cannot be shared by "
+                f"--workers {count}: global_batch_size {pretraining[1].smallest_batch} cannot be shared by "
                 f"{counted(count, 'worker')}; give a smaller number"
             )
     inputs = resolved_inputs(spec, settings)
@@ -337,7 +337,7 @@ def _compare_pretraining(
 
     logger.info(f"{num_steps} steps, kill -9, and {num_steps} more")
     yield from _compared(f"killed after step {num_steps}, resumed", straight, killed_in_the_middle("killed"))
-    others = [count for count in (1, 2) if count <= pretraining.global_batch_size and count != num_workers]
+    others = [count for count in (1, 2) if count <= pretraining.smallest_batch and count != num_workers]
     for count in worker_counts or others[:1]:
         logger.info(f"{total} steps without interruption, {counted(count, 'worker')}")
         other = _with_values(short, {f"{path}execution.num_workers": count})

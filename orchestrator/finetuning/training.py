@@ -30,7 +30,7 @@ from orchestrator.specs import RecipeSpec
 from orchestrator.tasks import Features
 from orchestrator.training.batch_order import Schedule, epoch_batches
 from orchestrator.training.micro_batches import MicroBatchSize
-from orchestrator.training.optimizers import learning_rate_at, optimizer_of
+from orchestrator.training.optimizers import learning_rate_factor_at, optimizer_of
 
 _CHECK_EVERY_STEPS = 20
 """The loss is looked at this often: seldom enough not to hold up a GPU."""
@@ -173,7 +173,7 @@ class _Training(Generic[Scored]):
         checkpoint.save(self.model, self.optimizer, snapshot)
 
     def learning_rate(self, step: int) -> float:
-        return learning_rate_at(self.recipe, step - 1, self.schedule.num_steps)
+        return self.recipe.learning_rate * learning_rate_factor_at(self.recipe, step - 1, self.schedule.num_steps)
 
     def step(self, step: int, groups: Windows) -> None:
         """Make one update from groups of windows. Nobody waits for its loss yet.

@@ -1,6 +1,7 @@
 """Runs that pretrain a model on a corpus."""
 
 import logging
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from statistics import median
@@ -16,7 +17,7 @@ from orchestrator.cluster.capacity import cluster_resources
 from orchestrator.cluster.gpus import are_gpus_unusable, log_device
 from orchestrator.corpus.input_files import find_files
 from orchestrator.kinds.base import DiskUse, Fact, Kind, MeasuredTime, Resources, RunContext
-from orchestrator.kinds.checks import check_positions, check_tokenizer
+from orchestrator.kinds.checks import check_tokenizer
 from orchestrator.kinds.corpus import log_dataset, report_tokenizing
 from orchestrator.kinds.estimates import (
     BYTES_PER_SAVED_PARAMETER,
@@ -32,9 +33,11 @@ from orchestrator.pretraining.job import (
     PretrainRequest,
     check_init_state,
     text_sizes,
+    with_phases,
     worker_processes,
 )
 from orchestrator.pretraining.progress_line import TrainingStatus
+from orchestrator.registry.costs import HOUR_S
 from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
@@ -56,8 +59,7 @@ class PretrainKind(Kind[PretrainSpec, PretrainResult]):
 
     def check(self, spec: PretrainSpec, inputs: Resolved) -> None:
         """Check that the model to continue from fits data and tokenizer."""
-        longest = max(phase.max_seq_length for phase in spec.phases)
-        check_positions("phases.max_seq_length", longest, [spec.init_from], inputs)
+        pretraining_config(spec, inputs)
         if spec.init_from != RANDOM:
             check_tokenizer(spec.init_from, spec.tokenizer, inputs)
         find_init_state(spec, inputs)
@@ -114,6 +116,7 @@ class PretrainKind(Kind[PretrainSpec, PretrainResult]):
         from orchestrator.pretraining.launch import run_pretraining  # Ray is loaded when a run starts
 
         logger.info("reading the corpus", extra=UNDER_WAY)
+        spec = with_chosen_steps(spec, context)
         return run_pretraining(build_request(spec, inputs, context), build_listener(spec, context))
 
     def record(self, result: PretrainResult, run_id: str, recorder: Recorder) -> RunOutcome:
@@ -176,14 +179,17 @@ def workers_text(execution: ExecutionSpec) -> str:
 
 
 def pretraining_config(spec: PretrainSpec, inputs: Resolved) -> BertConfig | None:
-    """Configuration of the model that a spec pretrains; None where only the run decides it."""
+    """Configuration of the model that a spec pretrains; None where only the run decides it.
+
+    Raises: SpecError where the model has no positions for the spec's phases.
+    """
     if spec.init_from != RANDOM:
         config = inputs.config(spec.init_from)
     else:
         vocab_size = inputs.vocab_size(spec.tokenizer)
         config = None if vocab_size is None else build_config(spec.model, vocab_size)
     is_causal = TOKEN_OBJECTIVES[spec.token_objective].is_causal
-    return None if config is None else replace(config, causal_attention=is_causal)
+    return None if config is None else replace(with_phases(spec, config), causal_attention=is_causal)
 
 
 def find_init_state(spec: PretrainSpec, inputs: Resolved) -> str | None:
@@ -210,6 +216,10 @@ def find_init_state(spec: PretrainSpec, inputs: Resolved) -> str | None:
 def build_request(spec: PretrainSpec, inputs: Resolved, context: RunContext) -> PretrainRequest:
     """Build the request for one attempt on the connected Ray, and record the device that it trains on."""
     use_gpu, has_checkpoint = decide_device(spec), Checkpoints(context.run_folder).newest_extra() is not None
+    left_s = math.inf
+    if spec.steps == "auto":
+        spent_s = context.recorder.registry.run(context.run_id).seconds or 0.0
+        left_s = HOUR_S * (spec.execution.max_hours or 0.0) - spent_s
     context.recorder.record_device(context.run_id, "gpu" if use_gpu else "cpu")
     return PretrainRequest(
         spec=spec,
@@ -219,9 +229,26 @@ def build_request(spec: PretrainSpec, inputs: Resolved, context: RunContext) -> 
         tokenizer=inputs.tokenizer(spec.tokenizer),
         init_folder=None if spec.init_from == RANDOM else inputs.folder("init_from", spec.init_from),
         init_state=None if has_checkpoint else find_init_state(spec, inputs),
+        left_s=left_s,
         use_gpu=use_gpu,
         allow_drift=context.allow_drift,
     )
+
+
+def with_chosen_steps(spec: PretrainSpec, context: RunContext) -> PretrainSpec:
+    """The spec with the number of steps that an earlier attempt has chosen for `auto`; the spec itself without one."""
+    if spec.steps != "auto":
+        return spec
+    recorded = context.recorder.registry.run(context.run_id).spec["steps"]
+    return spec if recorded == "auto" else spec.with_steps(int(recorded))
+
+
+def record_steps(spec: PretrainSpec, context: RunContext) -> None:
+    """Put the number of steps that was chosen into the run's record, which later attempts go by."""
+    context.refuse_if_superseded()
+    lifecycle, run = context.recorder.registry.lifecycle, context.recorder.registry.run(context.run_id)
+    lifecycle.reopen(run.id, {**run.spec, "steps": spec.steps}, spec.fingerprint())
+    logger.info(f"{spec.num_steps:,} steps fit into execution.max_hours {spec.execution.max_hours:g}")
 
 
 def decide_device(spec: PretrainSpec) -> bool:
@@ -248,11 +275,17 @@ def takes_gpus(spec: PretrainSpec, have: Mapping[str, float]) -> bool:
 
 def build_listener(spec: PretrainSpec, context: RunContext) -> PretrainListener:
     """A listener that records what happens in the training and shows it."""
-    status = TrainingStatus(spec.phase_steps())
+    status = None if spec.steps == "auto" else TrainingStatus(spec.phase_steps())
+
+    def on_steps(num_steps: int) -> None:
+        nonlocal status
+        settled = spec.with_steps(num_steps)
+        record_steps(settled, context)
+        status = TrainingStatus(settled.phase_steps())
 
     def on_event(event: Event) -> None:
         context.take_event(event)
-        if isinstance(event, MetricEvent):
+        if isinstance(event, MetricEvent) and status is not None:
             line = status.line(event)
             context.progress.show(status.view)
             if status.is_for_the_log(event):
@@ -266,4 +299,5 @@ def build_listener(spec: PretrainSpec, context: RunContext) -> PretrainListener:
         elastic = f": {workers_text(spec.execution)}" if spec.execution.is_elastic else ""
         logger.info(f"starting the training workers{elastic}", extra=UNDER_WAY)
 
-    return PretrainListener(on_event, on_dataset, report_tokenizing(context.progress), context.refuse_if_superseded)
+    tokenizing = report_tokenizing(context.progress)
+    return PretrainListener(on_event, on_dataset, tokenizing, on_steps, context.refuse_if_superseded)

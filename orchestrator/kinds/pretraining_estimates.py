@@ -35,9 +35,12 @@ def step_facts(spec: PretrainSpec) -> Iterator[Fact]:
     """Yield the steps of each phase, and the tokens that they read."""
     if spec.init_step is not None:
         yield "goes on from", f"step {spec.init_step:,} of {spec.init_from}, with its optimizer"
-    for length, steps in spec.phase_steps():
-        yield "steps", f"{steps:,} of {spec.global_batch_size:,} examples up to {length} tokens"
-    tokens = sum(length * steps * spec.global_batch_size for length, steps in spec.phase_steps())
+    if spec.steps == "auto":
+        yield "steps", f"as many as fit into {spec.execution.max_hours:g} h, measured when the run begins"
+        return
+    for length, steps, size in spec.phase_steps():
+        yield "steps", f"{steps:,} of {size:,} examples up to {length} tokens"
+    tokens = sum(length * steps * size for length, steps, size in spec.phase_steps())
     yield "tokens", f"at most {tokens:,}"
 
 
@@ -49,7 +52,7 @@ def passes_facts(spec: PretrainSpec, inputs: Resolved) -> Iterator[Fact]:
     Raises: CorpusError where the whole text has too few documents to train on, or too short ones.
     """
     tokenizer = inputs.tokenizer_like(spec.tokenizer)
-    if tokenizer is None:
+    if tokenizer is None or spec.steps == "auto":
         return
     try:
         with open_first_text(spec, tokenizer, inputs.settings.storage) as (stream, sample):
@@ -94,11 +97,11 @@ def measure_steps(
         config: of the model; None where only the run decides it, which gives None.
         teacher: of a model that reads every batch as well, without learning.
 
-    Returns None on GPUs too, for models whose steps take long, and where the beginning of the text has too few
-    documents to train on.
+    Returns None on GPUs and for `steps: auto` too, for models whose steps take long, and where the beginning of the
+    text has too few documents to train on.
     """
     tokenizer = inputs.tokenizer_like(spec.tokenizer)
-    if config is None or tokenizer is None or trains_on_gpu(spec.execution.device):
+    if config is None or tokenizer is None or trains_on_gpu(spec.execution.device) or spec.steps == "auto":
         return None
     try:
         with open_first_text(spec, tokenizer, inputs.settings.storage) as (stream, _):

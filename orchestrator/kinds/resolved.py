@@ -156,7 +156,8 @@ class Resolved:
             if made is None:
                 return {}
             kept = made.execution.snapshot_steps if made.execution.snapshot_optimizer else ()
-            return dict.fromkeys(sorted({*kept, made.steps}), name)
+            last = () if made.steps == "auto" else (made.steps,)
+            return dict.fromkeys(sorted({*kept, *last}), name)
         folder = self.folder("init_from", name)
         return {} if is_hub(folder) else saved_states(folder.rstrip("/").rpartition("/")[0])
 

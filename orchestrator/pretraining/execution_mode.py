@@ -146,7 +146,7 @@ def choose_compilation(
     """
     spec = context.spec
     began = None if checkpoint is None else bool(checkpoint.get(_COMPILE_KEY, False))
-    by_default = has_graphs and spec.steps >= MIN_STEPS_TO_COMPILE if began is None else began
+    by_default = has_graphs and spec.num_steps >= MIN_STEPS_TO_COMPILE if began is None else began
     asked = spec.execution.compile_layers
     is_compiled = (asked == "always" or (asked == "auto" and by_default)) and _compile(context, tell, warn)
     if began is not None and began != is_compiled:

@@ -1,5 +1,6 @@
 """Request and job of a pretraining run; the job is one frozen value that every worker gets, by pickle."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -53,6 +54,8 @@ class PretrainRequest:
     """SHA-256 of the weights of the teacher in `loss`; None for a loss without one."""
     allow_drift: bool = False
     """Whether to go on from a checkpoint although what the run reads has changed since."""
+    left_s: float = math.inf
+    """Seconds that earlier attempts have left of the run's hours."""
     use_gpu: bool = False
     """Whether each worker gets a GPU."""
 
@@ -67,6 +70,8 @@ class PretrainListener:
     """Told of the token store, before training starts."""
     on_tokenizing: Callable[[int, int], None]
     """Told how many bytes of the corpus have been read, and of how many."""
+    on_steps: Callable[[int], None] = lambda num_steps: None
+    """Told the number of steps, where it was chosen, before the run's own begin."""
     on_wait: Callable[[], None] = lambda: None
     """Called several times a second."""
 
@@ -136,11 +141,33 @@ def check_init_state(spec: PretrainSpec, saved: Mapping[str, Any]) -> None:
             )
 
 
+def with_phases(spec: PretrainSpec, config: BertConfig) -> BertConfig:
+    """The configuration of a model with a position for each token of the spec's phases.
+
+    Raises: SpecError where phases change rotary positions of a model that has others, or are longer than its positions.
+    """
+    longest = max(phase.max_seq_length for phase in spec.phases)
+    changes_base = next((phase.rotary_base for phase in spec.phases if phase.rotary_base), None)
+    if changes_base and config.position_embedding_type != "rotary":
+        raise SpecError(
+            f"phases.rotary_base {changes_base:g} is for rotary positions, and the model has "
+            f"{config.position_embedding_type} ones; leave it out, or take another model.family or init_from"
+        )
+    if longest <= config.max_seq_length:
+        return config
+    if not changes_base:
+        raise SpecError(
+            f"phases.max_seq_length {longest} is longer than the {config.max_seq_length} positions of "
+            f"{spec.init_from}; lower it, start from another model or, with rotary positions, give phases.rotary_base"
+        )
+    return replace(config, max_position_embeddings=longest + config.position_offset)
+
+
 def build_model(job: PretrainJob) -> BertForPreTraining:
     """The model that a run starts from: with random weights drawn by the seed, or with those of another model."""
     is_causal = TOKEN_OBJECTIVES[job.spec.token_objective].is_causal
     if job.init_folder is None:
-        config = build_config(job.spec.model, job.tokenizer.vocab_size, job.tokenizer.pad_id)
+        config = with_phases(job.spec, build_config(job.spec.model, job.tokenizer.vocab_size, job.tokenizer.pad_id))
         return new_model(job.spec, replace(config, causal_attention=is_causal), job.spec.seed)
     asked = {name: getattr(job.spec.model, name) for name in ("hidden_dropout_prob", "attention_probs_dropout_prob")}
     config = replace(
@@ -152,12 +179,7 @@ def build_model(job: PretrainJob) -> BertForPreTraining:
             f"sentence_objective is {job.spec.sentence_objective}, but {config.model_type} of {job.init_folder} has no "
             "head for pairs of segments; set it to none"
         )
-    longest = max(phase.max_seq_length for phase in job.spec.phases)
-    if longest > config.max_seq_length:
-        raise SpecError(
-            f"phases.max_seq_length {longest} is longer than the {config.max_seq_length} positions of "
-            f"{job.init_folder}; lower it"
-        )
+    config = with_phases(job.spec, config)
     if job.spec.token_objective == ReplacedTokens.name:
         generator = narrower(config, job.spec.generator_size)
         return GeneratorAndDiscriminator.from_pretrained(

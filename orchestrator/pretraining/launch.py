@@ -49,7 +49,9 @@ from orchestrator.pretraining.job import (
     worker_processes,
 )
 from orchestrator.pretraining.streams import build_stream, build_validation, check_sentences
+from orchestrator.pretraining.time_limit import choose_steps
 from orchestrator.pretraining.worker import WorkerOrder, run_worker
+from orchestrator.specs import PretrainSpec
 from orchestrator.storage import delete, join
 from orchestrator.storage.attempts import how_to_go_on, marked_storage
 from orchestrator.storage.model_folder import describe_model
@@ -136,12 +138,26 @@ def run_pretraining(request: PretrainRequest, listener: PretrainListener) -> Pre
     listener.on_dataset(dataset)
     store = TokenStore.open(dataset.path)
     check_sentences(spec, store.manifest.counts("train"))
-    job = PretrainJob(
-        **vars(request),
-        stream=build_stream(spec, SplitShards(store, "train"), request.tokenizer),
-        validation=build_validation(spec, SplitShards(store, "validation"), request.tokenizer),
-        text_sizes=text_sizes(dataset.files),
-    )
+
+    def job_of(spec: PretrainSpec, run_folder: str) -> PretrainJob:
+        return PretrainJob(
+            **vars(request) | {"spec": spec, "run_folder": run_folder},
+            stream=build_stream(spec, SplitShards(store, "train"), request.tokenizer),
+            validation=build_validation(spec, SplitShards(store, "validation"), request.tokenizer),
+            text_sizes=text_sizes(dataset.files),
+        )
+
+    if spec.steps == "auto":
+        spec = spec.with_steps(
+            choose_steps(
+                spec,
+                job_of,
+                request.run_folder,
+                lambda job, on_event: _train(job, on_event, listener.on_wait),
+                lambda: request.left_s - (time.monotonic() - started_at),
+            )
+        )
+        listener.on_steps(spec.num_steps)
     last: dict[str, float] = {}
 
     def collect(event: Event) -> None:
@@ -149,10 +165,10 @@ def run_pretraining(request: PretrainRequest, listener: PretrainListener) -> Pre
             last.update({f"{event.split}.{name}": value for name, value in event.values.items()})
         listener.on_event(event)
 
-    _train(job, collect, listener.on_wait)
+    _train(job_of(spec, request.run_folder), collect, listener.on_wait)
     return PretrainResult(
         model=describe_model(join(request.run_folder, "model"), "pretraining"),
-        num_steps=spec.steps,
+        num_steps=spec.num_steps,
         metrics=last,
         datasets=(dataset,),
         seconds=time.monotonic() - started_at,

@@ -24,8 +24,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch.distributed
 
 from bert_core.checkpoints.training_state import contents_of, read_training_state
+from bert_core.heads import BertForPreTraining
 from bert_core.heads.replaced_tokens import GENERATOR_FOLDER
 from orchestrator.base.results import Event, MessageEvent, MetricEvent, Split, WorkersEvent
 from orchestrator.pretraining.batch_trace import Batches
@@ -45,7 +47,7 @@ from orchestrator.training.checkpoints import (
     accept_drift,
     check_drift,
 )
-from orchestrator.training.snapshots import STATE_FOLDER, Snapshots
+from orchestrator.training.snapshots import STATE_FOLDER, Snapshots, snapshot_folders
 
 _READ_AT_ONCE = frozenset({"cpu"})
 """Types of devices whose stop flags are read in their own step; with others a step later, as the host would wait."""
@@ -67,19 +69,19 @@ class DueSteps:
         return self._is_due(step, self.spec.execution.log_every_steps) or self.is_checkpoint(step)
 
     def is_evaluation(self, step: int) -> bool:
-        interval = self.spec.execution.evaluate_every_steps or max(1, self.spec.steps // _NUM_EVALUATIONS)
+        interval = self.spec.execution.evaluate_every_steps or max(1, self.spec.num_steps // _NUM_EVALUATIONS)
         return self.has_validation and self._is_due(step, interval)
 
     def is_checkpoint(self, step: int) -> bool:
         """Whether a checkpoint is due by its interval of steps; that of minutes is a matter of the clock."""
         interval = self.spec.execution.checkpoint_every_steps
-        return step == self.spec.steps or (interval is not None and step % interval == 0)
+        return step == self.spec.num_steps or (interval is not None and step % interval == 0)
 
     def is_snapshot(self, step: int) -> bool:
         return step in self.spec.execution.snapshot_steps
 
     def _is_due(self, step: int, interval: int) -> bool:
-        return step % interval == 0 or step == self.spec.steps
+        return step % interval == 0 or step == self.spec.num_steps
 
 
 class WorkerEvents:
@@ -187,6 +189,8 @@ class TrainingLoop:
                     with closing(device_batches(batches(first_step), self.worker.device, find_bucket)) as on_device:
                         is_complete = self._train_steps(on_device, first_step)
                     self._saver.wait()
+                    if is_complete and self.spec.average_steps:
+                        self._take_average()
                     return is_complete
                 except DivergedStepError as diverged:
                     self._saver.wait()  # for the checkpoint that the training may go back to
@@ -199,6 +203,7 @@ class TrainingLoop:
     def _begin(self) -> int:
         """Restore the last checkpoint, and tell with whom the training goes on from there. Returns its first step."""
         first_step = self.restore()
+        self.context.enter_phase(max(0, first_step - 1))  # a snapshot and the model may be written before any step
         if hosts := self._find_hosts():
             self.events.emit(WorkersEvent(first_step, hosts, dataclasses.asdict(read_machine())))
         if self.worker.rank == 0 and self.spec.execution.snapshot_steps:
@@ -218,6 +223,7 @@ class TrainingLoop:
         meter.resume()
         for step, batch in meter.waiting(batches):
             done = step + 1
+            self.context.enter_phase(step)
             if done not in self.divergences.passed_over:
                 result = training_step(self.context, step, batch, self.context.learning_rate(step), wants_to_stop)
                 meter.add(done, result.totals, result.gradient_norm)
@@ -241,11 +247,11 @@ class TrainingLoop:
                 if saves or stops:
                     self.save_checkpoint(done, meter.state() if stops else None)
                 if stops:
-                    return done == self.spec.steps
+                    return done == self.spec.num_steps
                 meter.resume()
             self._saver.raise_failure()
             wants_to_stop = self._note_step(done)
-        assert done == self.spec.steps, "the feed ended before the run"
+        assert done == self.spec.num_steps, "the feed ended before the run"
         return True
 
     def restore(self) -> int:
@@ -275,7 +281,7 @@ class TrainingLoop:
         for values in extra["metrics"]:
             self.events.emit(MetricEvent(**values))
         self.events.emit(event)
-        self.events.tell(f"goes on at step {event.step:,} of {self.spec.steps:,}")
+        self.events.tell(f"goes on at step {event.step:,} of {self.spec.num_steps:,}")
         return event.step
 
     def _take_over(self) -> int:
@@ -287,9 +293,31 @@ class TrainingLoop:
         check_init_state(self.spec, state.extra)
         state.load_into(self.model, self.optimizer, keeps_settings=True)
         self.events.tell(
-            f"goes on at step {step:,} of {self.spec.steps:,}, with the optimizer of {self.spec.init_from}"
+            f"goes on at step {step:,} of {self.spec.num_steps:,}, with the optimizer of {self.spec.init_from}"
         )
         return step
+
+    def _take_average(self) -> None:
+        """Put the mean of snapshots' weights into the model of every worker, and measure it again.
+
+        Latest weight averaging (Kaddour 2022), with steps of one's own choice.
+        """
+        weights, steps = self.model.state_dict(), self.spec.average_steps
+        if self.worker.rank == 0:
+            folders = snapshot_folders(self.job.run_folder)
+            sums = {name: torch.zeros_like(tensor) for name, tensor in weights.items()}
+            for step in steps:
+                snapshot = BertForPreTraining.from_pretrained(local_copy(folders[step]), self.model.config)
+                for name, tensor in snapshot.state_dict().items():
+                    sums[name] += tensor.to(self.worker.device)
+            for name, tensor in weights.items():
+                tensor.copy_(sums[name] / len(steps))
+        if self.worker.num_workers > 1:
+            for tensor in weights.values():
+                torch.distributed.broadcast(tensor, 0)
+        self.events.tell(f"the model is the mean of those after steps {', '.join(f'{step:,}' for step in steps)}")
+        if self._due.has_validation:
+            self._measure(self.spec.num_steps, "validation", self.evaluate(self.spec.num_steps))
 
     def save_checkpoint(self, step: int, meter: dict[str, Any] | None = None) -> None:
         """Save everything that decides the next steps, and the measurements that may not be recorded yet.

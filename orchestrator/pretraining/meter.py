@@ -250,26 +250,26 @@ def measure_training(spec: "PretrainSpec", config: BertConfig, stream: "ExampleS
     Args:
         stream: the run's examples, or those of the beginning of its text.
     """
-    share = -(-spec.global_batch_size // spec.execution.min_workers)
-    sizes = [num_measured_examples(config, length, share) for length, _ in spec.phase_steps()]
+    phases, seconds, first = spec.phase_steps(), 0.0, 0
+    shares = [-(-size // spec.execution.min_workers) for *_, size in phases]
+    sizes = [num_measured_examples(config, length, share) for (length, *_), share in zip(phases, shares, strict=True)]
     if not all(sizes):
         return None
     with on_threads(spec.threads_per_worker):
         model = new_model(spec, config, spec.seed)
         model.train()
         context = StepContext.build(spec, model, Worker(), warn=lambda message: None)
-        seconds, first = 0.0, 0
-        for size, (_, steps) in zip(sizes, spec.phase_steps(), strict=True):
+        for num_examples, share, (_, steps, size) in zip(sizes, shares, phases, strict=True):
             measured = range(first, first + min(steps, NUM_MEASURED_STEPS))
-            seconds += steps * _measure(context, stream, measured, size, share) * share
+            if measured:
+                seconds += steps * share * _measure(context, stream, measured, -(-size // num_examples), share)
             first += steps
     return seconds
 
 
-def _measure(context: StepContext, stream: "ExampleStream", steps: range, num_examples: int, share: int) -> float:
-    """Seconds of an example of a worker's share in these steps, of which `num_examples` are taken."""
+def _measure(context: StepContext, stream: "ExampleStream", steps: range, num_parts: int, share: int) -> float:
+    """Seconds of an example of a worker's share in these steps, of whose batches one of `num_parts` is taken."""
     measured, num_sequences = [], 0
-    num_parts = -(-context.spec.global_batch_size // num_examples)
     for step, batch in stream.batches(steps, 0, num_parts):
         begun_at = time.perf_counter()
         training_step(context, step, DeviceBatch.copied(batch, context.worker.device), learning_rate=0.0)

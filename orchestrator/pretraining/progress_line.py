@@ -21,12 +21,12 @@ _TOLD_DATA_WAIT = 0.02
 class TrainingStatus:
     """Lines for the measurements of a run, with the time left.
 
-    `phases` are (tokens of a sequence, steps): a step's time goes with its sequences' length.
+    `phases` are (tokens of a sequence, steps, sequences of a step): a step's time goes with its tokens.
     """
 
-    def __init__(self, phases: Sequence[tuple[int, int]]) -> None:
+    def __init__(self, phases: Sequence[tuple[int, int, int]]) -> None:
         self._phases = phases
-        self._num_steps = sum(steps for _, steps in phases)
+        self._num_steps = sum(steps for _, steps, _ in phases)
         self._first: tuple[int, float] | None = None
         self._passed = -1
         self._pace = Pace(_LINE_INTERVAL_S)
@@ -72,10 +72,10 @@ class TrainingStatus:
         return is_first
 
     def _work(self, num_steps: int) -> int:
-        """Cost of so many steps, in tokens of one sequence in each."""
+        """Cost of so many steps, in tokens."""
         work = 0
-        for length, steps in self._phases:
-            work += length * min(steps, num_steps)
+        for length, steps, size in self._phases:
+            work += length * size * min(steps, num_steps)
             num_steps -= min(steps, num_steps)
         return work
 

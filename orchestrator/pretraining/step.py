@@ -11,7 +11,7 @@ Nothing in a step waits for the device: sizes are read from the batch on the hos
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
@@ -36,7 +36,7 @@ from orchestrator.cluster.torch_devices import autocast
 from orchestrator.pretraining.collectives import GradientBuckets, StopFlag, Worker, all_reduce_sum
 from orchestrator.pretraining.device_batch import DeviceBatch, MicroBatch
 from orchestrator.training.micro_batches import MicroBatchSize, check_can_shrink
-from orchestrator.training.optimizers import learning_rate_at, optimizer_of
+from orchestrator.training.optimizers import learning_rate_factor_at, optimizer_of
 
 if TYPE_CHECKING:  # the GPU benchmark runs on machines without pydantic
     from orchestrator.corpus.stream import ExampleStream
@@ -91,6 +91,8 @@ class StepContext:
     loss: StepLoss
     micro_batches: "MicroBatches"
     gradients: GradientBuckets
+    rotary_base: float
+    """Base of rotary positions that the model came with."""
     graphs: "StepGraphs | None" = None
     """Forward and backward as CUDA graphs, where the run has them; batches are filled up for them then."""
 
@@ -117,7 +119,8 @@ class StepContext:
         objectives = active_objectives(spec.chosen_objectives, model.config)
         gradients = GradientBuckets(model.parameters(), worker, spec.gradient_precision)
         micro_batches = MicroBatches(worker, spec, warn)
-        return cls(model, optimizer, spec, worker, objectives, loss or label_loss, micro_batches, gradients)
+        base = model.config.rotary_base
+        return cls(model, optimizer, spec, worker, objectives, loss or label_loss, micro_batches, gradients, base)
 
     def discard_gradients(self) -> None:
         """Drop what a step that ran out of memory left: gradients, and graphs, which smaller parts do not use."""
@@ -127,7 +130,17 @@ class StepContext:
 
     def learning_rate(self, step: int) -> float:
         """Learning rate of the update that a step, counted from 0, makes."""
-        return learning_rate_at(self.spec, step, self.spec.steps, self.spec.init_step or 0)
+        peak = self.spec.learning_rate_peak(step)
+        return peak * learning_rate_factor_at(self.spec, step, self.spec.num_steps, self.spec.init_step or 0)
+
+    def enter_phase(self, step: int) -> None:
+        """Give the model the base of rotary positions of a step's phase; weights and optimizer stay as they are."""
+        base = self.spec.rotary_base_at(step) or self.rotary_base
+        if base != self.model.config.rotary_base:
+            for part in (self.model, self.model.bert):
+                part.config = replace(part.config, rotary_base=base)
+            if self.graphs is not None:  # they compute with the base that they were captured with
+                self.graphs.clear()
 
 
 @dataclass(frozen=True)

@@ -21,16 +21,19 @@ def build_stream(spec: PretrainSpec, shards: ShardReader, tokenizer: Tokenizer) 
     config = StreamConfig(
         seed=spec.seed,
         phases=spec.phase_steps(),
-        global_batch_size=spec.global_batch_size,
         window_shards=spec.shuffle_window_shards,
         masking=build_masking(spec, tokenizer),
         layout=tokenizer.segment_layout,
         segments=SegmentConfig(spec.sentence_objective, spec.cross_documents, spec.short_seq_prob),
         token_objective=spec.token_objective,
+        weights=tuple(phase.corpus_weights or spec.corpus.weights for phase in spec.phases if spec.corpus.weights),
     )
     if shards.num_shards == 0:
         raise CorpusError("the corpus has no documents to train on; name more files or lower validation_fraction")
     stream = ExampleStream.open(shards, config)
+    for phase, weights in enumerate(config.weights):
+        if not any(stream.mixture(phase)):
+            raise CorpusError(f"no entry of corpus.files with a weight above 0 in {list(weights)} has documents")
     if spec.sentence_objective != NO_SENTENCE_OBJECTIVE:
         _check_documents(stream, SENTENCE_OBJECTIVES[spec.sentence_objective])
     return stream
@@ -86,7 +89,7 @@ def build_masking(spec: PretrainSpec, tokenizer: Tokenizer) -> tuple[MaskingConf
 
 def build_validation(spec: PretrainSpec, shards: ShardReader, tokenizer: Tokenizer) -> ExampleStream | None:
     """One batch of validation examples, the same at every evaluation and for any number of workers; masked as the run's
-    own fields say, whatever its phases have.
+    own fields say, whatever its phases have, and without weights.
 
     None with fewer than two documents, or none that is long enough.
     """
@@ -97,7 +100,9 @@ def build_validation(spec: PretrainSpec, shards: ShardReader, tokenizer: Tokeniz
     # All shards are one window, but where they are too large to load: how training is shuffled must not decide whether
     # there are documents to draw from.
     window = min(shards.num_shards, HELD_OUT_TOKENS * shards.num_shards // sum(int(each.sum()) for each in lengths))
-    whole = spec.model_copy(update={"phases": one_phase, "shuffle_window_shards": max(1, window)})
+    unweighted = spec.corpus.model_copy(update={"weights": ()})
+    changes = {"phases": one_phase, "shuffle_window_shards": max(1, window), "corpus": unweighted}
+    whole = spec.model_copy(update=changes)
     stream = build_stream(whole, shards, tokenizer)
     size = min(spec.execution.evaluation_examples, stream.examples_per_epoch())
     if size == 0:

@@ -18,9 +18,9 @@ if TYPE_CHECKING:  # what the table says, for type checkers and editors
     from orchestrator.specs.network import ModelSpec as ModelSpec
     from orchestrator.specs.pipeline import AnySpec as AnySpec
     from orchestrator.specs.pipeline import PipelineSpec as PipelineSpec
-    from orchestrator.specs.pretrain import ExecutionSpec as ExecutionSpec
     from orchestrator.specs.pretrain import Phase as Phase
     from orchestrator.specs.pretrain import PretrainSpec as PretrainSpec
+    from orchestrator.specs.pretrain_execution import ExecutionSpec as ExecutionSpec
     from orchestrator.specs.recipe import RecipeSpec as RecipeSpec
     from orchestrator.specs.sweep import ProbeSpec as ProbeSpec
     from orchestrator.specs.sweep import SweepSpec as SweepSpec
@@ -31,7 +31,7 @@ _EXPORTS = {
     "CorpusSpec": "orchestrator.specs.corpus",
     "DistillSpec": "orchestrator.specs.distill",
     "EvaluateSpec": "orchestrator.specs.evaluate",
-    "ExecutionSpec": "orchestrator.specs.pretrain",
+    "ExecutionSpec": "orchestrator.specs.pretrain_execution",
     "ModelSpec": "orchestrator.specs.network",
     "Phase": "orchestrator.specs.pretrain",
     "PipelineSpec": "orchestrator.specs.pipeline",

@@ -1,13 +1,22 @@
 """Specs of text: where its files are, how they are read, and how they become a tokenizer or a token store."""
 
 from collections.abc import Iterator
-from typing import ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from orchestrator.specs.fields import Section, Spec, execution, identity
 
 OnBadRecord = Literal["error", "skip", "replace"]
+
+
+def _check_weights(weights: tuple[float, ...]) -> tuple[float, ...]:
+    if weights and not any(weights):
+        raise ValueError("are all 0; give an entry that is to be read a weight above 0")
+    return weights
+
+
+Weights = Annotated[tuple[Annotated[float, Field(ge=0.0)], ...], AfterValidator(_check_weights)]
 TokenizerAlgorithm = Literal["wordpiece", "byte_bpe", "unigram"]
 
 
@@ -18,6 +27,12 @@ class TextSource(Section):
         doc="Files, folders or globs: local paths or URIs (s3://, gs://, abfs://, hdfs://, hf://datasets/); "
         "`.gz`, `.xz`, `.zst` too.",
         min_length=1,
+    )
+    weights: Weights = identity(
+        (),
+        "A number for each entry of `files`: how often its documents are read beside those of the others; 2 beside 1 "
+        "twice as often, 0 never. All documents alike when left out.",
+        is_new=True,
     )
     format: Literal["auto", "text", "jsonl", "parquet"] = identity(
         "auto",
@@ -42,6 +57,13 @@ class TextSource(Section):
 
     @model_validator(mode="after")
     def _check_sampling(self) -> Self:
+        if self.weights and len(self.weights) != len(self.files):
+            raise ValueError(
+                f"weights has {len(self.weights)} numbers for the {len(self.files)} entries of files; give one for each"
+            )
+        if self.weights and (self.sampling_exponent < 1 or self.max_documents is not None):
+            other = "sampling_exponent" if self.sampling_exponent < 1 else "max_documents"
+            raise ValueError(f"weights and {other} both say how much of each entry is read; leave one of them out")
         if self.sampling_exponent < 1 and self.max_documents is not None:
             raise ValueError(
                 f"max_documents {self.max_documents} takes the first documents of all, and sampling_exponent "

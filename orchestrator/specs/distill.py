@@ -109,6 +109,10 @@ class DistillSpec(Spec):
                 f"pretraining.token_objective is {self.pretraining.token_objective}, and the student of a pretrained "
                 f"model fills masks as its teacher does; set it to {MaskedLM.name}"
             )
+        if self.pretraining is not None and self.pretraining.steps == "auto":
+            raise ValueError(
+                "pretraining.steps auto measures steps of pretraining alone, and a teacher's take longer; give a number"
+            )
         if self.unlabeled and not self.objective.soft_targets_weight + self.objective.hidden_cosine_weight:
             raise ValueError(
                 "unlabeled texts teach nothing while objective.soft_targets_weight and hidden_cosine_weight are 0; "

@@ -1,19 +1,20 @@
-"""Spec of pretraining: text and examples, objectives, model, optimizer, and how the run is carried out."""
+"""Spec of pretraining: text and examples, phases, objectives, model, optimizer."""
 
-import re
+from bisect import bisect_right
 from itertools import accumulate, pairwise
 from operator import attrgetter
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
-from pydantic import AfterValidator, Discriminator, Field, Tag, field_validator, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from bert_core.constants import AskedPrecision, OptimizerName, Precision
 from bert_core.masking import MaskUnit
 from bert_core.objectives import NO_SENTENCE_OBJECTIVE, SENTENCE_OBJECTIVES, TOKEN_OBJECTIVES
 from orchestrator.specs import network
-from orchestrator.specs.corpus import TokenStoreSpec
-from orchestrator.specs.fields import ExecutionSection, Section, execution, identity
+from orchestrator.specs.corpus import TokenStoreSpec, Weights
+from orchestrator.specs.fields import Section, execution, identity
 from orchestrator.specs.network import AdamBetas, ModelSpec, ScheduleName, has_sentence_head
+from orchestrator.specs.pretrain_execution import ExecutionSpec
 from orchestrator.specs.references import RANDOM
 
 if TYPE_CHECKING:
@@ -22,131 +23,6 @@ if TYPE_CHECKING:
 else:  # mypy knows no literals that are made from a list
     TokenObjectiveName = Literal[tuple(TOKEN_OBJECTIVES)]
     SentenceObjectiveName = Literal[(*SENTENCE_OBJECTIVES, NO_SENTENCE_OBJECTIVE)]
-
-_LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
-_SELECTED = re.compile(rf"!?(?:{_LABEL}|in\({_LABEL}(?:, ?{_LABEL})*\))")
-"""Values of Ray's label selectors."""
-
-
-class WorkerRange(Section):
-    """A smallest and a largest number of workers."""
-
-    min: int = execution(doc="Fewest workers that a run begins and goes on with.", ge=1)
-    max: int = execution(doc="Most workers that a run takes.", ge=1)
-
-    @model_validator(mode="after")
-    def _check_order(self) -> Self:
-        if self.min > self.max:
-            raise ValueError(f"min {self.min} is more than max {self.max}; exchange them")
-        return self
-
-
-def _tag_of(value: Any) -> str:
-    return "range" if isinstance(value, dict | WorkerRange) else "number"
-
-
-NumWorkers = Annotated[
-    Annotated[int, Field(ge=1), Tag("number")] | Annotated[WorkerRange, Tag("range")], Discriminator(_tag_of)
-]
-"""A number or a range. Which of them is decided before either is checked, so that messages speak of one alone."""
-
-
-class ExecutionSpec(ExecutionSection):
-    """Execution of a pretraining; none of its fields changes the sequence of batches."""
-
-    num_workers: NumWorkers = execution(
-        1,
-        "Training processes; one GPU each when on GPUs. With `{min: 2, max: 8}` as many as Ray finds room for, while "
-        "nodes come and go: a change trains the steps since the last checkpoint again, and weights differ in their "
-        "last bits from those of another number.",
-    )
-    device: Literal["auto", "cpu", "gpu"] = execution("auto", "`auto` takes GPUs where the cluster has them.")
-    cpus_per_worker: float = execution(1.0, "Ray CPUs reserved for each worker.", unit="CPUs", gt=0.0)
-    placement: Literal["pack", "spread"] = execution(
-        "pack", "Workers on as few nodes as hold them, or spread over as many as there are."
-    )
-    node_labels: dict[str, str] = execution(
-        {},
-        "Labels of the nodes that workers may be on, by Ray's names, as `{ray.io/accelerator-type: L40S}`; a value may "
-        "be `!a`, `in(a, b)` or `!in(a, b)`.",
-    )
-    on_head: bool = execution(False, "Whether workers may be on a cluster's head although other nodes have room.")
-    activation_checkpointing: Literal["none", "layers"] = execution(
-        "none",
-        "`layers` keeps only what goes into a layer and computes its inside again in backward: less memory, about a "
-        "third more time, the same bits.",
-    )
-    compile_layers: Literal["auto", "never", "always"] = execution(
-        "auto",
-        "Layers as compiled kernels. `auto` compiles in runs of 10,000 steps and more whose steps are CUDA graphs: "
-        "elsewhere launching them takes longer than they win. Other last bits and dropout than without; a resumed run "
-        "goes on as it began.",
-    )
-    cuda_graphs: Literal["never", "auto"] = execution(
-        "never",
-        "`auto`: on GPUs a step's forward and backward are launched once for each of a few sizes of batches, which are "
-        "filled up to it, and repeated from there, wherever the batch is not cut into parts. Small models are held up "
-        "by launches. Takes up to twice the memory. Other last bits and dropout than without; a resumed run goes on as "
-        "it began.",
-    )
-    deterministic: bool = execution(
-        False,
-        "On GPUs only kernels that add up in one order: a run that is resumed ends at the same bits, as on CPUs in any "
-        "case. Attention's backward pass takes longer.",
-    )
-    data_cpus: float = execution(1.0, "Ray CPUs for each worker's data pipeline.", unit="CPUs", gt=0.0)
-    checkpoint_every_steps: int | None = execution(None, "A checkpoint every so many steps.", unit="steps", ge=1)
-    checkpoint_every_minutes: float | None = execution(
-        10.0, "A checkpoint every so many minutes.", unit="minutes", gt=0.0
-    )
-    keep_checkpoints: int = execution(2, "Newest checkpoints kept on the storage.", ge=1)
-    snapshot_steps: tuple[int, ...] = execution(
-        (),
-        "Steps after which the model is kept as a folder of its own, 0 for before the first. A probe makes a learning "
-        "curve of them.",
-        unit="steps",
-    )
-    snapshot_optimizer: bool = execution(
-        False, "Whether a snapshot keeps the optimizer too, four times the bytes: another run can go on from there."
-    )
-    log_every_steps: int = execution(10, "Metrics are recorded every so many steps.", unit="steps", ge=1)
-    evaluate_every_steps: int | None = execution(
-        None, "Held-out evaluation every so many steps; ten times in the run when left out.", unit="steps", ge=1
-    )
-    evaluation_examples: int = execution(512, "Held-out examples of an evaluation at most.", unit="examples", ge=1)
-    max_failures: int = execution(3, "Worker failures survived before the run fails.", ge=0)
-    max_rollbacks: int = execution(
-        3, "Batches that `on_divergence: rollback` passes over before the run fails.", unit="batches", ge=0
-    )
-    max_wait_minutes: float = execution(
-        30.0,
-        "Time that workers may wait for a place, or go without ending a step, before the run fails.",
-        unit="minutes",
-        gt=0.0,
-    )
-
-    @property
-    def min_workers(self) -> int:
-        """Fewest workers that a run begins and goes on with."""
-        return self.num_workers.min if isinstance(self.num_workers, WorkerRange) else self.num_workers
-
-    @property
-    def max_workers(self) -> int:
-        """Most workers that a run takes."""
-        return self.num_workers.max if isinstance(self.num_workers, WorkerRange) else self.num_workers
-
-    @property
-    def is_elastic(self) -> bool:
-        """Whether the number of workers follows the cluster."""
-        return self.min_workers < self.max_workers
-
-    @field_validator("node_labels")
-    @classmethod
-    def _check_labels(cls, labels: dict[str, str]) -> dict[str, str]:
-        for name, value in labels.items():
-            if not _SELECTED.fullmatch(value):
-                raise ValueError(f"{name}: {value!r} selects no label; give a value, `!a`, `in(a, b)` or `!in(a, b)`")
-        return labels
 
 
 def _adds_up_to_one(mix: tuple[float, float, float]) -> tuple[float, float, float]:
@@ -159,7 +35,7 @@ MaskMix = Annotated[tuple[float, float, float], AfterValidator(_adds_up_to_one)]
 
 
 class Phase(Section):
-    """A part of the run at one sequence length and masking rate."""
+    """A part of the run: its sequence length, and what else is another than in the rest of the run."""
 
     max_seq_length: int = identity(128, "Tokens of a sequence, special tokens included.", unit="tokens", ge=8)
     share: float = identity(1.0, "This phase's share of all steps.", unit="share", gt=0.0, le=1.0)
@@ -173,6 +49,33 @@ class Phase(Section):
     )
     mask_mix: MaskMix | None = identity(
         None, "Shares of [MASK], random tokens and kept ones in this phase; the run's when left out.", is_new=True
+    )
+    learning_rate: float | None = identity(
+        None,
+        "Peak learning rate in this phase, which the run's schedule scales as it does the run's own; that when left "
+        "out.",
+        is_new=True,
+        gt=0.0,
+    )
+    global_batch_size: int | None = identity(
+        None,
+        "Examples of a step in this phase, over all workers; the run's when left out. Phases with growing ones warm "
+        "the batch size up.",
+        unit="examples",
+        is_new=True,
+        ge=1,
+    )
+    corpus_weights: Weights | None = identity(
+        None,
+        "Numbers in place of `corpus.weights` in this phase, as for better text at the end; these when left out.",
+        is_new=True,
+    )
+    rotary_base: float | None = identity(
+        None,
+        "Base of rotary positions from this phase on, in layers that attend to the whole sequence; the model's own "
+        "when left out. Sequences may then be longer than the model of init_from has positions (context extension).",
+        is_new=True,
+        gt=1.0,
     )
 
 
@@ -197,9 +100,13 @@ class PretrainSpec(TokenStoreSpec):
     )
 
     seed: int = identity(0, "Decides weights, order, pairs, masks and dropout.", ge=0, lt=2**32)
-    steps: int = identity(doc="Optimizer steps.", unit="steps", ge=1)
+    steps: Annotated[int, Field(ge=1)] | Literal["auto"] = identity(
+        doc="Optimizer steps. `auto`: as many as fit into execution.max_hours, by a measurement when the run begins, "
+        "after which the number is the run's.",
+        unit="steps",
+    )
     phases: tuple[Phase, ...] = identity(
-        (Phase(),), "Parts of the run at one sequence length and masking rate; their shares add up to 1."
+        (Phase(),), "Parts of the run, as of one sequence length each; their shares add up to 1."
     )
     global_batch_size: int = identity(256, "Examples of a step, over all workers.", unit="examples", ge=1)
     micro_batch_size: int | None = identity(
@@ -242,6 +149,13 @@ class PretrainSpec(TokenStoreSpec):
         le=1.0,
     )
 
+    average_steps: tuple[int, ...] = identity(
+        (),
+        "Steps of `execution.snapshot_steps` whose weights' mean is the model that the run leaves and is scored by at "
+        "the end (LAWA); the weights after the last step when left out.",
+        unit="steps",
+        is_new=True,
+    )
     learning_rate: float = identity(1e-4, "Peak learning rate.", gt=0.0)
     warmup_ratio: float = network.warmup_ratio(0.01)
     learning_rate_schedule: ScheduleName = network.learning_rate_schedule()
@@ -281,11 +195,14 @@ class PretrainSpec(TokenStoreSpec):
 
     @model_validator(mode="after")
     def _check_steps_and_batches(self) -> Self:
-        if self.global_batch_size < self.execution.max_workers:
+        if self.smallest_batch < self.execution.max_workers:
             raise ValueError(
-                f"global_batch_size {self.global_batch_size} cannot be shared by {self.execution.max_workers} workers; "
-                "raise it, or lower execution.num_workers"
+                f"global_batch_size {self.smallest_batch} cannot be shared by {self.execution.max_workers} workers; "
+                "raise it, in each of phases too, or lower execution.num_workers"
             )
+        if self.steps == "auto":
+            self._check_auto_steps()
+            return self
         if self.init_step is not None and (self.init_from == RANDOM or self.init_step >= self.steps):
             raise ValueError(
                 f"init_step {self.init_step} needs a pretraining run in init_from, which is {self.init_from}, and more "
@@ -297,11 +214,26 @@ class PretrainSpec(TokenStoreSpec):
                 f"execution.snapshot_steps {list(snapshots)} must be different steps from {first} to the {self.steps} "
                 "of the run; change them or raise steps"
             )
+        if self.average_steps and (len(self.average_steps) < 2 or not set(self.average_steps) <= set(snapshots)):
+            raise ValueError(
+                f"average_steps {list(self.average_steps)} must be several of execution.snapshot_steps, which are "
+                f"{list(snapshots)}; change one of them"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _check_parts(self) -> Self:
         if self.micro_batch_size is not None and self.micro_batch_tokens is not None:
             raise ValueError(
                 f"micro_batch_size {self.micro_batch_size} and micro_batch_tokens {self.micro_batch_tokens} both say "
                 "how much goes through the model at a time; leave one of them out"
             )
+        for weights in (phase.corpus_weights for phase in self.phases if phase.corpus_weights is not None):
+            if len(weights) != len(self.corpus.weights):
+                raise ValueError(
+                    f"phases.corpus_weights {list(weights)} are {len(weights)} numbers in place of corpus.weights, of "
+                    f"which there are {len(self.corpus.weights)}; give both one number for each entry of corpus.files"
+                )
         total = sum(phase.share for phase in self.phases)
         if abs(total - 1.0) > 1e-6:
             raise ValueError(f"the shares of phases add up to {total:g}; they must add up to 1")
@@ -332,7 +264,7 @@ class PretrainSpec(TokenStoreSpec):
                 "set that to none"
             )
         self._refuse_fields_of_other_objectives()
-        done = (self.init_step or 0) / self.steps
+        done = 0.0 if self.init_step is None else self.init_step / self.num_steps
         network.check_decay(self.learning_rate_schedule, self.warmup_ratio, self.decay_ratio, done)
         reason = TOKEN_OBJECTIVES[self.token_objective].against_pairs
         if reason and objective != NO_SENTENCE_OBJECTIVE:
@@ -352,6 +284,21 @@ class PretrainSpec(TokenStoreSpec):
                 "bf16; set precision to bf16, or residual_precision back to fp32"
             )
         return self
+
+    def _check_auto_steps(self) -> None:
+        """Check that the number of steps can be chosen when the run begins. Raises: ValueError."""
+        if self.execution.max_hours is None:
+            raise ValueError(
+                "steps auto is as many as fit into execution.max_hours; give that a value, or steps a number"
+            )
+        known_before = {
+            "init_step": self.init_step is not None,
+            "execution.snapshot_steps": any(self.execution.snapshot_steps),
+            "a range of execution.num_workers": self.execution.is_elastic,
+        }
+        for what, is_given in known_before.items():
+            if is_given:
+                raise ValueError(f"steps auto is not known before the run, and {what} needs a number; give steps one")
 
     def _refuse_fields_of_other_objectives(self) -> None:
         """Check that no field has a value which the token objective never reads. Raises: ValueError."""
@@ -377,11 +324,41 @@ class PretrainSpec(TokenStoreSpec):
         sentence = () if self.sentence_objective == NO_SENTENCE_OBJECTIVE else (self.sentence_objective,)
         return (self.token_objective, *sentence)
 
-    def phase_steps(self) -> tuple[tuple[int, int], ...]:
-        """The phases as (max_seq_length, steps), which add up to all steps."""
-        shares = list(accumulate(phase.share for phase in self.phases))
-        borders = [0, *(round(share * self.steps) for share in shares[:-1]), self.steps]
+    @property
+    def num_steps(self) -> int:
+        """Optimizer steps of a spec that has a number."""
+        assert self.steps != "auto", "the number of steps is chosen when the run begins"
+        return self.steps
+
+    def with_steps(self, num_steps: int) -> Self:
+        """The same spec with a number of steps."""
+        return self.model_copy(update={"steps": num_steps})
+
+    @property
+    def smallest_batch(self) -> int:
+        """Examples of a step in the phase that has fewest."""
+        return min(phase.global_batch_size or self.global_batch_size for phase in self.phases)
+
+    def phase_steps(self) -> tuple[tuple[int, int, int], ...]:
+        """The phases as (max_seq_length, steps, examples of a step); steps add up to all of the run."""
         return tuple(
-            (phase.max_seq_length, last - first)
-            for phase, (first, last) in zip(self.phases, pairwise(borders), strict=True)
+            (phase.max_seq_length, last - first, phase.global_batch_size or self.global_batch_size)
+            for phase, (first, last) in zip(self.phases, pairwise([0, *self._phase_ends()]), strict=True)
         )
+
+    def learning_rate_peak(self, step: int) -> float:
+        """Peak learning rate of the phase that a step, counted from 0, belongs to."""
+        return self._phases_begun(step)[-1].learning_rate or self.learning_rate
+
+    def rotary_base_at(self, step: int) -> float | None:
+        """Base of rotary positions that phases give a step, counted from 0; None for the model's own."""
+        return next((phase.rotary_base for phase in reversed(self._phases_begun(step)) if phase.rotary_base), None)
+
+    def _phases_begun(self, step: int) -> tuple[Phase, ...]:
+        """The phases up to the one that a step belongs to."""
+        return self.phases[: bisect_right(self._phase_ends()[:-1], step) + 1]
+
+    def _phase_ends(self) -> list[int]:
+        """Steps that are done at the end of each phase."""
+        shares = accumulate(phase.share for phase in self.phases[:-1])
+        return [*(round(share * self.num_steps) for share in shares), self.num_steps]

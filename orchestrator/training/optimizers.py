@@ -29,9 +29,8 @@ def optimizer_of(
     )
 
 
-def learning_rate_at(spec: "PretrainSpec | RecipeSpec", step: int, num_steps: int, first_step: int = 0) -> float:
-    """Learning rate of the update that a step makes, counted from 0, in a run that begins at `first_step`."""
+def learning_rate_factor_at(spec: "PretrainSpec | RecipeSpec", step: int, num_steps: int, first_step: int = 0) -> float:
+    """Factor on the peak learning rate in a step, counted from 0, of a run that begins at `first_step`."""
     decay_steps = None if spec.decay_ratio is None else round(spec.decay_ratio * num_steps)
     schedule, num_warmup = spec.learning_rate_schedule, round(spec.warmup_ratio * num_steps)
-    factor = learning_rate_factor(step, num_steps, num_warmup, schedule, decay_steps, first_step)
-    return spec.learning_rate * factor
+    return learning_rate_factor(step, num_steps, num_warmup, schedule, decay_steps, first_step)

@@ -3,6 +3,9 @@
 That filler changes no loss and no gradient: tests/orchestrator/pretraining/test_filled_batches.py.
 """
 
+from dataclasses import replace
+from random import Random
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -22,6 +25,17 @@ def batch_of(lengths: list[int], share: float = 0.15, has_pairs: bool = True) ->
     ids = np.full(ends[-1], 7, np.int32)
     labels = np.ones(len(lengths) if has_pairs else 0, np.int8)
     return PackedBatch(ids, np.ones(len(ids), np.int8), ends, positions, ids[positions], labels)
+
+
+@given(lengths_of, st.sampled_from([0.0, 0.15]), st.booleans(), st.randoms())
+def test_sequences_are_taken_in_any_order(lengths: list[int], share: float, has_pairs: bool, random: Random) -> None:
+    batch = batch_of(lengths, share, has_pairs)
+    batch = replace(batch, input_ids=np.arange(len(batch.input_ids), dtype=np.int32))
+    rows = np.array([random.randrange(len(lengths)) for _ in range(5)])
+    expected = PackedBatch.concatenate([batch.split(1)[row] for row in rows])
+    for name, values in vars(batch.take(rows)).items():
+        assert np.array_equal(values, getattr(expected, name)), name
+        assert values.dtype == getattr(expected, name).dtype
 
 
 @given(lengths_of, st.sampled_from([0.0, 0.15]), st.booleans())

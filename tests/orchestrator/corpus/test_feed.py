@@ -45,8 +45,7 @@ def test_a_table_gives_back_its_batches_without_copies(tmp_path: Path, token: st
 
 def test_prefetch_windows_are_sized_by_the_phase_that_runs(tmp_path: Path) -> None:
     config = make_job(tmp_path).stream.config
-    phases = ((128, 900_000), (512, 100_000))
-    config = replace(config, phases=phases, global_batch_size=256)
+    config = replace(config, phases=((128, 900_000, 256), (512, 100_000, 256)))
     windows = list(prefetch_windows(config, 0, 1, PrefetchPace()))
     assert [block_steps for _, block_steps in (windows[0], windows[-1])] == [8, 2]
     assert len(windows) == 900_000 // 64 + 1 + 100_000 // 16 == 20_313, "by the longest phase alone they were 62,500"

@@ -165,15 +165,34 @@ def test_of_more_text_only_the_first_is_read(open_sample: Open, sample_bytes: in
             assert [shard.sha256 for shard in shards] == [s.sha256 for s in whole.store.manifest.shards[: len(shards)]]
 
 
+@pytest.fixture
+def weighted(tmp_path: Path, source: TextSource) -> TextSource:
+    """The two files as entries with weights."""
+    assert source.files  # they are there
+    return TextSource(files=(str(tmp_path / "a.txt"), str(tmp_path / "b.txt")), weights=(1.0, 3.0))
+
+
+def test_the_first_text_of_every_entry_with_a_weight_is_read(weighted: TextSource, tokenizer: Tokenizer) -> None:
+    with open_sample_store(weighted, tokenizer, 0.0, SHARD_BYTES, "storage", sample_bytes=2) as sample:
+        assert [shard.entry for shard in sample.store.manifest.shards] == [0, 1]
+        assert sample.origin == "first_text"
+
+
 @pytest.mark.ray
 @pytest.mark.usefixtures("ray_cluster")
+@pytest.mark.parametrize("name", ["source", "weighted"])
 def test_the_whole_text_gives_the_store_of_a_run(
-    open_sample: Open, source: TextSource, tokenizer: Tokenizer, tmp_path: Path
+    name: str, request: pytest.FixtureRequest, tokenizer: Tokenizer, tmp_path: Path
 ) -> None:
     from orchestrator.corpus.build import build_token_store
 
-    with open_sample() as sample:
-        result = build_token_store(source, tokenizer, 0.2, SHARD_BYTES, str(tmp_path / "storage"))
+    source: TextSource = request.getfixturevalue(name)
+    how = tokenizer, 0.2, SHARD_BYTES, str(tmp_path / "storage")
+    with open_sample_store(source, *how) as sample:
+        result = build_token_store(source, *how)
         assert sample.store.manifest.fingerprint == result.fingerprint
-    with open_sample(sample_bytes=1) as found:
-        assert (found.origin, found.store.folder) == ("token_store", result.path)
+        assert {shard.entry for shard in sample.store.manifest.shards} == ({0, 1} if source.weights else {0})
+    other = source.model_copy(update={"weights": source.weights[::-1]})
+    with open_sample_store(other, *how, sample_bytes=1) as found:
+        assert (found.origin, found.store.folder) == ("token_store", result.path), "whatever the weights are"
+        assert found.store.manifest.shards == sample.store.manifest.shards

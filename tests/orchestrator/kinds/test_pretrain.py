@@ -21,9 +21,10 @@ from orchestrator.cluster.capacity import Processes
 from orchestrator.kinds import pretrain as module
 from orchestrator.kinds import pretraining_estimates
 from orchestrator.kinds.preflight import needed_resources, warn_of_unused_gpus
-from orchestrator.kinds.pretrain import PretrainKind, build_listener, decide_device, takes_gpus
+from orchestrator.kinds.pretrain import PretrainKind, build_listener, decide_device, takes_gpus, with_chosen_steps
 from orchestrator.registry.recorder import Recorder
 from orchestrator.specs import PretrainSpec
+from orchestrator.specs.loading import parse_spec, spec_values
 from orchestrator.training.checkpoints import Checkpoints
 from tests.orchestrator.kinds.contexts import Notebook, context_of
 from tests.orchestrator.kinds.samples import complete
@@ -211,6 +212,25 @@ def test_training_is_recorded_and_shown_as_it_goes(settings: Settings, caplog: p
         logging.WARNING,
         "diverging",
     )
+
+
+def test_the_number_of_steps_that_was_chosen_is_the_runs(settings: Settings, recorder: Recorder) -> None:
+    asked = PretrainSpec.model_validate({**PRETRAIN, "steps": "auto", "execution": {"max_hours": 2.0}})
+    run = recorder.start(spec_values(asked), asked.fingerprint())
+    context = context_of(settings, Notebook(), run_id=run.id, recorder=recorder)
+    assert with_chosen_steps(asked, context) == asked
+    build_listener(asked, context).on_steps(1234)
+    settled = with_chosen_steps(asked, context)
+    record = recorder.registry.run(run.id)
+    assert (settled.steps, parse_spec(record.spec), record.state) == (1234, settled, "RUNNING")
+    assert not recorder.registry.runs("params.steps = 1234").empty
+    assert with_chosen_steps(settled, context) == settled
+
+
+def test_a_plan_of_steps_that_fit_into_hours_tells_the_hours(settings: Settings) -> None:
+    rows = plan(settings, {**PRETRAIN, "steps": "auto", "execution": {"max_hours": 2.0}})
+    assert "2 h" in rows["steps"]
+    assert "parameters" in rows
 
 
 def test_a_superseded_pretraining_stops_at_its_next_event(settings: Settings) -> None:

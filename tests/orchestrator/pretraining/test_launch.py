@@ -242,9 +242,9 @@ def test_the_token_objective_decides_whether_attention_is_causal(
 
 def test_phases_share_all_steps() -> None:
     tenths = tuple({"share": 0.1} for _ in range(10))
-    assert sum(steps for _, steps in spec(steps=6, phases=tenths).phase_steps()) == 6
-    assert min(steps for _, steps in spec(steps=6, phases=tenths).phase_steps()) >= 0
+    assert sum(steps for _, steps, _ in spec(steps=6, phases=tenths).phase_steps()) == 6
+    assert min(steps for _, steps, _ in spec(steps=6, phases=tenths).phase_steps()) >= 0
     assert spec(steps=100, phases=({"share": 0.9}, {"share": 0.1, "max_seq_length": 512})).phase_steps() == (
-        (128, 90),
-        (512, 10),
+        (128, 90, 256),
+        (512, 10, 256),
     )

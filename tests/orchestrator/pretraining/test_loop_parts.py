@@ -81,7 +81,7 @@ NSP = {"nsp_loss": 0.5, "nsp_accuracy": 0.83}
 
 
 def line(split: str, values: dict[str, float]) -> str:
-    return TrainingStatus([(128, 100_000)]).line(MetricEvent(20_000, split, values))  # type: ignore[arg-type]
+    return TrainingStatus([(128, 100_000, 8)]).line(MetricEvent(20_000, split, values))  # type: ignore[arg-type]
 
 
 def test_the_validation_line_has_accuracies_beside_losses() -> None:
@@ -97,7 +97,7 @@ def test_waiting_for_data_is_told_where_it_costs_something(share: float, told: s
 
 
 def test_time_left_counts_longer_sequences_as_more_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    status = TrainingStatus([(32, 50), (128, 50)])
+    status = TrainingStatus([(32, 50, 16), (64, 50, 32)])
     clock = iter([100.0, 110.0, 140.0])
     monkeypatch.setattr(status_module.time, "monotonic", lambda: next(clock))
     lines = [status.line(MetricEvent(step, "train", MLM)) for step in (0, 25, 75)]
@@ -107,6 +107,6 @@ def test_time_left_counts_longer_sequences_as_more_work(monkeypatch: pytest.Monk
 
 
 def test_the_first_line_and_one_in_each_tenth_of_the_steps_are_milestones() -> None:
-    status = TrainingStatus([(128, 100)])
+    status = TrainingStatus([(128, 100, 8)])
     events = [MetricEvent(step, "train", {}) for step in range(35, 101, 5)]
     assert [event.step for event in events if status.is_milestone(event)] == [35, *range(40, 101, 10)]

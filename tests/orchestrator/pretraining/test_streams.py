@@ -94,7 +94,7 @@ def test_workers_share_all_validation_examples_whatever_their_number(tmp_path: P
     one = make_job(tmp_path).validation
     assert one is not None
     assert job.validation is not None
-    assert job.validation.config.global_batch_size == one.config.global_batch_size == 40
+    assert job.validation.config.phases[0][2] == one.config.phases[0][2] == 40
     (whole,) = [batch for _, batch in one.batches(range(1))]
     shares = [
         [batch for _, batch in job.validation.batches(range(1), rank, num_workers)] for rank in range(num_workers)

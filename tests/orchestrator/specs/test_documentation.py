@@ -26,7 +26,10 @@ def test_every_field_has_a_sentence_a_type_and_a_role(kind: str) -> None:
 
 def test_rows_name_unit_bounds_and_default() -> None:
     rows = by_field(PretrainSpec)
-    assert rows["steps"] == FieldDoc("steps", "whole number, ≥ 1", "steps", "required", "identity", "Optimizer steps.")
+    about = "Examples of a step, over all workers."
+    batch = FieldDoc("global_batch_size", "whole number, ≥ 1", "examples", "256", "identity", about)
+    assert rows["global_batch_size"] == batch
+    assert (rows["steps"].type, rows["steps"].default) == ("whole number or auto", "required")
     assert rows["sentence_objective"].type == "next_sentence | sentence_order | none"
     assert rows["phases[].max_seq_length"].unit == "tokens"
     assert rows["execution.num_workers"].role == "execution"

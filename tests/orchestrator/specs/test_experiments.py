@@ -28,7 +28,7 @@ def test_the_experiments_hold_specs_and_nothing_else() -> None:
 def test_the_base_schedule_is_the_papers() -> None:
     spec = load_spec(FOLDER / "pretrain_base.yaml")
     assert isinstance(spec, PretrainSpec)
-    assert spec.phase_steps() == ((128, 900_000), (512, 100_000))
+    assert spec.phase_steps() == ((128, 900_000, 256), (512, 100_000, 256))
     assert (spec.global_batch_size, spec.learning_rate, spec.warmup_ratio) == (256, 1e-4, 0.01)
 
 

@@ -128,6 +128,7 @@ def test_the_one_task_of_a_pipelines_stages_is_the_pipelines(tmp_path: Path) -> 
         load_task_spec(str(tmp_path / "two.yaml"))
 
 
+AUTO = PRETRAIN.replace("steps: 10", "steps: auto")
 VARIANTS = "    corpus: {files: [a.txt]}\n    variants: {small: {vocab_size: 99}}\n"
 
 
@@ -157,6 +158,16 @@ VARIANTS = "    corpus: {files: [a.txt]}\n    variants: {small: {vocab_size: 99}
         (PRETRAIN + "init_from: model\ninit_step: 10\n", "init_step 10"),
         (PRETRAIN + "init_from: model\ninit_step: 5\ndecay_ratio: 0.6\n", "decay_ratio 0.6"),
         (PRETRAIN + "init_from: model\ninit_step: 5\nexecution: {snapshot_steps: [5]}\n", "snapshot_steps [5]"),
+        (PRETRAIN.replace("[a.txt]", "[a.txt]\n  weights: [1, 2]"), "spec.yaml:4: corpus weights has 2"),
+        (PRETRAIN.replace("[a.txt]", "[a.txt]\n  weights: [0]"), "spec.yaml:4: corpus.weights are all 0"),
+        (PRETRAIN.replace("[a.txt]", "[a.txt]\n  weights: [1]\n  max_documents: 9"), "max_documents"),
+        (PRETRAIN + "phases: [{corpus_weights: [1]}]\n", "phases.corpus_weights"),
+        (PRETRAIN + "phases: [{global_batch_size: 1}]\nexecution: {num_workers: 2}\n", "global_batch_size 1 "),
+        (PRETRAIN + "average_steps: [5, 10]\nexecution: {snapshot_steps: [10]}\n", "average_steps [5, 10]"),
+        (AUTO, "steps auto is as many as fit into execution.max_hours"),
+        (AUTO + "execution: {max_hours: 1, snapshot_steps: [5]}\n", "execution.snapshot_steps"),
+        (AUTO + "execution: {max_hours: 1, num_workers: {min: 1, max: 2}}\n", "execution.num_workers"),
+        (AUTO + "init_from: model\ninit_step: 5\nexecution: {max_hours: 1}\n", "init_step"),
         (PRETRAIN + "cross_documents: true\n", "spec.yaml:6: cross_documents"),
         (PRETRAIN + "micro_batch_size: 8\nmicro_batch_tokens: 512\n", "micro_batch_tokens 512"),
         (PRETRAIN + "micro_batch_tokens: 100\n", "micro_batch_tokens 100"),

@@ -1,0 +1,94 @@
+"""Number of steps that fit into the hours of a run, from a few steps of each phase on the run's own workers.
+
+The measurement is a short run by the same code, with a learning rate of almost nothing, whose folder is deleted. What
+it takes beside its steps (to start, an evaluation, a model that is written) the run itself takes as well.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from statistics import fmean
+
+from orchestrator.base.errors import RunFailedError
+from orchestrator.base.results import Event, MetricEvent
+from orchestrator.corpus.stream import ExampleStream
+from orchestrator.pretraining.job import PretrainJob
+from orchestrator.specs import PretrainSpec
+from orchestrator.storage import delete, join
+
+NUM_WARM_STEPS, NUM_TIMED_STEPS = 5, 15
+"""Steps of each phase that warm up, and those behind them that are timed."""
+USED_SHARE = 0.95
+"""Share of the time that steps are to take; further evaluations and checkpoints take some of it, too."""
+_SAMPLED_EXAMPLES = 4096
+"""Examples, about, by which the tokens of a step are estimated."""
+_ALMOST_NOTHING = 1e-12
+
+
+def timed_spec(spec: PretrainSpec) -> PretrainSpec:
+    """The spec of the measurement: as many steps of each phase, and nothing that is kept."""
+    num_steps = (NUM_WARM_STEPS + NUM_TIMED_STEPS) * len(spec.phases)
+    alike = {"share": 1.0 / len(spec.phases), "learning_rate": None}
+    execution = {
+        "log_every_steps": NUM_WARM_STEPS,
+        "evaluate_every_steps": num_steps,
+        "checkpoint_every_steps": None,
+        "checkpoint_every_minutes": None,
+        "snapshot_steps": (),
+    }
+    changes = {
+        "learning_rate": _ALMOST_NOTHING,
+        "phases": tuple(phase.model_copy(update=alike) for phase in spec.phases),
+        "execution": spec.execution.model_copy(update=execution),
+    }
+    return spec.with_steps(num_steps).model_copy(update=changes)
+
+
+def choose_steps(
+    spec: PretrainSpec,
+    job_of: Callable[[PretrainSpec, str], PretrainJob],
+    run_folder: str,
+    train: Callable[[PretrainJob, Callable[[Event], None]], None],
+    left_s: Callable[[], float],
+) -> int:
+    """Measure steps, and return how many of them fit into the time that is left.
+
+    Args:
+        spec: asks for as many steps as fit.
+        job_of: makes the job of a spec, in a folder on the storage.
+        run_folder: folder of the run; its name is that of the run.
+        train: carries a job out, and tells its events.
+        left_s: returns the seconds that are left.
+
+    Raises: RunFailedError where there is no time for a step of each phase; what `train` raises.
+    """
+    events: list[Event] = []
+    begun_at, scratch = time.monotonic(), join(run_folder, "measurement")
+    delete(scratch)
+    job = job_of(timed_spec(spec), join(scratch, run_folder.rstrip("/").rpartition("/")[2]))
+    train(job, events.append)
+    delete(scratch)
+    seconds = step_seconds(job.stream, [event for event in events if isinstance(event, MetricEvent)])
+    beside_s = time.monotonic() - begun_at - (NUM_WARM_STEPS + NUM_TIMED_STEPS) * sum(seconds)
+    mean_s = sum(phase.share * each for phase, each in zip(spec.phases, seconds, strict=True))
+    remaining_s = USED_SHARE * (left_s() - max(0.0, beside_s))
+    if remaining_s < mean_s * len(spec.phases):
+        raise RunFailedError(
+            f"steps auto: a step takes {mean_s:.2g} s, starting and ending {beside_s:.0f} s, and {left_s():.0f} s are "
+            f"left of execution.max_hours {spec.execution.max_hours:g}; raise it"
+        )
+    return int(remaining_s / mean_s)
+
+
+def step_seconds(stream: ExampleStream, measured: Sequence[MetricEvent]) -> list[float]:
+    """Seconds of a step of each phase, from the speeds of the steps behind those that warm up."""
+    seconds, first = [], 0
+    speeds = {event.step: event.values["tokens_per_s"] for event in measured if event.split == "train"}
+    for _, num_steps, size in stream.config.phases:
+        timed = range(first + NUM_WARM_STEPS, first + num_steps)
+        sampled = timed[: max(1, _SAMPLED_EXAMPLES // size)]
+        num_tokens = fmean(
+            len(batch.input_ids) for step in sampled for _, batch in stream.batches(range(step, step + 1))
+        )
+        seconds.append(num_tokens * fmean(1 / speed for step, speed in speeds.items() if step - 1 in timed))
+        first += num_steps
+    return seconds
