@@ -150,8 +150,9 @@ class GeneratorAndDiscriminator(BertForPreTraining):
         positions, truth, draws = labels.masked_positions, labels.masked_labels.long(), labels.draws
         assert draws is not None, "replaced tokens are drawn by numbers of the batch"
         states = self.bert.encode(seqs, positions) if hidden is None else hidden.index_select(0, positions)
-        inner, words, bias = self.prediction.inner(states), self.bert.embeddings.word.weight, self.prediction.bias
-        loss, _, num_masked = linear_cross_entropy_sums(inner, words, bias, truth)  # (P, E), (V, E), (V,), (P,)
+        inner = self.prediction.inner(states)  # (P, E)
+        words, bias = self.prediction.output_layer(self.bert.embeddings.word.weight)  # (V, E), (V,)
+        loss, _, num_masked = linear_cross_entropy_sums(inner, words, bias, truth)
         drawn = draw_tokens(inner, words, bias, draws)  # (P,)
         is_other = drawn != truth  # (P,)
         replaced = seqs.with_tensors({"input_ids": seqs.input_ids.index_copy(0, positions, drawn)})
