@@ -42,7 +42,7 @@ class WeightNames:
     """Heads of queries, of keys and of values, whose rows lie one behind the other in the fused parameter."""
 
     def of(self, name: str) -> tuple[str, ...]:
-        """Name of a parameter in a file, with the family's prefix; three names for a fused one."""
+        """Name of a parameter in a file, with the family's prefix; several names for a fused one."""
         return self.family.file_names(ENCODER + name if self.is_encoder_alone else name, self.head)
 
     @property
@@ -64,8 +64,8 @@ class WeightNames:
         """Parts of a parameter by their names in a file, with their rows in the file's order."""
         names = self.of(name)
         if len(names) > 1:
-            head_size = len(tensor) // sum(self.qkv_heads)
-            parts = torch.split(tensor, [head_size * num_heads for num_heads in self.qkv_heads])
+            shares = self.qkv_heads if _QKV.search(name) else (1,) * len(names)
+            parts = torch.split(tensor, [len(tensor) // sum(shares) * share for share in shares])
             return dict(zip(names, parts, strict=True))
         order = self._row_order(name, len(tensor))
         return {names[0]: tensor if order is None else tensor[order]}

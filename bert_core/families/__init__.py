@@ -4,11 +4,13 @@ from bert_core.families.albert import ALBERT
 from bert_core.families.bert import BERT
 from bert_core.families.distilbert import DISTILBERT
 from bert_core.families.electra import ELECTRA
+from bert_core.families.eurobert import EUROBERT
 from bert_core.families.family import ENCODER, Family
 from bert_core.families.flaubert import FLAUBERT
 from bert_core.families.modernbert import MODERNBERT
 from bert_core.families.mpnet import MPNET
 from bert_core.families.native import MODERN, NATIVE
+from bert_core.families.neobert import NEOBERT
 from bert_core.families.roberta import CAMEMBERT, ROBERTA, XLM_ROBERTA
 
 __all__ = ["ENCODER", "FAMILIES", "FAMILY_NAMES", "MODERN", "NATIVE", "Family"]
@@ -26,6 +28,8 @@ FAMILIES: dict[str, Family] = {
         ELECTRA,
         MPNET,
         MODERNBERT,
+        EUROBERT,
+        NEOBERT,
         NATIVE,
     )
 }

@@ -57,7 +57,7 @@ class Family:
     prefix: str
     """Beginning of the names of the encoder's weights in a file of a model with a head."""
     weights: Mapping[str, str | tuple[str, ...]]
-    """Regular expression for the beginning of a parameter's name → its beginning in a file, three for a fused one."""
+    """Regular expression for the beginning of a parameter's name → its beginning in a file, several for a fused one."""
     head_weights: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Class of a model → names in a file that this class has for itself, tried before `weights`; a name that begins
     with `/` gets no prefix."""
@@ -135,7 +135,7 @@ class Family:
     def file_names(self, name: str, head: str) -> tuple[str, ...]:
         """Return the names of one parameter in a weights file, for a model of the class `head`.
 
-        There is one name, or three where `bert_core` keeps three weights in one parameter.
+        There is one name, or several where `bert_core` keeps so many weights in one parameter.
         """
         in_head = name.startswith(ENCODER)
         rest = name.removeprefix(ENCODER)

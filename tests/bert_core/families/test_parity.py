@@ -36,7 +36,12 @@ HEADS = (
     BertForQuestionAnswering,
     BertForMultipleChoice,
 )
-CASES = [(family, head) for family in FAMILIES.values() if family is not NATIVE for head in HEADS]
+CASES = [
+    (family, head)
+    for family in FAMILIES.values()
+    for head in HEADS
+    if family is not NATIVE and hasattr(transformers, family.architecture(head.__name__))
+]
 EVERY = pytest.mark.parametrize(
     ("family", "head"), [pytest.param(f.model_type, h, id=f"{f.model_type}-{h.__name__}") for f, h in CASES]
 )
@@ -72,7 +77,10 @@ def random_config(family: str, seed: int) -> BertConfig:
         "local_window": [4, 5, 40],
         "global_every": [1, 2, 3],
         "local_rotary_base": [100.0],
-        "classifier_pooling": ["cls", "mean"],
+        "classifier_pooling": ["cls", "mean", "late"] if family == "eurobert" else ["cls", "mean"],
+        "rotary_base": [500.0],
+        "num_key_value_heads": [None, 1],
+        "tie_word_embeddings": [True, False],
     }
     shape |= {name: draw.choice(values) for name, values in left_open.items() if name in FAMILIES[family].fields}
     config = BertConfig.from_size("tiny", family, **shape).with_dropout(0.0)
