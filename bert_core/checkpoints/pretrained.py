@@ -65,8 +65,8 @@ class WeightNames:
         names, tensor = self.of(name), self._swapped(name, tensor)
         if len(names) > 1:
             shares = self.qkv_heads if _QKV.search(name) else (1,) * len(names)
-            unit = len(tensor) // sum(shares)
-            return dict(zip(names, torch.split(tensor, [unit * share for share in shares]), strict=True))
+            parts = torch.split(tensor, [len(tensor) // sum(shares) * share for share in shares])
+            return dict(zip(names, parts, strict=True))
         order = self._row_order(name, len(tensor))
         return {names[0]: tensor if order is None else tensor[order]}
 

@@ -5,12 +5,14 @@ from bert_core.families.bert import BERT
 from bert_core.families.deberta import DEBERTA
 from bert_core.families.distilbert import DISTILBERT
 from bert_core.families.electra import ELECTRA
+from bert_core.families.eurobert import EUROBERT
 from bert_core.families.family import ENCODER, Family
 from bert_core.families.flaubert import FLAUBERT
 from bert_core.families.gte import GTE
 from bert_core.families.modernbert import MODERNBERT
 from bert_core.families.mpnet import MPNET
 from bert_core.families.native import MODERN, NATIVE
+from bert_core.families.neobert import NEOBERT
 from bert_core.families.nomic_bert import NOMIC_BERT
 from bert_core.families.roberta import CAMEMBERT, ROBERTA, XLM_ROBERTA
 
@@ -32,6 +34,8 @@ FAMILIES: dict[str, Family] = {
         MODERNBERT,
         NOMIC_BERT,
         GTE,
+        EUROBERT,
+        NEOBERT,
         NATIVE,
     )
 }

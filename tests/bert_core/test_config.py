@@ -97,6 +97,11 @@ def test_family_reads_what_it_writes(family: str) -> None:
         ("deberta-v2", {"embedding_size": 8}, "bert_core"),
         ("modernbert", {"local_window": None}, "bert_core"),
         ("modernbert", {"use_bias": True}, "bert_core"),
+        ("eurobert", {"num_key_value_heads": 2, "tie_word_embeddings": True}, "eurobert"),
+        ("eurobert", {"norm": "layer"}, "bert_core"),
+        ("neobert", {"intermediate_size": 104}, "neobert"),
+        ("neobert", {"intermediate_size": 100}, "bert_core"),
+        ("neobert", {"num_key_value_heads": 2}, "bert_core"),
     ],
 )
 def test_what_a_family_cannot_say_is_saved_under_a_type_of_its_own(
@@ -238,6 +243,14 @@ def test_nomic_bert_is_read_as_it_was_published() -> None:
     assert config.max_seq_length == 2048, "behind the trained positions other angles begin"
 
 
+def test_eurobert_is_read_in_both_spellings() -> None:
+    older = {"clf_pooling": "bos", "rope_theta": 250_000, "num_key_value_heads": 12, "hidden_size": 768}
+    config = BertConfig.from_dict({"model_type": "eurobert", **older})
+    assert (config.classifier_pooling, config.rotary_base, config.num_key_value_heads) == ("cls", 250_000, None)
+    theirs = transformers.EuroBertConfig(classifier_pooling="bos", rope_parameters={"rope_theta": 250_000})
+    assert BertConfig.from_dict(theirs.to_dict()) == config
+
+
 @pytest.mark.parametrize(
     ("fields", "names"),
     [
@@ -286,6 +299,10 @@ def test_a_family_that_is_not_read_is_named_with_the_file_and_those_that_are(tmp
         (DEBERTA_V3 | {"pooler_hidden_size": 128}, "pooler_hidden_size is 128"),
         (DEBERTA_V3 | {"pos_att_type": "p2p|c2p"}, "pos_att_type 'c2p|p2p'"),
         (DEBERTA_V3 | {"norm_rel_ebd": "rms"}, "norm_rel_ebd 'rms'"),
+        ({"model_type": "eurobert", "head_dim": 32}, "head_dim is 32"),
+        ({"model_type": "eurobert", "rope_parameters": {"rope_type": "yarn"}}, "rope_type is 'yarn'"),
+        ({"model_type": "eurobert", "classifier_pooling": "max"}, "classifier_pooling"),
+        ({"model_type": "bert", "tie_word_embeddings": False}, "tie_word_embeddings is False"),
         ({"model_type": "modernbert", "mlp_bias": True}, "mlp_bias is True"),
         ({"model_type": "modernbert", "embedding_dropout": 0.1}, "embedding_dropout"),
         ({"model_type": "modernbert", "classifier_activation": "silu"}, "classifier_activation"),

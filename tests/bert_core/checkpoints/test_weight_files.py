@@ -239,7 +239,8 @@ def test_every_weight_survives_the_way_to_a_file_and_back(family: str) -> None:
     names = model.weight_names
     weights = names.normalized(names.to_file(state), state)
     for name, tensor in state.items():
-        assert torch.equal(names.swapped(name, torch.cat([weights[part] for part in names.of(name)])), tensor), name
+        parts = [weights[part] for part in names.of(name)]
+        assert torch.equal(names.join(name, parts), tensor), name
 
 
 def test_query_key_and_value_are_split_by_rows() -> None:

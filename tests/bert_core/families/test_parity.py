@@ -83,13 +83,16 @@ def random_config(family: str, seed: int) -> BertConfig:
         "local_window": [4, 5, 40],
         "global_every": [1, 2, 3],
         "local_rotary_base": [100.0],
-        "classifier_pooling": ["cls", "mean"],
+        "classifier_pooling": ["cls", "mean", "late"] if family == "eurobert" else ["cls", "mean"],
         "position_buckets": [None, 2, 6, 12],
         "max_relative_positions": [None, 8],
         "pos_att_type": ["c2p", "p2c", "c2p|p2c"],
         "share_att_key": [False, True],
         "norm_rel_ebd": ["none", "layer_norm"],
         "pooler_activation": ["gelu", "tanh", "relu"],
+        "rotary_base": [500.0],
+        "num_key_value_heads": [None, 1],
+        "tie_word_embeddings": [True, False],
     }
     shape |= {name: draw.choice(values) for name, values in left_open.items() if name in FAMILIES[family].fields}
     if isinstance(FAMILIES[family], RotaryFamily):

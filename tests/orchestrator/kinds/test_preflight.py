@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bert_core.errors import CheckpointError, ConfigError
-from orchestrator.base.errors import CorpusError, InputError, SpecError, TaskDataError
+from orchestrator.base.errors import CorpusError, InputError, NotFoundError, SpecError, TaskDataError
 from orchestrator.base.results import ModelResult
 from orchestrator.base.settings import Settings
 from orchestrator.kinds import resolved_inputs
@@ -79,10 +79,10 @@ def test_a_stage_that_makes_something_else(settings: Settings, stage: dict[str, 
 
 
 def test_problems_of_all_stages_are_told_together_and_each_once(settings: Settings) -> None:
-    uneven = {**PRETRAIN, "model": {"hidden_size": 32, "num_attention_heads": 3}}
+    wordless = {**PRETRAIN, "tokenizer": "nowhere"}
     task = {**SWEEP, "recipe": {"init_from": "@model", "max_seq_length": 41}}
-    with pytest.raises(ConfigError) as refused:
-        check(settings, model=uneven, task=task, long={**DISTILL, "recipe": {"max_seq_length": 41}})
+    with pytest.raises(NotFoundError) as refused:
+        check(settings, model=wordless, task=task, long={**DISTILL, "recipe": {"max_seq_length": 41}})
     stages = [line.partition(": ")[0] for line in str(refused.value).splitlines()]
     assert stages == ["stages.model", "stages.long"]
 
