@@ -172,25 +172,25 @@ class GeneratorAndDiscriminator(BertForPreTraining):
         config: BertConfig | None = None,
         seed: int | None = 0,
         encoder_only: bool = False,
-        generator: BertConfig | None = None,
+        generator_size: float = GENERATOR_SIZE,
     ) -> Self:
         """Load a discriminator, or another encoder, and the generator inside its folder; a new one where none is there.
 
         Args:
             config: configuration of the discriminator in place of the folder's, for another dropout.
-            generator: configuration of a new generator.
+            generator_size: width of a new generator as a share of the discriminator's.
 
         Raises: CheckpointError, naming file and remedy.
         """
         found = BertForReplacedTokenDetection.from_pretrained(folder, config, seed, encoder_only)
         states = {f"discriminator.{name}": weight for name, weight in found.state_dict().items()}
-        inside = Path(folder) / GENERATOR_FOLDER
+        config = replace(found.config, causal_attention=False)  # whatever the folder's model was trained for
+        generator, inside = narrower(config, generator_size), Path(folder) / GENERATOR_FOLDER
         if inside.exists():
             own = BertForPreTraining.from_pretrained(inside, seed=seed)
-            dropout = found.config.hidden_dropout_prob, found.config.attention_probs_dropout_prob
-            generator = own.config.with_dropout(*dropout)
+            generator = own.config.with_dropout(config.hidden_dropout_prob, config.attention_probs_dropout_prob)
             states |= own.state_dict()
-        both = cls(found.config, seed, generator)
+        both = cls(config, seed, generator)
         both.load_state_dict(both.state_dict() | {name: states[name] for name in both.state_dict() if name in states})
         return both.eval()
 

@@ -37,10 +37,8 @@ def mask_token(folder: str) -> str | None:
 
     with suppress(Exception):  # whatever is wrong with the folder, the model is only spoken of
         values = read_json(join(folder, "config.json"))
-        config = BertConfig.from_dict(values)
-        is_discriminator = config.family.architecture("BertForReplacedTokenDetection") in values.get(
-            "architectures", ()
-        )
+        config, architectures = BertConfig.from_dict(values), values.get("architectures", ())
+        is_discriminator = config.family.architecture("BertForReplacedTokenDetection") in architectures
         if not config.causal_attention and not is_discriminator:
             return str(read_json(join(folder, "tokenizer_config.json"))["mask_token"])
     return None
