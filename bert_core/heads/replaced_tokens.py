@@ -148,7 +148,6 @@ class GeneratorAndDiscriminator(BertForPreTraining):
             hidden: output of the generator's encoder for all tokens, (T, H), where it was run already.
         """
         positions, truth, draws = labels.masked_positions, labels.masked_labels.long(), labels.draws
-        assert draws is not None, "replaced tokens are drawn by numbers of the batch"
         states = self.bert.encode(seqs, positions) if hidden is None else hidden.index_select(0, positions)
         inner, words, bias = self.prediction.inner(states), self.bert.embeddings.word.weight, self.prediction.bias
         loss, _, num_masked = linear_cross_entropy_sums(inner, words, bias, truth)  # (P, E), (V, E), (V,), (P,)
