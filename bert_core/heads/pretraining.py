@@ -9,7 +9,7 @@ size, H hidden, V vocabulary.
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, TypeVar
 
 import torch
@@ -41,8 +41,8 @@ class PretrainingLabels:
     """(P,) the token ids that stood there before masking; -100 at positions that only fill up the batch"""
     sentence_labels: Tensor
     """(B,) the label of each pair of segments, 0 or 1; -100 for sequences that only fill up the batch"""
-    draws: Tensor | None = None
-    """(P,) int64, a random number below 2³¹ for each masked position; empty or None where no token is drawn"""
+    draws: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.int64))
+    """(P,) int64, a random number below 2³¹ for each masked position; empty where no token is drawn"""
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ _SHARED = ("word", "position", "token_type", "norm")
 3.2, and all that stands beside them in its code."""
 _DRAW_BITS = 31
 _SHARE_UNIT = 1 << 30
-_BLOCK_ROWS = 512
+_BLOCK_ROWS = 128  # whose shares stay in a CPU's cache
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,6 @@ class GeneratorAndDiscriminator(BertForPreTraining):
             hidden: output of the generator's encoder for all tokens, (T, H), where it was run already.
         """
         positions, truth, draws = labels.masked_positions, labels.masked_labels.long(), labels.draws
-        assert draws is not None, "replaced tokens are drawn by numbers of the batch"
         states = self.bert.encode(seqs, positions) if hidden is None else hidden.index_select(0, positions)
         inner = self.prediction.inner(states)  # (P, E)
         words, bias = self.prediction.output_layer(self.bert.embeddings.word.weight)  # (V, E), (V,)
@@ -173,25 +172,25 @@ class GeneratorAndDiscriminator(BertForPreTraining):
         config: BertConfig | None = None,
         seed: int | None = 0,
         encoder_only: bool = False,
-        generator: BertConfig | None = None,
+        generator_size: float = GENERATOR_SIZE,
     ) -> Self:
         """Load a discriminator, or another encoder, and the generator inside its folder; a new one where none is there.
 
         Args:
             config: configuration of the discriminator in place of the folder's, for another dropout.
-            generator: configuration of a new generator.
+            generator_size: width of a new generator as a share of the discriminator's.
 
         Raises: CheckpointError, naming file and remedy.
         """
         found = BertForReplacedTokenDetection.from_pretrained(folder, config, seed, encoder_only)
         states = {f"discriminator.{name}": weight for name, weight in found.state_dict().items()}
-        inside = Path(folder) / GENERATOR_FOLDER
+        config = replace(found.config, causal_attention=False)  # whatever the folder's model was trained for
+        generator, inside = narrower(config, generator_size), Path(folder) / GENERATOR_FOLDER
         if inside.exists():
             own = BertForPreTraining.from_pretrained(inside, seed=seed)
-            dropout = found.config.hidden_dropout_prob, found.config.attention_probs_dropout_prob
-            generator = own.config.with_dropout(*dropout)
+            generator = own.config.with_dropout(config.hidden_dropout_prob, config.attention_probs_dropout_prob)
             states |= own.state_dict()
-        both = cls(found.config, seed, generator)
+        both = cls(config, seed, generator)
         both.load_state_dict(both.state_dict() | {name: states[name] for name in both.state_dict() if name in states})
         return both.eval()
 

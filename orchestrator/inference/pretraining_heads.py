@@ -9,13 +9,14 @@ import torch
 from bert_core.constants import AskedPrecision
 from bert_core.errors import CheckpointError
 from bert_core.heads import BertForPreTraining
+from bert_core.heads.replaced_tokens import GENERATOR_FOLDER
 from bert_core.packed_sequences import PackedSequences
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.base.errors import InputError
 from orchestrator.cluster.torch_devices import autocast, choose_device
 from orchestrator.inference.embedder import text_values
 from orchestrator.inference.line_blocks import Abilities, ModelInput
-from orchestrator.storage import local_copy
+from orchestrator.storage import join, local_copy
 
 
 @dataclass(frozen=True)
@@ -140,7 +141,9 @@ def _load_pretraining(folder: str, head: str, what: str) -> tuple[BertForPreTrai
             "one; use one pretrained with sentence pairs, as BERT is"
         )
     if model.was_without(head):
-        raise CheckpointError(f"{folder} has no head for {what}; use a pretrained model, not a fine-tuned one")
+        fills_masks = (local / GENERATOR_FOLDER).exists() and head == "prediction"
+        other = join(folder, GENERATOR_FOLDER) if fills_masks else "a pretrained model, not a fine-tuned one"
+        raise CheckpointError(f"{folder} has no head for {what}; use {other}")
     return model, tokenizer
 
 

@@ -9,7 +9,7 @@ from bert_core.checkpoints.weight_files import WEIGHTS_FILE
 from bert_core.config import BertConfig
 from bert_core.distillation import student_of
 from bert_core.heads import BertForPreTraining
-from bert_core.heads.replaced_tokens import GeneratorAndDiscriminator, narrower
+from bert_core.heads.replaced_tokens import GeneratorAndDiscriminator
 from bert_core.objectives import NO_SENTENCE_OBJECTIVE, TOKEN_OBJECTIVES
 from bert_core.objectives.replaced_tokens import ReplacedTokens
 from bert_core.text.tokenization import Tokenizer
@@ -181,9 +181,8 @@ def build_model(job: PretrainJob) -> BertForPreTraining:
         )
     config = with_phases(job.spec, config)
     if job.spec.token_objective == ReplacedTokens.name:
-        generator = narrower(config, job.spec.generator_size)
         return GeneratorAndDiscriminator.from_pretrained(
-            local_copy(job.init_folder), config, job.spec.seed, generator=generator
+            local_copy(job.init_folder), config, job.spec.seed, generator_size=job.spec.generator_size
         )
     model = BertForPreTraining.from_pretrained(local_copy(job.init_folder), config, seed=job.spec.seed)
     if config.causal_attention != is_causal:

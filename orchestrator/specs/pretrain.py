@@ -142,7 +142,8 @@ class PretrainSpec(TokenStoreSpec):
     )
     generator_size: float = identity(
         0.25,
-        "With replaced_tokens: width of the generator, whose depth is the model's. 1/4 to 1/2 work best in ELECTRA.",
+        "With replaced_tokens: width of the generator, whose depth is the model's (1/4 to 1/2 work best in ELECTRA); a "
+        "model of `init_from` that has its own brings it.",
         unit="share",
         is_new=True,
         gt=0.0,

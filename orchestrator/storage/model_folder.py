@@ -32,10 +32,13 @@ def count_parameters(folder: str) -> int:
 
 
 def mask_token(folder: str) -> str | None:
-    """The token that stands for a missing word; None of a model that reads from left to right, or cannot be read."""
+    """The token that stands for a missing word; None of a model that fills none, or cannot be read."""
     from bert_core.config import BertConfig
 
     with suppress(Exception):  # whatever is wrong with the folder, the model is only spoken of
-        if not BertConfig.from_dict(read_json(join(folder, "config.json"))).causal_attention:
+        values = read_json(join(folder, "config.json"))
+        config, architectures = BertConfig.from_dict(values), values.get("architectures", ())
+        is_discriminator = config.family.architecture("BertForReplacedTokenDetection") in architectures
+        if not config.causal_attention and not is_discriminator:
             return str(read_json(join(folder, "tokenizer_config.json"))["mask_token"])
     return None

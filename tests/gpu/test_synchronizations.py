@@ -37,6 +37,7 @@ RUNS: dict[str, dict[str, object]] = {
         "model": MODEL | {"span_boundary_objective": True},
     },
     "left_to_right": {"token_objective": "left_to_right", "sentence_objective": "none", "model": MODEL},
+    "replaced_tokens": {"token_objective": "replaced_tokens", "sentence_objective": "none", "model": MODEL},
 }
 
 

@@ -4,6 +4,7 @@ The discriminator against transformers: tests/bert_core/families/test_parity.py.
 pytest tests/bert_core/heads/test_replaced_tokens.py
 """
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -167,7 +168,7 @@ def test_transformers_loads_both(tmp_path: Path) -> None:
 def test_a_discriminator_starts_other_heads_and_takes_a_new_generator(tmp_path: Path) -> None:
     model = made()
     model.discriminator.save_pretrained(tmp_path)
-    new = GeneratorAndDiscriminator.from_pretrained(tmp_path, generator=narrower(CONFIG, 0.5))
+    new = GeneratorAndDiscriminator.from_pretrained(tmp_path, generator_size=0.5)
     assert new.config.hidden_size == 16
     assert torch.equal(new.bert.embeddings.word.weight, model.bert.embeddings.word.weight)
     classifier = BertForSequenceClassification.from_pretrained(tmp_path)
@@ -176,6 +177,9 @@ def test_a_discriminator_starts_other_heads_and_takes_a_new_generator(tmp_path: 
     assert torch.equal(classifier.bert.layers[0].qkv.weight, model.discriminator.bert.layers[0].qkv.weight), (
         "the encoder is the discriminator's"
     )
+    BertForPreTraining.from_config(replace(CONFIG, causal_attention=True)).save_pretrained(tmp_path / "causal")
+    for bert in (one := GeneratorAndDiscriminator.from_pretrained(tmp_path / "causal")).bert, one.discriminator.bert:
+        assert not any(layer.causal_attention for layer in bert.layers)
     started = GeneratorAndDiscriminator.from_pretrained(tmp_path, encoder_only=True).discriminator
     assert isinstance(started, BertForReplacedTokenDetection)
     assert not torch.equal(

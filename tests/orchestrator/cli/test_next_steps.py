@@ -108,6 +108,7 @@ def test_the_weights_are_not_downloaded_to_speak_of_a_model(
     [
         ({}, 'orchestrator fill-mask one@1 "A <mask> of your own."'),
         ({"model_type": "bert_core", "causal_attention": True}, "orchestrator embed one@1"),
+        ({"architectures": ["BertForReplacedTokenDetection"]}, "orchestrator embed one@1"),
     ],
 )
 def test_a_model_that_was_pretrained_with_masks_is_offered_its_own_one(

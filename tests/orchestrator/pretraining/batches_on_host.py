@@ -16,5 +16,5 @@ def on_host(micro: MicroBatch) -> PackedBatch:
         labels.masked_positions.cpu().numpy().astype(np.int32),
         labels.masked_labels.cpu().numpy().astype(np.int32),
         labels.sentence_labels.cpu().numpy().astype(np.int8),
-        *([] if labels.draws is None else [labels.draws.cpu().numpy().astype(np.int32)]),
+        labels.draws.cpu().numpy().astype(np.int32),
     )

@@ -9,12 +9,15 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
+import torch
 
 from bert_core.constants import OptimizerName
 from bert_core.errors import CheckpointError
 from orchestrator.base.errors import SpecError
 from orchestrator.base.results import Event, MetricEvent
+from orchestrator.pretraining.collectives import Worker
 from orchestrator.pretraining.job import PretrainJob
+from orchestrator.pretraining.loop import TrainingLoop
 from orchestrator.training.checkpoints import saved_states
 from orchestrator.training.snapshots import STATE_FOLDER, snapshot_folders
 from tests.orchestrator.pretraining.small_run import final_digests, make_job, run
@@ -93,6 +96,25 @@ def test_a_run_that_goes_on_is_resumed_from_its_own_checkpoint(
     assert final_digests(tmp_path, 21) != expected
     run(replace(job_after(8), attempt=2, init_state="gone"), ignore)
     assert final_digests(tmp_path) == expected
+
+
+def test_masks_follow_left_to_right_with_weights_and_optimizer(tmp_path: Path) -> None:
+    """What experiments/causal_then_masked.yaml does."""
+    single = {**STABLE, "sentence_objective": "none", "execution": {**EXECUTION, "checkpoint_every_steps": 8}}
+    first: list[Event] = []
+    causal = run(make_job(tmp_path / "causal", steps=8, token_objective="left_to_right", **single), first.append)
+    causal.write_model(tmp_path / "model")
+    (state,) = saved_states(str(tmp_path / "causal" / "run")).values()
+    going_on = {"init_from": "causal", "init_step": 8, "steps": 10}
+    job = make_job(tmp_path / "masked", init_folder=str(tmp_path / "model"), **going_on, **single)
+    loop = TrainingLoop(replace(job, init_state=state), Worker(), ignore)
+    assert loop.restore() == 8
+    assert not any(layer.causal_attention for layer in loop.model.bert.layers)
+    for name, value in causal.model.state_dict().items():
+        assert torch.equal(value, loop.model.state_dict()[name]), name
+    own, theirs = (each.optimizer.state_dict()["state"] for each in (loop, causal))
+    assert own.keys() == theirs.keys()
+    assert all(torch.equal(own[key]["exp_avg"], theirs[key]["exp_avg"]) for key in own)
 
 
 @pytest.mark.parametrize("changes", [{"optimizer": "lamb"}, {"adam_bias_correction": False}])
