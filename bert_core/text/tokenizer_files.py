@@ -2,7 +2,9 @@
 
 import json
 import re
-from collections.abc import Mapping
+import struct
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +17,17 @@ from bert_core.text.tokenizer_pipelines import (
     BYTE_BPE_SPECIAL_TOKENS,
     SPECIAL_TOKENS,
     UNIGRAM_SPECIAL_TOKENS,
+    SentencePieceModel,
     build_byte_bpe,
     build_herbert,
+    build_sentencepiece,
     build_wordpiece,
 )
 
-TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json")
-"""Files of a tokenizer, of which a folder needs one: any kind, WordPiece, or BPE with merges.txt beside it."""
+_SENTENCEPIECE = "spm.model"
+TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", _SENTENCEPIECE)
+"""Files of a tokenizer, of which a folder needs one: any kind, WordPiece, BPE with merges.txt beside it, or DeBERTa's
+SentencePiece model."""
 _ADDED_TOKENS = "added_tokens.json"
 _UNREADABLE = ("sentencepiece.bpe.model", "spiece.model", "tokenizer.model", "bpe.codes")
 _PUT_WHOLE = (
@@ -37,7 +43,9 @@ def read_tokenizer(path: Path) -> tuple[tokenizers.Tokenizer, dict[str, str], Pa
     """Read the pipeline, its special tokens by role, and the file it came from. Raises: TokenizerError."""
     file = _find_file(path)
     config = _read_config(file.parent)
-    if file.name == "vocab.json":
+    if file.name == _SENTENCEPIECE:
+        backend = _build_sentencepiece(file, config)
+    elif file.name == "vocab.json":
         backend = _build_bpe(file, config)
     elif file.suffix == ".json":
         backend = _read_backend(file)
@@ -61,18 +69,25 @@ def _find_file(path: Path) -> Path:
         raise TokenizerError(f"there is no tokenizer at {path}; name a folder with {' or '.join(TOKENIZER_FILES)}")
     if path.name in _UNREADABLE:
         raise TokenizerError(f"{path} alone is not read here; {_PUT_WHOLE}, and name the folder")
-    if path.suffix not in (".json", ".txt"):
+    if path.suffix not in (".json", ".txt") and path.name != _SENTENCEPIECE:
         raise TokenizerError(f"{path} is neither a {' nor a '.join(TOKENIZER_FILES)}")
     return path
+
+
+def _read_bytes(file: Path) -> bytes:
+    try:
+        if is_lfs_pointer(file):
+            raise TokenizerError(f"{file} is a git-lfs pointer; fetch the file there with: git lfs pull")
+        return file.read_bytes()
+    except OSError as error:
+        raise TokenizerError(f"{file} cannot be read: {error}; fetch the tokenizer again") from error
 
 
 def _read_text(file: Path) -> str:
     """Read a file without its byte order mark, and with the line ends that it has."""
     try:
-        if is_lfs_pointer(file):
-            raise TokenizerError(f"{file} is a git-lfs pointer; fetch the file there with: git lfs pull")
-        return file.read_bytes().decode("utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
+        return _read_bytes(file).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
         raise TokenizerError(f"{file} cannot be read: {error}; fetch the tokenizer again") from error
 
 
@@ -183,6 +198,105 @@ def _build_wordpiece(file: Path, config: Mapping[str, Any]) -> tokenizers.Tokeni
     )
     backend.add_tokens([token for token in added if token not in SPECIAL_TOKENS.values()])
     return backend
+
+
+def _build_sentencepiece(file: Path, config: Mapping[str, Any]) -> tokenizers.Tokenizer:
+    """Build DeBERTa's pipeline, whose mask token stands behind the pieces of the model."""
+    data = _read_bytes(file)
+    try:
+        model = _read_sentencepiece(data)
+    except (ValueError, IndexError, struct.error) as error:
+        raise TokenizerError(f"{file} is no SentencePiece model that is read here: {error}; {_PUT_WHOLE}") from error
+    ids = {piece: i for i, (piece, _) in enumerate(model.pieces)}
+    special_tokens = {role: _named_token(config, role) or token for role, token in SPECIAL_TOKENS.items()}
+    for role, token in special_tokens.items():
+        if token not in ids and role != "mask":
+            raise TokenizerError(f"{file} has no {role} token {token!r}; name the one it has in tokenizer_config.json")
+    added = _read_added_tokens(file, ids, config)
+    in_order = sorted(added.keys() - ids.keys(), key=added.__getitem__)
+    backend = build_sentencepiece(
+        replace(model, user_defined=[*model.user_defined, *in_order]),
+        special_tokens,
+        lowercase=bool(config.get("do_lower_case", False)),
+        splits_punctuation=bool(config.get("split_by_punct", False)),
+    )
+    for token, i in added.items():
+        if backend.token_to_id(token) != i:
+            raise TokenizerError(f"{token!r} has the id {i} beside {file}, which leaves a gap; {_PUT_WHOLE}")
+    return backend
+
+
+_NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED = 1, 2, 3, 4
+_PIECES, _TRAINER, _NORMALIZER = 1, 2, 3
+_ONLY: dict[int, dict[int, tuple[str, int]]] = {
+    _TRAINER: {3: ("model_type", 1), 24: ("treat_whitespace_as_suffix", 0), 35: ("byte_fallback", 0)},
+    _NORMALIZER: {3: ("add_dummy_prefix", 1), 4: ("remove_extra_whitespaces", 1), 5: ("escape_whitespaces", 1)},
+}
+"""Part of the model → number of a field in it → its name, and the only value here, which is meant without it too."""
+
+
+def _read_sentencepiece(data: bytes) -> SentencePieceModel:
+    """Read a ModelProto of SentencePiece (src/sentencepiece_model.proto). Raises: ValueError, saying what is wrong."""
+    pieces: list[tuple[str, float]] = []
+    of_kind: dict[int, list[int]] = {_UNKNOWN: [], _CONTROL: [], _USER_DEFINED: []}
+    charsmap = b""
+    for part, content in _read_fields(data):
+        if part not in (_PIECES, *_ONLY) or not isinstance(content, bytes):
+            continue
+        values = dict(_read_fields(content))
+        if part == _PIECES:
+            text, score = values.get(1), values.get(2, bytes(4))
+            if not isinstance(text, bytes) or not text or not isinstance(score, bytes):
+                raise ValueError(f"piece {len(pieces)} has no text or no score")
+            of_kind.setdefault(int(values.get(3, _NORMAL)), []).append(len(pieces))
+            pieces.append((text.decode(), struct.unpack("<f", score)[0]))
+            continue
+        for number, (name, only) in _ONLY[part].items():
+            if values.get(number, only) != only:
+                raise ValueError(f"{name} is {values[number]!r}")
+        if part == _NORMALIZER and isinstance(found := values.get(2), bytes):
+            charsmap = found
+    if len(of_kind[_UNKNOWN]) != 1:
+        raise ValueError(f"{len(of_kind[_UNKNOWN])} of its {len(pieces)} pieces stand for what is unknown")
+    texts = {kind: [pieces[i][0] for i in ids] for kind, ids in of_kind.items()}
+    never_in_text = texts[_UNKNOWN] + texts[_CONTROL]
+    return SentencePieceModel(pieces, of_kind[_UNKNOWN][0], never_in_text, texts[_USER_DEFINED], charsmap)
+
+
+_FIXED_SIZES = {1: 8, 5: 4}
+
+
+def _read_fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
+    """Yield number and value of each field of a message in protobuf's wire format.
+
+    Raises: ValueError or IndexError where it breaks off, or is no such message.
+    """
+    place = 0
+    while place < len(data):
+        tag, place = _read_varint(data, place)
+        number, kind = tag >> 3, tag & 7
+        if kind == 0:
+            value, place = _read_varint(data, place)
+            yield number, value
+            continue
+        if kind == 2:
+            size, place = _read_varint(data, place)
+        elif kind in _FIXED_SIZES:
+            size = _FIXED_SIZES[kind]
+        else:
+            raise ValueError(f"byte {place} begins no field")
+        if place + size > len(data):
+            raise ValueError(f"it breaks off behind byte {place}")
+        yield number, data[place : place + size]
+        place += size
+
+
+def _read_varint(data: bytes, place: int) -> tuple[int, int]:
+    """Read a number of 7 bits a byte, the lowest first; returns the place behind it as well."""
+    value = shift = 0
+    while data[place] >= 128:
+        value, place, shift = value | (data[place] & 127) << shift, place + 1, shift + 7
+    return value | data[place] << shift, place + 1
 
 
 def _find_special_tokens(backend: tokenizers.Tokenizer, config: Mapping[str, Any]) -> dict[str, str]:

@@ -6,11 +6,14 @@
 | byte-level BPE | RoBERTa (Liu et al. 2019) | `<s> <pad> </s> <unk> <mask>` | `<s> a </s></s> b </s>` |
 | BPE of words | HerBERT (Mroczkowski et al. 2021) | `<s> <pad> </s> <unk> <mask>` | `<s> a </s> b </s>` |
 | Unigram | ALBERT (Lan et al. 2020) | `<pad> <unk> [CLS] [SEP] [MASK]` | `[CLS] a [SEP] b [SEP]` |
+| SentencePiece | DeBERTa-v2 (He et al. 2021) | `[PAD] [CLS] [SEP] [UNK]`, `[MASK]` last | `[CLS] a [SEP] b [SEP]` |
 
 fairseq numbers `<mask>` last; here it stands at 4, so that the special tokens are the same for any vocabulary size.
 """
 
+import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import tokenizers
@@ -100,6 +103,49 @@ def build_unigram(
     backend.decoder = decoders.Metaspace(prepend_scheme="always")
     backend.post_processor = _bert_layout({piece: i for i, (piece, _) in enumerate(pieces)})
     _add_special_tokens(backend, UNIGRAM_SPECIAL_TOKENS)
+    return backend
+
+
+@dataclass(frozen=True)
+class SentencePieceModel:
+    """What a Unigram model file of SentencePiece (Kudo and Richardson 2018) holds that decides about ids."""
+
+    pieces: Sequence[tuple[str, float]]
+    """Pieces with their scores, in the order of their ids."""
+    unknown_id: int
+    never_in_text: Sequence[str]
+    """Pieces that no text gives: the unknown one, and control symbols."""
+    user_defined: Sequence[str]
+    """Pieces that text is cut at first."""
+    charsmap: bytes
+    """Table of the characters that are replaced, in SentencePiece's own format; empty where none is."""
+
+
+def build_sentencepiece(
+    model: SentencePieceModel, special_tokens: Mapping[str, str], lowercase: bool, splits_punctuation: bool
+) -> tokenizers.Tokenizer:
+    """Build the pipeline of a SentencePiece model: its replacements, `▁` for the space before a word, its pieces.
+
+    A name of a control symbol in a text is cut behind its first character, since the library would take it for it.
+    """
+    backend = tokenizers.Tokenizer(models.Unigram(list(model.pieces), unk_id=model.unknown_id, byte_fallback=False))
+    replaced = [normalizers.Precompiled(model.charsmap)] if model.charsmap else []
+    spaces = [normalizers.Strip(), normalizers.Replace(tokenizers.Regex(" {2,}"), " ")]
+    backend.normalizer = normalizers.Sequence([*([normalizers.Lowercase()] if lowercase else []), *replaced, *spaces])
+    names = "|".join(f"{re.escape(name[0])}(?={re.escape(name[1:])})" for name in model.never_in_text)
+    backend.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            *([pre_tokenizers.Punctuation("isolated")] if splits_punctuation else []),
+            pre_tokenizers.Metaspace(prepend_scheme="always"),
+            pre_tokenizers.Split(tokenizers.Regex(names), "merged_with_previous"),
+        ]
+    )
+    backend.decoder = decoders.Metaspace(prepend_scheme="always")
+    backend.add_tokens([AddedToken(piece, normalized=False) for piece in model.user_defined])
+    _add_special_tokens(backend, special_tokens)
+    backend.post_processor = _bert_layout(
+        {token: backend.token_to_id(token) for token in special_tokens.values()}, special_tokens
+    )
     return backend
 
 

@@ -1,12 +1,15 @@
-"""Tokenizers from vocab.txt, vocab.json and merges.txt as they are published, and files that are refused.
+"""Tokenizers from vocab.txt, vocab.json and merges.txt, spm.model as they are published, and files that are refused.
 
 Run alone: pytest tests/bert_core/text/test_tokenizer_files.py
 """
 
 import json
 import re
-from collections.abc import Callable
+import struct
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import tokenizers
@@ -14,11 +17,13 @@ import transformers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
+from transformers.convert_slow_tokenizer import DebertaV2Converter
+from transformers.utils.sentencepiece_model_pb2_new import ModelProto
 
 from bert_core.errors import TokenizerError
 from bert_core.text.tokenization import Tokenizer
 from bert_core.text.tokenizer_pipelines import BYTE_BPE_SPECIAL_TOKENS
-from bert_core.text.tokenizer_training import train_byte_bpe
+from bert_core.text.tokenizer_training import train_byte_bpe, train_unigram
 
 TEXTS = [
     "The lighthouse keeper walked along the northern shore, counting boats.",
@@ -141,6 +146,139 @@ def test_a_tokenizer_of_modernbert_cuts_as_in_transformers(
     pair = [layout.prefix, *first, *layout.between, *second, layout.suffix]
     assert pair == reference("two boats", "home")["input_ids"]
     assert ours.word_boundaries.mark.text == mark
+
+
+def charsmap(replaced: Mapping[str, str]) -> bytes:
+    """SentencePiece's table of replaced characters: a double array over their bytes (Darts-clone), and the texts."""
+    blocks, units, texts = {b"": 256}, {0: 256 << 10}, b""
+    for character, text in replaced.items():
+        key = character.encode()
+        for end in range(1, len(key) + 1):
+            if key[:end] not in blocks:
+                blocks[key[:end]] = 256 * (len(blocks) + 1)
+                place = blocks[key[: end - 1]] + key[end - 1]
+                units[place] = (place ^ blocks[key[:end]]) << 10 | key[end - 1]
+        units[blocks[key[:-1]] + key[-1]] |= 1 << 8
+        units[blocks[key]] = 1 << 31 | len(texts)
+        texts += text.encode() + b"\0"
+    array = struct.pack(f"<{256 * (len(blocks) + 1)}I", *(units.get(i, 0) for i in range(256 * (len(blocks) + 1))))
+    return struct.pack("<I", len(array)) + array + texts
+
+
+def deberta_model() -> ModelProto:
+    """A SentencePiece model as DeBERTa's: control symbols, the unknown piece, then pieces by their scores."""
+    model, kinds = (
+        ModelProto(),
+        {"[UNK]": ModelProto.SentencePiece.UNKNOWN, "[E1]": ModelProto.SentencePiece.USER_DEFINED},
+    )
+    learned = json.loads(train_unigram([*TEXTS, "fine boats ..."] * 2, 200, lowercase=False)._backend.to_str())
+    special = [(token, 0.0) for token in ("[PAD]", "[CLS]", "[SEP]", "[UNK]", "[E1]")]
+    for piece, score in [*special, *learned["model"]["vocab"][5:], ("...", -5.0)]:
+        normal = ModelProto.SentencePiece.CONTROL if piece[0] == "[" and piece[-1] == "]" else 1
+        model.pieces.add(piece=piece, score=score, type=kinds.get(piece, normal))
+    model.trainer_spec.unk_id = 3
+    model.normalizer_spec.precompiled_charsmap = charsmap(
+        {"…": "...", "ﬁ": "fi", "\n": " ", "\t": " ", "\r": " ", "\u00a0": " ", "\u2028": " "}
+    )
+    return model
+
+
+def write_deberta(folder: Path, model: ModelProto) -> None:
+    (folder / "spm.model").write_bytes(model.SerializeToString())
+
+
+@pytest.mark.parametrize("choices", [{}, {"do_lower_case": True}, {"split_by_punct": True}])
+def test_a_sentencepiece_model_cuts_as_in_transformers(tmp_path: Path, choices: dict[str, bool]) -> None:
+    model = deberta_model()
+    write_deberta(tmp_path, model)
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(choices))
+    ids = {piece.piece: i for i, piece in enumerate(model.pieces)}
+    source = {"do_lower_case": False, "split_by_punct": False, **choices, "vocab_file": tmp_path / "spm.model"}
+    ours = Tokenizer.load(tmp_path)
+    reference = DebertaV2Converter(SimpleNamespace(**source, convert_tokens_to_ids=ids.get)).converted()
+
+    def compare(text: str) -> None:
+        expected = reference.encode(text, add_special_tokens=False)
+        (encoding,) = ours.encode_batch([text])
+        assert (encoding.ids, encoding.offsets) == (expected.ids, expected.offsets)
+
+    for text in (*TEXTS, *TRICKY, "ﬁne… boats", "a [E1] boat"):
+        compare(text)
+    given(ANY_TEXT)(settings(max_examples=100, deadline=None)(compare))()
+    assert ours.encode_ids(["ﬁne…"]) == ours.encode_ids(["fine..."])
+    # The class of transformers 5 leaves the model's own replacements out.
+    theirs = transformers.DebertaV2Tokenizer([(piece.piece, piece.score) for piece in model.pieces], **choices)
+    assert ours.encode_ids(TEXTS) == theirs(TEXTS, add_special_tokens=False)["input_ids"]
+    assert [ours.pad_id, ours.cls_id, ours.sep_id, ours.unk_id, ours.mask_id] == [0, 1, 2, 3, len(ids)]
+    assert ours.mask_id == theirs.mask_token_id
+    pair, layout = theirs("two boats", "home"), ours.segment_layout
+    a, b = ours.encode_ids(["two boats", "home"])
+    assert pair["input_ids"] == [layout.prefix, *a, *layout.between, *b, layout.suffix]
+    assert pair["token_type_ids"][-1] == layout.type_of_second
+    assert ours.word_boundaries.mark.text == "▁"
+    ours.save(tmp_path / "whole")
+    again = transformers.AutoTokenizer.from_pretrained(tmp_path / "whole")
+    assert again([*TEXTS, "a [MASK] b"], add_special_tokens=False)["input_ids"] == [
+        *ours.encode_ids(TEXTS),
+        ours.encode_masked("a [MASK] b"),
+    ]
+
+
+def test_no_text_plants_a_control_symbol(tmp_path: Path) -> None:
+    write_deberta(tmp_path, deberta_model())
+    tokenizer = Tokenizer.load(tmp_path)
+    (ids,) = tokenizer.encode_ids(["a [CLS] b[SEP][MASK] [PAD]"])
+    assert not {tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id, tokenizer.pad_id} & set(ids)
+
+
+def test_added_tokens_stand_behind_the_pieces(tmp_path: Path) -> None:
+    model = deberta_model()
+    write_deberta(tmp_path, model)
+    size = len(model.pieces)
+    (tmp_path / "added_tokens.json").write_text(json.dumps({"[MASK]": size + 1, "[E2]": size}))
+    tokenizer = Tokenizer.load(tmp_path)
+    assert tokenizer.mask_id == size + 1
+    assert size in tokenizer.encode_ids(["a [E2] boat"])[0]
+    (tmp_path / "added_tokens.json").write_text(json.dumps({"[E2]": size + 7}))
+    with pytest.raises(TokenizerError, match=r"'\[E2\]'.*spm\.model"):
+        Tokenizer.load(tmp_path)
+
+
+def _changed(field: str, value: Any) -> Callable[[ModelProto], None]:
+    part, _, name = field.partition(".")
+    return lambda model: setattr(getattr(model, part), name, value)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (_changed("trainer_spec.model_type", 2), "model_type"),
+        (_changed("trainer_spec.byte_fallback", True), "byte_fallback"),
+        (_changed("trainer_spec.treat_whitespace_as_suffix", True), "treat_whitespace_as_suffix"),
+        (_changed("normalizer_spec.add_dummy_prefix", False), "add_dummy_prefix"),
+        (_changed("normalizer_spec.remove_extra_whitespaces", False), "remove_extra_whitespaces"),
+        (_changed("normalizer_spec.escape_whitespaces", False), "escape_whitespaces"),
+        (lambda model: model.pieces.pop(3), "unknown"),
+        (lambda model: model.pieces.pop(2), r"sep token '\[SEP\]'"),
+    ],
+)
+def test_another_sentencepiece_model_is_refused(
+    tmp_path: Path, change: Callable[[ModelProto], object], said: str
+) -> None:
+    model = deberta_model()
+    change(model)
+    write_deberta(tmp_path, model)
+    with pytest.raises(TokenizerError, match=rf"spm\.model.*{said}"):
+        Tokenizer.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"\x0a\xff", b"\x0b", b"\x0a\x02\x0a\x00", b"\x80", b"\x08\x01", b"\x0a\x02\x80"]
+)
+def test_a_broken_sentencepiece_model_is_named(tmp_path: Path, data: bytes) -> None:
+    (tmp_path / "spm.model").write_bytes(data)
+    with pytest.raises(TokenizerError, match=r"spm\.model"):
+        Tokenizer.load(tmp_path)
 
 
 def _no_mask(folder: Path) -> None:
