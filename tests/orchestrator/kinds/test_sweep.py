@@ -42,7 +42,7 @@ def test_an_embedding_has_the_numbers_and_mentions_the_prompts_of_its_start(sett
     task = {**SWEEP, "task": {**pairs, "text_columns": ["a", "b"]}}
     with pytest.raises(SpecError, match=r"recipe\.matryoshka_dims 500: .* tiny"):
         check(settings, task={**task, "recipe": {"tokenizer": "words", "matryoshka_dims": [500, 64]}})
-    prompted = SentenceEmbeddingConfig(document_prompt="text: ")
+    prompted = SentenceEmbeddingConfig(prompts={"document": "text: "})
     write_sentence_embedding(Path("short"), prompted, BertConfig.from_pretrained("short").hidden_size)
     with pytest.raises(SpecError, match=r"recipe\.document_prompt"):
         check(settings, task={**task, "recipe": {"init_from": "short", "max_seq_length": 16}})
