@@ -76,7 +76,7 @@ def test_the_first_numbers_of_vectors_are_kept_and_the_models_prompts_stand_befo
     assert vector(encoder, "rain falls near stones", "--dimensions", "3") == whole[:3]
     assert vector("prompted", "falls near stones") == whole
     assert vector("prompted", "on the mat", "--as", "query") == vector(encoder, "cats on the mat")
-    assert vector("prompted", "stones", "--as", "likeness") == vector(encoder, "old stones")
+    assert vector("prompted", "cold stones", "--as", "likeness") == vector(encoder, "old cold stones")
     assert command("embed", encoder, "a cat", "--dimensions", "17").status == 2
     assert command("embed", encoder, "a cat", "--as", "likeness").status == 2
 
