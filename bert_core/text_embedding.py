@@ -1,6 +1,6 @@
 """Embeddings of any number of texts, in their order and in bounded memory.
 
-Shapes: N texts, T tokens, H hidden.
+Shapes: N texts, T tokens, D numbers of a vector.
 """
 
 import logging
@@ -79,15 +79,15 @@ class TextEmbedder:
 
     @property
     def dimension(self) -> int:
-        """Length of a vector, H."""
-        return self.model.embedding.truncate_dim or self.model.config.hidden_size
+        """Length of a vector, D."""
+        return self.model.vector_size
 
     def embed(self, texts: Sequence[str], prompt: str = "") -> NDArray[np.float32]:
-        """Embed texts, a prompt before each: (N, H). Raises: DataError, naming a text without tokens by its number."""
+        """Embed texts, a prompt before each: (N, D). Raises: DataError, naming a text without tokens by its number."""
         return self._embed(texts, 1, prompt)
 
     def stream(self, texts: Iterable[str], prompt: str = "") -> Iterator[NDArray[np.float32]]:
-        """Yield the embedding (H,) of one text after the other; a bounded number of texts is read ahead.
+        """Yield the embedding (D,) of one text after the other; a bounded number of texts is read ahead.
 
         Raises: DataError, naming a text without tokens by its number from 1.
         """

@@ -1,37 +1,56 @@
 """Files of a sentence-transformers folder beside the encoder's own: how tokens become one vector. No torch.
 
-    modules.json                        the steps: Transformer, Pooling and, for unit vectors, Normalize
+    modules.json                        the steps: Transformer, Pooling, any Dense, and for unit vectors Normalize
     1_Pooling/config.json               which pooling
+    2_Dense/config.json                 a linear layer with an activation; its weights lie beside
     sentence_bert_config.json           max_seq_length
-    config_sentence_transformers.json   that cosines compare the vectors, and the text before queries and documents
+    config_sentence_transformers.json   that cosines compare the vectors, prompts, and how many numbers are kept
 
 Written as sentence-transformers 2 to 6 read it; read as any of them wrote it.
 """
 
 import json
-from dataclasses import dataclass
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, Self, get_args
 
 from bert_core.checkpoints.manifest import write_json
+from bert_core.config_fields import Bounds, Count, check_fields
 from bert_core.errors import CheckpointError, ConfigError
 
 MODULES_FILE = "modules.json"
 Pooling = Literal["mean", "cls", "max"]
 POOLINGS: tuple[Pooling, ...] = get_args(Pooling)
+DenseActivation = Literal["Tanh", "Identity", "ReLU", "GELU", "SiLU", "Sigmoid"]
 
+_STEPS = re.compile(r"Transformer Pooling( Dense)*( Normalize)?")
 _POOLING_FILE = "1_Pooling/config.json"
 _LENGTH_FILE = "sentence_bert_config.json"
 _MODEL_FILE = "config_sentence_transformers.json"
 _TOKENIZER_FILE = "tokenizer_config.json"
 _DOCUMENT_PROMPTS = ("document", "passage", "corpus")
 """Names of the document's prompt, the first that is there, as `encode_document` takes them."""
-
-# Fields that would change the vectors here: the only value that can be carried out.
-_FIXED: dict[str, dict[str, Any]] = {
-    _LENGTH_FILE: {"do_lower_case": False},
-    _MODEL_FILE: {"default_prompt_name": None, "truncate_dim": None},
+_DENSE_FIXED = {
+    "module_input_name": "sentence_embedding",
+    "module_output_name": "sentence_embedding",
+    "use_residual": False,
 }
+
+
+@dataclass(frozen=True)
+class DenseConfig:
+    """A linear layer with an activation behind the pooling. Raises: ConfigError, naming the field."""
+
+    in_features: Count
+    out_features: Count
+    bias: bool = True
+    activation: DenseActivation = "Tanh"
+    """Name of the activation's class in `torch.nn`."""
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
 
 @dataclass(frozen=True)
@@ -45,20 +64,48 @@ class SentenceEmbeddingConfig:
     """Pooling of the tokens' vectors (Reimers and Gurevych 2019, section 3)."""
     normalize: bool = False
     """Whether vectors are scaled to length 1."""
-    max_seq_length: int | None = None
+    max_seq_length: Annotated[int, Bounds(at_least=3)] | None = None
     """Tokens of a text that are read, special ones included; None: as many as the encoder has positions for."""
-    query_prompt: str = ""
-    """Text before each query."""
-    document_prompt: str = ""
-    """Text before each document."""
-    truncate_dim: int | None = None
-    """Numbers of a vector that are kept, the first ones, in an encoder that learned so; None for all. In no file."""
+    prompts: Mapping[str, str] = field(default_factory=dict)
+    """Text before each text by its name: "query", "document", and those of other tasks that the encoder learned."""
+    default_prompt_name: str | None = None
+    """Name of the prompt where none is asked for; None: the document's."""
+    truncate_dim: Count | None = None
+    """Numbers of a vector that are kept, the first ones, in an encoder that learned so; None for all."""
+    dense: tuple[DenseConfig, ...] = ()
+    """Layers that the pooled vector passes through."""
 
     def __post_init__(self) -> None:
-        if self.pooling not in POOLINGS:
-            raise ConfigError(f"pooling {self.pooling!r} is not known; use one of {', '.join(POOLINGS)}")
-        if self.max_seq_length is not None and self.max_seq_length < 3:
-            raise ConfigError(f"max_seq_length is {self.max_seq_length}; a token and two special ones need 3")
+        check_fields(self)
+        self.prompt()
+
+    @property
+    def query_prompt(self) -> str:
+        return self.prompts.get("query", "")
+
+    @property
+    def document_prompt(self) -> str:
+        return next((self.prompts[name] for name in _DOCUMENT_PROMPTS if name in self.prompts), "")
+
+    def prompt(self, name: str | None = None) -> str:
+        """Look up a prompt; without a name the default one. Raises: ConfigError for a name that is not known."""
+        name = name or self.default_prompt_name or "document"
+        known = {"query": self.query_prompt, "document": self.document_prompt, **self.prompts}
+        if name not in known:
+            raise ConfigError(f"the model has no prompt {name!r}; use one of {', '.join(known)}")
+        return known[name]
+
+    def with_prompts(self, query: str, document: str) -> Self:
+        """Copy the rules with other prompts for queries and documents; the document's is the default then."""
+        known = ("query", *_DOCUMENT_PROMPTS)
+        prompts = {name: text for name, text in self.prompts.items() if name not in known}
+        own = {"query": query, "document": document} if query or document else {}
+        return replace(self, prompts=prompts | own, default_prompt_name=None)
+
+    def vector_size(self, hidden_size: int) -> int:
+        """Numbers of a vector, of an encoder of this width."""
+        size = self.dense[-1].out_features if self.dense else hidden_size
+        return min(size, self.truncate_dim or size)
 
 
 def read_sentence_embedding(folder: Path) -> SentenceEmbeddingConfig:
@@ -69,47 +116,73 @@ def read_sentence_embedding(folder: Path) -> SentenceEmbeddingConfig:
     file = folder / MODULES_FILE
     if not file.exists():
         return SentenceEmbeddingConfig()
-    try:
-        steps = {str(module["type"]).rpartition(".")[2]: str(module["path"]) for module in _read(file, list)}
-    except (KeyError, TypeError):
-        raise CheckpointError(f"{file} has a module without type or path; fetch or save the folder anew") from None
-    if list(steps) not in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"]):
+    steps = _read_steps(folder)
+    kinds = [kind for kind, _ in steps]
+    if not _STEPS.fullmatch(" ".join(kinds)):
         raise CheckpointError(
-            f"{file} asks for {', '.join(steps)}; only Transformer, Pooling and then Normalize can be built here"
+            f"{file} asks for {', '.join(kinds)}; only Transformer, Pooling, then Dense and Normalize can be built here"
         )
-    _check_fixed(folder)
-    query_prompt, document_prompt = _read_prompts(folder)
-    return SentenceEmbeddingConfig(
-        pooling=_read_pooling(folder / steps["Pooling"] / "config.json", bool(query_prompt or document_prompt)),
-        normalize="Normalize" in steps,
-        max_seq_length=_read_max_seq_length(folder),
-        query_prompt=query_prompt,
-        document_prompt=document_prompt,
-    )
+    _check_fixed(folder / _LENGTH_FILE, {"do_lower_case": False})
+    values = _read_if_there(folder / _MODEL_FILE)
+    prompts = _read_prompts(folder / _MODEL_FILE, values)
+    try:
+        return SentenceEmbeddingConfig(
+            pooling=_read_pooling(steps[1][1] / "config.json", any(prompts.values())),
+            normalize=kinds[-1] == "Normalize",
+            max_seq_length=_read_max_seq_length(folder),
+            prompts=prompts,
+            default_prompt_name=values.get("default_prompt_name"),
+            truncate_dim=values.get("truncate_dim"),
+            dense=tuple(_read_dense(place / "config.json") for place in dense_folders(folder)),
+        )
+    except ConfigError as error:
+        raise CheckpointError(f"{folder}: {error}") from None
+
+
+def dense_folders(folder: Path) -> list[Path]:
+    """List the folders of a folder's Dense layers, in their order. Raises: CheckpointError."""
+    return [place for kind, place in _read_steps(folder) if kind == "Dense"]
 
 
 def write_sentence_embedding(folder: Path, embedding: SentenceEmbeddingConfig, hidden_size: int) -> list[str]:
     """Write the rules' files, each whole or not at all; returns their names in the folder."""
-    steps = [("Transformer", ""), ("Pooling", "1_Pooling"), ("Normalize", "2_Normalize")]
+    kinds = ["Transformer", "Pooling", *["Dense"] * len(embedding.dense), *["Normalize"] * embedding.normalize]
     modules = [
-        {"idx": index, "name": str(index), "path": path, "type": f"sentence_transformers.models.{name}"}
-        for index, (name, path) in enumerate(steps[: 3 if embedding.normalize else 2])
+        {
+            "idx": index,
+            "name": str(index),
+            "path": f"{index}_{kind}" if index else "",
+            "type": f"sentence_transformers.models.{kind}",
+        }
+        for index, kind in enumerate(kinds)
     ]
     key = {"mean": "pooling_mode_mean_tokens", "cls": "pooling_mode_cls_token", "max": "pooling_mode_max_tokens"}
     pooling: dict[str, Any] = {key[name]: name == embedding.pooling for name in POOLINGS}
     length = {} if embedding.max_seq_length is None else {"max_seq_length": embedding.max_seq_length}
-    prompts = {"query": embedding.query_prompt, "document": embedding.document_prompt}
-    prompts = prompts if any(prompts.values()) else {}
+    kept = {} if embedding.truncate_dim is None else {"truncate_dim": embedding.truncate_dim}
+    prompts = {"prompts": dict(embedding.prompts), "default_prompt_name": embedding.default_prompt_name}
     files: dict[str, Any] = {
         MODULES_FILE: modules,
         _POOLING_FILE: {"word_embedding_dimension": hidden_size, **pooling},
         _LENGTH_FILE: {"do_lower_case": False, **length},
-        _MODEL_FILE: {"default_prompt_name": None, "prompts": prompts, "similarity_fn_name": "cosine"},
+        _MODEL_FILE: {**prompts, **kept, "similarity_fn_name": "cosine"},
     }
-    (folder / _POOLING_FILE).parent.mkdir(parents=True, exist_ok=True)
+    for index, layer in enumerate(embedding.dense, start=2):
+        sizes = {"in_features": layer.in_features, "out_features": layer.out_features, "bias": layer.bias}
+        files[f"{index}_Dense/config.json"] = {**sizes, "activation_function": f"torch.nn.{layer.activation}"}
     for name, value in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
         write_json(folder / name, value)
     return list(files)
+
+
+def _read_steps(folder: Path) -> list[tuple[str, Path]]:
+    """Kind and folder of each step."""
+    file = folder / MODULES_FILE
+    try:
+        return [(str(module["type"]).rpartition(".")[2], folder / str(module["path"])) for module in _read(file, list)]
+    except (KeyError, TypeError):
+        raise CheckpointError(f"{file} has a module without type or path; fetch or save the folder anew") from None
 
 
 def _read(file: Path, kind: type[Any]) -> Any:
@@ -129,23 +202,34 @@ def _read_if_there(file: Path) -> dict[str, Any]:
     return values
 
 
-def _check_fixed(folder: Path) -> None:
-    for name, fixed in _FIXED.items():
-        values = _read_if_there(folder / name)
-        for field, only in fixed.items():
-            if values.get(field, only) != only:
-                raise CheckpointError(
-                    f"{folder / name}: {field} is {values[field]!r}; only {json.dumps(only)} can be carried out here"
-                )
+def _check_fixed(file: Path, fixed: Mapping[str, Any]) -> None:
+    """Check fields that would change the vectors: the only value that can be carried out. None is the default."""
+    values = _read_if_there(file)
+    for name, only in fixed.items():
+        if values.get(name) not in (None, only):
+            raise CheckpointError(
+                f"{file}: {name} is {values[name]!r}; only {json.dumps(only)} can be carried out here"
+            )
 
 
-def _read_prompts(folder: Path) -> tuple[str, str]:
-    """Read the prompts of queries and documents; those of other names are for tasks that nothing here has."""
-    prompts = _read_if_there(folder / _MODEL_FILE).get("prompts") or {}
-    query, document = prompts.get("query"), next((prompts[name] for name in _DOCUMENT_PROMPTS if name in prompts), None)
-    if not isinstance(query or "", str) or not isinstance(document or "", str):
-        raise CheckpointError(f"{folder / _MODEL_FILE}: a prompt is no text; fetch or save the folder anew")
-    return query or "", document or ""
+def _read_dense(file: Path) -> DenseConfig:
+    values = _read(file, dict)
+    _check_fixed(file, _DENSE_FIXED)
+    activation = str(values.get("activation_function", "torch.nn.Tanh"))
+    sizes = {name: values.get(name) for name in ("in_features", "out_features")}
+    try:
+        name: Any = activation.rpartition(".")[2] if activation.startswith("torch.nn.") else activation
+        return DenseConfig(**sizes, bias=values.get("bias", True), activation=name)
+    except ConfigError as error:
+        raise CheckpointError(f"{file}: {error}") from None
+
+
+def _read_prompts(file: Path, values: Mapping[str, Any]) -> dict[str, str]:
+    """Read the prompts by their names; one that is null is none."""
+    prompts = {name: text for name, text in (values.get("prompts") or {}).items() if text is not None}
+    if not all(isinstance(text, str) for text in prompts.values()):
+        raise CheckpointError(f"{file}: a prompt is no text; fetch or save the folder anew")
+    return prompts
 
 
 def _read_pooling(file: Path, has_prompts: bool) -> Pooling:
@@ -163,10 +247,7 @@ def _read_pooling(file: Path, has_prompts: bool) -> Pooling:
     return chosen[0]
 
 
-def _read_max_seq_length(folder: Path) -> int | None:
+def _read_max_seq_length(folder: Path) -> Any:
     """Read the length from a file of its own (before version 6) or the tokenizer's (since)."""
     own = _read_if_there(folder / _LENGTH_FILE).get("max_seq_length")
-    length = own if own is not None else _read_if_there(folder / _TOKENIZER_FILE).get("model_max_length")
-    if length is not None and (not isinstance(length, int) or length < 3):
-        raise CheckpointError(f"{folder}: max_seq_length is {length!r}; it must be a whole number of at least 3")
-    return length
+    return own if own is not None else _read_if_there(folder / _TOKENIZER_FILE).get("model_max_length")

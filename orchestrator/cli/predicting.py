@@ -9,7 +9,7 @@ from dataclasses import asdict
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -169,9 +169,7 @@ def _delimiter(file: str, form: str | None, output: str | None) -> str | None:
 @precision_option(default="fp32")
 @output_option("Write to FILE: .npy (a matrix, a row per text), .jsonl, .json.")
 @click.option("--dimensions", type=click.IntRange(1), help="Truncate vectors to their first N dimensions.")
-@click.option(
-    "--as", "role", type=click.Choice(["document", "query"]), default="document", help="Model prompt to prepend."
-)
+@click.option("--as", "prompt_name", help="Prompt of the model to prepend, by its name: query, document, …")
 def embed(
     model: str,
     file: str,
@@ -180,14 +178,14 @@ def embed(
     precision: "AskedPrecision",
     output: str | None,
     dimensions: int | None,
-    role: str,
+    prompt_name: str | None,
 ) -> None:
     """Embed each line of text as a vector.
 
     Lines come from FILE (a path or URI; .gz, .xz and .zst are decompressed), a quoted text, or stdin: text, or JSON
     objects with text. Writes JSON lines with `embedding`. MODEL is any encoder: a sentence-transformers folder defines
-    its pooling, others are mean-pooled. A model's document prompt (or query prompt) is prepended. Empty lines are
-    skipped.
+    its pooling, others are mean-pooled. A model's default prompt, or its document prompt, is prepended. Empty lines
+    are skipped.
     """
     suffix = Path(output or "").suffix.lower()
     if suffix not in ("", ".json", ".jsonl", ".npy"):
@@ -197,10 +195,9 @@ def embed(
     from orchestrator.inference.text_vectors import embedding_size
     from orchestrator.storage.text_lines import stream_lines
 
-    dimension, as_matrix, device = embedding_size(folder, dimensions), suffix == ".npy", "cuda" if gpus else "cpu"
-    load = partial(
-        LineEmbedder.load, as_matrix=as_matrix, role=role, device=device, precision=precision, dimensions=dimensions
-    )
+    dimension, as_matrix = embedding_size(folder, dimensions, prompt_name), suffix == ".npy"
+    computed: dict[str, Any] = {"device": "cuda" if gpus else "cpu", "precision": precision, "dimensions": dimensions}
+    load = partial(LineEmbedder.load, as_matrix=as_matrix, prompt_name=prompt_name, **computed)
     answers = _answers(load, folder, file, _lines_without_file(file, workers), workers, gpus, stream_lines)
     if output is not None and as_matrix:
         num_vectors = _write(answers, output, lambda pieces: write_matrix(output_path(output), pieces, dimension))

@@ -31,21 +31,23 @@ from orchestrator.tasks import TASK_TYPES
 class LineEmbedder:
     """Predictor of vectors: JSON lines with an `embedding`, or rows (H,) of a matrix."""
 
-    def __init__(self, embedder: TextEmbedder, as_matrix: bool = False, role: str = "document") -> None:
+    def __init__(self, embedder: TextEmbedder, as_matrix: bool = False, prompt_name: str | None = None) -> None:
         """Keep an encoder.
 
         Args:
             as_matrix: whether answers to blocks hold the vectors alone, as they lie in memory.
-            role: prompt that stands before each text, "query" or "document".
+            prompt_name: name of the prompt that stands before each text; None for the encoder's default.
+
+        Raises: ConfigError for a prompt that the encoder has not.
         """
         self.embedder, self.as_matrix = embedder, as_matrix
-        self.prompt: str = getattr(embedder.model.embedding, f"{role}_prompt")
+        self.prompt = embedder.model.embedding.prompt(prompt_name)
         self.abilities = Abilities("embedding", ("text",), (), True, dict(TASK_TYPES["classification"].request.example))
 
     @classmethod
-    def load(cls, folder: str, as_matrix: bool = False, role: str = "document", **loading: Any) -> Self:
+    def load(cls, folder: str, as_matrix: bool = False, prompt_name: str | None = None, **loading: Any) -> Self:
         """Load any encoder's folder as `load_embedder` does. Raises: as that."""
-        return cls(load_embedder(folder, **loading), as_matrix, role)
+        return cls(load_embedder(folder, **loading), as_matrix, prompt_name)
 
     def embed(
         self, inputs: Sequence[ModelInput], numbers: Sequence[int] = ()

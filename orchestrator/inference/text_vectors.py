@@ -12,9 +12,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from bert_core.checkpoints.sentence_transformers import read_sentence_embedding
 from bert_core.config import BertConfig
 from bert_core.constants import AskedPrecision
-from bert_core.errors import DataError
+from bert_core.errors import ConfigError, DataError
 from bert_core.text_embedding import TextEmbedder
 from orchestrator.base.errors import InputError
 from orchestrator.cluster.torch_devices import choose_device, computes_in_bf16
@@ -29,29 +30,38 @@ def load_embedder(
 
     Raises: CheckpointError, TokenizerError; InputError where a vector has fewer numbers than the `dimensions` to keep.
     """
-    embedding_size(folder, dimensions)
+    size = embedding_size(folder, dimensions)
     chosen = choose_device(device, precision=precision)
     dtype = torch.bfloat16 if computes_in_bf16(chosen, precision) else None
     embedder = TextEmbedder.load(local_copy(folder), chosen, autocast_dtype=dtype)
-    embedder.model.embedding = replace(embedder.model.embedding, truncate_dim=dimensions)
+    if dimensions is not None:
+        embedder.model.embedding = replace(embedder.model.embedding, truncate_dim=size)
     return embedder
 
 
-def embedding_size(folder: str, dimensions: int | None = None) -> int:
-    """Numbers of a vector of a folder's encoder, or `dimensions` of them. Raises: CheckpointError, InputError."""
-    size = BertConfig.from_pretrained(local_copy(folder)).hidden_size
+def embedding_size(folder: str, dimensions: int | None = None, prompt_name: str | None = None) -> int:
+    """Numbers of a vector of a folder's encoder, or `dimensions` of them.
+
+    Raises: CheckpointError; InputError for more of them than there are, or for a prompt that the folder has not.
+    """
+    local = local_copy(folder)
+    embedding, hidden_size = read_sentence_embedding(local), BertConfig.from_pretrained(local).hidden_size
+    size = replace(embedding, truncate_dim=None).vector_size(hidden_size)
     if dimensions is not None and dimensions > size:
         raise InputError(f"--dimensions {dimensions}: a vector of {folder} has {size} numbers; name fewer")
-    return dimensions or size
+    try:
+        embedding.prompt(prompt_name)
+    except ConfigError as error:
+        raise InputError(f"--as {prompt_name}: {error}") from None
+    return dimensions or embedding.vector_size(hidden_size)
 
 
 def embedder_fingerprint(embedder: TextEmbedder, folder: str) -> str:
     """SHA-256 of all that decides a document's vector: weights, arithmetic, tokenizer, pooling, length, prompt."""
-    model = embedder.model
+    model, own = embedder.model, embedder.model.embedding
     encoder = [weights_digest(folder), model.config.to_dict()]
-    rules = asdict(model.embedding)
-    rules.pop("query_prompt")
-    new = [rule for rule in (rules.pop("document_prompt"), rules.pop("truncate_dim")) if rule]
+    rules = {"pooling": own.pooling, "normalize": own.normalize, "max_seq_length": own.max_seq_length}
+    new = [rule for rule in (own.document_prompt, own.truncate_dim, [*map(asdict, own.dense)]) if rule]
     values = [*encoder, embedder.tokenizer.fingerprint, rules, embedder.max_seq_length, *new]
     if embedder.autocast_dtype is not None:  # fp32 keeps the fingerprint of the indexes that there are
         values.append(str(embedder.autocast_dtype))

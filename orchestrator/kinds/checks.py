@@ -5,7 +5,7 @@ from dataclasses import replace
 from itertools import product
 from typing import Any
 
-from bert_core.checkpoints.sentence_transformers import read_sentence_embedding
+from bert_core.checkpoints.sentence_transformers import SentenceEmbeddingConfig, read_sentence_embedding
 from bert_core.checkpoints.weight_files import WEIGHTS_FILE
 from bert_core.config import BertConfig
 from bert_core.errors import ConfigError
@@ -72,15 +72,17 @@ def check_vectors(
     """
     if "matryoshka_dims" not in task.type.recipe_fields:
         return
-    models = list(models)
-    for what, config in _start_configs(models, sizes, inputs).items():
-        for size in recipe.matryoshka_dims:
-            if config is not None and size > config.hidden_size:
-                raise SpecError(f"recipe.matryoshka_dims {size}: a vector of {what} has {config.hidden_size} numbers")
+    models, rules = list(models), dict[str, SentenceEmbeddingConfig]()
     for name in map(str, models):
         if name != RANDOM and not name.startswith(STAGE_MARK):
             folder = local_copy(inputs.folder("init_from", name), skip=(WEIGHTS_FILE,))
-            check_prompts(recipe, read_sentence_embedding(folder))
+            rules[f"init_from {name}"] = read_sentence_embedding(folder)
+            check_prompts(recipe, rules[f"init_from {name}"])
+    for what, config in _start_configs(models, sizes, inputs).items():
+        own = rules.get(what, SentenceEmbeddingConfig())
+        for size in recipe.matryoshka_dims:
+            if config is not None and size > (width := own.vector_size(config.hidden_size)):
+                raise SpecError(f"recipe.matryoshka_dims {size}: a vector of {what} has {width} numbers")
 
 
 def check_tokenizer(model: str, tokenizer: str, inputs: Resolved) -> None:

@@ -5,6 +5,7 @@ import json
 from contextlib import suppress
 from math import prod
 
+from bert_core.checkpoints.sentence_transformers import MODULES_FILE
 from bert_core.checkpoints.weight_files import WEIGHTS_FILE, find_weights
 from orchestrator.base.results import ModelResult
 from orchestrator.storage import digest_file, exists, join, local_copy, open_read, read_json
@@ -16,11 +17,18 @@ def describe_model(folder: str, head: str) -> ModelResult:
 
 
 def weights_digest(folder: str) -> str:
-    """SHA-256 of a model folder's `model.safetensors`, or of its weights in other files. Raises: CheckpointError."""
+    """SHA-256 of a model folder's `model.safetensors`, or of its weights in other files; Dense layers' count with it.
+
+    Raises: CheckpointError.
+    """
     if exists(join(folder, WEIGHTS_FILE)):
-        return digest_file(join(folder, WEIGHTS_FILE))
-    path, places = find_weights(local_copy(folder))
-    digests = [digest_file(str(file)) for file in sorted({path, *places.values()})]
+        digests = [digest_file(join(folder, WEIGHTS_FILE))]
+    else:
+        path, places = find_weights(local_copy(folder))
+        digests = [digest_file(str(file)) for file in sorted({path, *places.values()})]
+    for module in read_json(join(folder, MODULES_FILE)) if exists(join(folder, MODULES_FILE)) else ():
+        if str(module["type"]).endswith(".Dense"):
+            digests.append(weights_digest(join(folder, module["path"])))
     return digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
 
 

@@ -17,7 +17,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from bert_core import text_embedding
-from bert_core.checkpoints.sentence_transformers import POOLINGS, SentenceEmbeddingConfig
+from bert_core.checkpoints.sentence_transformers import POOLINGS, DenseConfig, SentenceEmbeddingConfig
 from bert_core.config import BertConfig
 from bert_core.errors import CheckpointError, DataError, TokenizerError
 from bert_core.heads import BertForSentenceEmbedding
@@ -134,8 +134,8 @@ def test_sentence_transformers_loads_the_folder_and_says_the_same(
     letters = "abcdefghijklmnopqrstuvwxyz"
     pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *letters, *(f"##{letter}" for letter in "aegilmnost")]
     (tmp_path / "vocab.txt").write_text("\n".join(pieces))
-    prompts = {"query_prompt": "find ", "document_prompt": "a "}
-    short = SentenceEmbeddingConfig(embedding.pooling, embedding.normalize, max_seq_length=12, **prompts)
+    prompts = {"query": "find ", "document": "a "}
+    short = SentenceEmbeddingConfig(embedding.pooling, embedding.normalize, max_seq_length=12, prompts=prompts)
     model = scattered(BertForSentenceEmbedding(CONFIG, 0, short))
     ours = TextEmbedder(model, Tokenizer.load(tmp_path))
     ours.save(tmp_path)
@@ -148,6 +148,41 @@ def test_sentence_transformers_loads_the_folder_and_says_the_same(
     ours.model.embedding = replace(short, truncate_dim=8)
     kept = theirs.encode(TEXTS, truncate_dim=8, normalize_embeddings=embedding.normalize)
     np.testing.assert_allclose(ours.embed(TEXTS), kept, atol=1e-5)
+
+
+def test_a_folder_with_dense_layers_goes_there_and_back(folder: Path, tmp_path: Path) -> None:
+    from sentence_transformers import SentenceTransformer, models  # seconds long
+
+    transformer = models.Transformer(str(folder))
+    layers = [models.Dense(24, 16, bias=False), models.Dense(16, 12, activation_function=torch.nn.Identity())]
+    theirs = SentenceTransformer(
+        modules=[transformer, models.Pooling(24), *layers],
+        prompts={"query": "find ", "STS": "like "},
+        default_prompt_name="STS",
+        truncate_dim=7,
+        device="cpu",
+    )
+    theirs.save(str(tmp_path / "theirs"))
+    ours = TextEmbedder.load(tmp_path / "theirs")
+    assert (ours.dimension, [layer.linear.bias is None for layer in ours.model.dense]) == (7, [True, False])
+    ours.save(tmp_path / "ours")
+    again = SentenceTransformer(str(tmp_path / "ours"), device="cpu", local_files_only=True)
+    for model in (theirs, again):
+        np.testing.assert_allclose(ours.embed(TEXTS, ours.model.embedding.prompt()), model.encode(TEXTS), atol=1e-5)
+        np.testing.assert_allclose(ours.embed(TEXTS, "find "), model.encode_query(TEXTS), atol=1e-5)
+    assert TextEmbedder.load(tmp_path / "ours").model.embedding == ours.model.embedding
+
+
+def test_a_dense_layer_that_does_not_fit_is_named(tmp_path: Path) -> None:
+    layers = (DenseConfig(24, 8), DenseConfig(8, 6))
+    BertForSentenceEmbedding(CONFIG, 0, SentenceEmbeddingConfig(dense=layers)).save_pretrained(tmp_path)
+    (tmp_path / "manifest.json").unlink()
+    file = tmp_path / "3_Dense/config.json"
+    content = file.read_text()
+    for old, new, named in (("6", "5", r"3_Dense/model\.safetensors"), ("8", "9", r"3_Dense/config\.json")):
+        file.write_text(content.replace(old, new))
+        with pytest.raises(CheckpointError, match=named):
+            BertForSentenceEmbedding.from_pretrained(tmp_path)
 
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"

@@ -9,6 +9,7 @@ Shapes: B pairs of a batch, W texts of them, N pairs of a split, H hidden, C cla
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -34,7 +35,7 @@ from bert_core.constants import IGNORE_INDEX
 from bert_core.device_copies import copy_together
 from bert_core.distillation import vector_loss
 from bert_core.errors import CheckpointError
-from bert_core.heads import BertForSentenceEmbedding
+from bert_core.heads.sentence_embedding import BertForSentenceEmbedding, load_dense
 from bert_core.losses import PairClassifier, cosine_regression_loss, find_positives, in_batch_negatives_loss
 from bert_core.packed_sequences import PackedSequences
 from bert_core.vector_index import build_index
@@ -153,21 +154,21 @@ class DualEncoder(BertForSentenceEmbedding):
     ) -> None:
         """Set the objective, and the pooling of tokens where the recipe leaves it to the embedding.
 
+        Dense layers are the caller's, who has their weights.
+
         Raises: SpecError for prompts of the embedding that the recipe does not mention.
         """
         check_prompts(recipe, embedding)
         self.embedding = replace(
-            embedding,
+            embedding.with_prompts(recipe.query_prompt or "", recipe.document_prompt or ""),
             pooling=recipe.pooling or embedding.pooling,
             max_seq_length=recipe.max_seq_length,
-            query_prompt=recipe.query_prompt or "",
-            document_prompt=recipe.document_prompt or "",
         )
         self.temperature = recipe.temperature
         self.matryoshka_dims = recipe.matryoshka_dims
         if EMBEDDING_LOSSES[objective].needs_classifier:
-            hidden_size, num_labels = self.config.hidden_size, self.config.num_labels
-            self.classifier = PairClassifier(hidden_size, num_labels, recipe.seed, self.config.initializer_range)
+            num_labels, std = self.config.num_labels, self.config.initializer_range
+            self.classifier = PairClassifier(self.vector_size, num_labels, recipe.seed, std)
         self.objective = objective
 
     def packed_logits(self, seqs: PackedSequences, hidden: Tensor | None = None) -> Tensor:
@@ -197,7 +198,7 @@ class DualEncoder(BertForSentenceEmbedding):
         model = super().from_pretrained(folder, *arguments, **options)
         file = Path(folder, CLASSIFIER_FILE)
         if file.exists():
-            model.classifier = PairClassifier(model.config.hidden_size, model.config.num_labels)
+            model.classifier = PairClassifier(model.vector_size, model.config.num_labels)
             try:
                 model.classifier.load_state_dict(load_file(file))
             except (SafetensorError, RuntimeError) as error:
@@ -227,17 +228,28 @@ class EmbeddingHead(HeadTraining[DualEncoder, PairArrays]):
     def configure(
         self, model: DualEncoder, objective: EmbeddingObjectiveName | None, recipe: RecipeSpec, init_folder: str | None
     ) -> None:
-        """Pool tokens as the recipe says, else as the folder does, and compare by the objective."""
+        """Pool tokens as the recipe says, else as the folder does, keep its Dense layers, compare by the objective."""
         assert objective is not None, "a task for embeddings has one"
-        pooling = SentenceEmbeddingConfig() if init_folder is None else read_sentence_embedding(Path(init_folder))
-        model.configure(objective, pooling, recipe)
+        embedding = SentenceEmbeddingConfig()
+        if init_folder is not None:
+            embedding = read_sentence_embedding(Path(init_folder))
+            model.dense = load_dense(Path(init_folder), embedding, model.config.hidden_size)
+        model.configure(objective, embedding, recipe)
 
     def follow_teacher(
         self, student: DualEncoder, teacher: DualEncoder, objective: EmbeddingObjectiveName | None, recipe: RecipeSpec
     ) -> None:
-        """Pool tokens as the teacher does unless the recipe says otherwise, and compare pairs by its classifier."""
+        """Pool tokens as the teacher does unless the recipe says otherwise, and compare pairs by its classifier.
+
+        A student of the teacher's width has copies of its Dense layers; another one keeps its own.
+        """
         assert objective is not None, "a task for embeddings has one"
-        student.configure(objective, teacher.embedding, recipe)
+        embedding = teacher.embedding
+        if student.config.hidden_size == teacher.config.hidden_size:
+            student.dense = deepcopy(teacher.dense)
+        else:
+            embedding = replace(embedding, dense=student.embedding.dense, truncate_dim=student.embedding.truncate_dim)
+        student.configure(objective, embedding, recipe)
         if student.classifier is not None and teacher.classifier is not None:
             student.classifier.load_state_dict(teacher.classifier.state_dict())
 

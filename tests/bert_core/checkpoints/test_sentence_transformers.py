@@ -9,17 +9,18 @@ from pathlib import Path
 import pytest
 
 from bert_core.checkpoints.sentence_transformers import (
+    DenseConfig,
     SentenceEmbeddingConfig,
     read_sentence_embedding,
     write_sentence_embedding,
 )
-from bert_core.errors import CheckpointError
+from bert_core.errors import CheckpointError, ConfigError
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """The files of mean pooling and unit vectors."""
-    config = SentenceEmbeddingConfig("mean", normalize=True, max_seq_length=256)
+    """The files of mean pooling, a Dense layer and unit vectors."""
+    config = SentenceEmbeddingConfig("mean", normalize=True, max_seq_length=256, dense=(DenseConfig(24, 8),))
     write_sentence_embedding(tmp_path, config, hidden_size=24)
     return tmp_path
 
@@ -54,8 +55,18 @@ def test_prompts_are_read_by_their_names(folder: Path, prompts: object, expected
     (folder / "config_sentence_transformers.json").write_text(json.dumps({"prompts": prompts}))
     found = read_sentence_embedding(folder)
     assert (found.query_prompt, found.document_prompt) == expected
+    assert found.prompt() == found.document_prompt
     write_sentence_embedding(folder, found, hidden_size=24)
     assert read_sentence_embedding(folder) == found
+
+
+def test_a_prompt_of_another_name_may_be_the_default_until_training_has_prompts_of_its_own() -> None:
+    own = SentenceEmbeddingConfig(prompts={"passage": "p ", "STS": "s "}, default_prompt_name="STS")
+    assert (own.prompt(), own.prompt("passage"), own.prompt("query")) == ("s ", "p ", "")
+    with pytest.raises(ConfigError, match="'corpus'"):
+        own.prompt("corpus")
+    trained = own.with_prompts("q ", "")
+    assert (trained.prompt(), trained.query_prompt, trained.prompt("STS")) == ("", "q ", "s ")
 
 
 def test_prompts_that_are_left_out_of_the_pooling_are_refused(folder: Path) -> None:
@@ -72,8 +83,11 @@ def test_prompts_that_are_left_out_of_the_pooling_are_refused(folder: Path) -> N
     [
         ("sentence_bert_config.json", {"do_lower_case": True}, "do_lower_case"),
         ("sentence_bert_config.json", {"max_seq_length": "many"}, "max_seq_length"),
-        ("config_sentence_transformers.json", {"default_prompt_name": "query"}, "default_prompt_name"),
-        ("config_sentence_transformers.json", {"truncate_dim": 64}, "truncate_dim"),
+        ("config_sentence_transformers.json", {"default_prompt_name": "STS"}, "'STS'"),
+        ("config_sentence_transformers.json", {"truncate_dim": 0}, "truncate_dim"),
+        ("2_Dense/config.json", {"activation_function": "os.system"}, "activation"),
+        ("2_Dense/config.json", {"out_features": None}, "out_features"),
+        ("2_Dense/config.json", {"use_residual": True}, "use_residual"),
         ("config_sentence_transformers.json", {"prompts": {"query": 5}}, "prompt"),
         ("1_Pooling/config.json", {"pooling_mode_max_tokens": True}, "'max'"),
         ("1_Pooling/config.json", {"pooling_mode": "lasttoken"}, "'lasttoken'"),
@@ -87,11 +101,12 @@ def test_what_would_change_the_vectors_is_refused(folder: Path, file: str, value
         read_sentence_embedding(folder)
 
 
-def test_another_step_is_refused(folder: Path) -> None:
-    modules = json.loads((folder / "modules.json").read_text())
-    modules[2]["type"] = "sentence_transformers.models.Dense"
+@pytest.mark.parametrize("kinds", [["LSTM"], ["Normalize", "Dense"]])
+def test_other_steps_are_refused(folder: Path, kinds: list[str]) -> None:
+    modules = json.loads((folder / "modules.json").read_text())[:2]
+    modules += [{"type": f"sentence_transformers.models.{kind}", "path": kind} for kind in kinds]
     (folder / "modules.json").write_text(json.dumps(modules))
-    with pytest.raises(CheckpointError, match="Dense"):
+    with pytest.raises(CheckpointError, match=", ".join(kinds)):
         read_sentence_embedding(folder)
 
 

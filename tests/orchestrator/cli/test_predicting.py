@@ -66,7 +66,7 @@ def test_the_first_numbers_of_vectors_are_kept_and_the_models_prompts_stand_befo
 ) -> None:
     embedder = TextEmbedder.load(encoder)
     own = embedder.model.embedding
-    embedder.model.embedding = replace(own, query_prompt="cats ", document_prompt="rain ")
+    embedder.model.embedding = replace(own, prompts={"query": "cats ", "passage": "rain ", "likeness": "old "})
     embedder.save(tmp_path / "prompted")
 
     def vector(model: str, text: str, *options: str) -> list[float]:
@@ -76,7 +76,9 @@ def test_the_first_numbers_of_vectors_are_kept_and_the_models_prompts_stand_befo
     assert vector(encoder, "rain falls near stones", "--dimensions", "3") == whole[:3]
     assert vector("prompted", "falls near stones") == whole
     assert vector("prompted", "on the mat", "--as", "query") == vector(encoder, "cats on the mat")
-    assert (command("embed", encoder, "a cat", "--dimensions", "17").status) == 2
+    assert vector("prompted", "cold stones", "--as", "likeness") == vector(encoder, "old cold stones")
+    assert command("embed", encoder, "a cat", "--dimensions", "17").status == 2
+    assert command("embed", encoder, "a cat", "--as", "likeness").status == 2
 
 
 @pytest.mark.parametrize(

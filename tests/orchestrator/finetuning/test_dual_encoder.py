@@ -10,17 +10,20 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from bert_core.checkpoints.sentence_transformers import DenseConfig, SentenceEmbeddingConfig
 from bert_core.errors import CheckpointError
+from bert_core.heads import BertForSentenceEmbedding
 from bert_core.text_embedding import TextEmbedder
 from orchestrator.base.errors import InputError, SpecError, TaskDataError
 from orchestrator.finetuning.batches import make_batch
 from orchestrator.finetuning.evaluation import evaluate_model
 from orchestrator.finetuning.heads.embedding import CLASSIFIER_FILE
 from orchestrator.inference import predict
+from orchestrator.storage.model_folder import weights_digest
 from orchestrator.tasks import load_task
 from orchestrator.tasks.types.embedding import MatchExample
 from tests.orchestrator.finetuning import tiny_tasks
-from tests.orchestrator.finetuning.bench import Bench
+from tests.orchestrator.finetuning.bench import Bench, Killed
 from tests.orchestrator.tasks.definitions import features_of
 
 pytestmark = pytest.mark.training
@@ -50,6 +53,33 @@ def test_prompts_are_learned_with_and_kept_with_the_model(tmp_path: Path) -> Non
     np.testing.assert_allclose(embedder.embed(["anna"], "clara "), embedder.embed(["clara anna"]))
     again, _, _ = evaluate_model(bench.model_folder, bench.task, "validation", 32, bench.job.cache)
     assert again["ndcg_at_10"] == pytest.approx(result.metrics["ndcg_at_10"], abs=1e-5)
+
+
+def test_dense_layers_of_the_start_are_learned_and_a_killed_trial_ends_with_the_same_bits(tmp_path: Path) -> None:
+    embedding = SentenceEmbeddingConfig(
+        prompts={"STS": "dario "}, default_prompt_name="STS", dense=(DenseConfig(128, 24),)
+    )
+    config = tiny_tasks.save_pretrained(tmp_path / "start").config
+    start = BertForSentenceEmbedding(config, 7, embedding)
+    start.save_pretrained(tmp_path / "start")
+    recipe = {"epochs": 0.5, "init_from": "start", "tokenizer": None, "evaluations_per_epoch": 4, "dropout": 0.1}
+    folders = []
+    for name, killed_at in (("whole", None), ("killed", 1)):
+        task = tiny_tasks.pairs(tmp_path / name, "classification")
+        bench = Bench(task, tmp_path / name, {"start": str(tmp_path / "start")})
+        if killed_at is not None:
+            with pytest.raises(Killed):
+                bench.run(killed_at=killed_at, **recipe)
+        assert bench.run(**recipe).state == "COMPLETED"
+        folders.append(bench.model_folder)
+    assert weights_digest(folders[0]) == weights_digest(folders[1])
+    model = BertForSentenceEmbedding.from_pretrained(folders[0])
+    assert not torch.equal(model.dense[0].linear.weight, start.dense[0].linear.weight)
+    assert (model.embedding.prompt(), model.embedding.prompt("STS"), model.vector_size) == ("", "dario ", 24)
+    Path(folders[0], "2_Dense/model.safetensors").write_bytes(
+        Path(tmp_path, "start/2_Dense/model.safetensors").read_bytes()
+    )
+    assert weights_digest(folders[0]) != weights_digest(folders[1]), "they are weights of the model"
 
 
 def test_a_model_that_finds_partners_is_asked_otherwise(tmp_path: Path) -> None:

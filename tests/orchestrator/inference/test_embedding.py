@@ -3,6 +3,7 @@
 Alone: .venv/bin/pytest tests/orchestrator/inference/test_embedding.py
 """
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 from orchestrator.base.errors import InputError
 from orchestrator.inference import embed
 from orchestrator.inference.embedder import write_matrix
-from orchestrator.inference.text_vectors import embedder_fingerprint, load_embedder
+from orchestrator.inference.text_vectors import embedder_fingerprint, embedding_size, load_embedder
 
 
 def test_lines_keep_their_order_and_what_they_say(encoder: str) -> None:
@@ -69,6 +70,15 @@ def test_fingerprints_tell_weights_and_pooling_apart(encoder: str, other_encoder
     assert own != embedder_fingerprint(load_embedder(other_encoder), other_encoder)
     embedder.max_seq_length = 8
     assert own != embedder_fingerprint(embedder, encoder)
+
+
+def test_a_folder_says_how_many_numbers_are_kept_unless_others_are_asked_for(encoder: str, tmp_path: Path) -> None:
+    embedder, folder = load_embedder(encoder), str(tmp_path)
+    embedder.model.embedding = replace(embedder.model.embedding, truncate_dim=5)
+    embedder.save(folder)
+    for asked, kept in ((None, 5), (3, 3), (16, 16)):
+        assert load_embedder(folder, dimensions=asked).dimension == embedding_size(folder, asked) == kept
+    assert embedder_fingerprint(embedder, folder) != embedder_fingerprint(load_embedder(encoder), folder)
 
 
 def test_vectors_in_bf16_are_rounded_and_an_index_of_them_is_another(encoder: str) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from bert_core.checkpoints.sentence_transformers import SentenceEmbeddingConfig, write_sentence_embedding
+from bert_core.checkpoints.sentence_transformers import DenseConfig, SentenceEmbeddingConfig, write_sentence_embedding
 from bert_core.config import BertConfig
 from orchestrator.base.errors import InputError, SpecError
 from orchestrator.base.results import MetricEvent, SweepResult, TrialEvents, TrialStart
@@ -42,11 +42,15 @@ def test_an_embedding_has_the_numbers_and_mentions_the_prompts_of_its_start(sett
     task = {**SWEEP, "task": {**pairs, "text_columns": ["a", "b"]}}
     with pytest.raises(SpecError, match=r"recipe\.matryoshka_dims 500: .* tiny"):
         check(settings, task={**task, "recipe": {"tokenizer": "words", "matryoshka_dims": [500, 64]}})
-    prompted = SentenceEmbeddingConfig(document_prompt="text: ")
-    write_sentence_embedding(Path("short"), prompted, BertConfig.from_pretrained("short").hidden_size)
+    width = BertConfig.from_pretrained("short").hidden_size
+    prompted = SentenceEmbeddingConfig(prompts={"document": "text: "}, dense=(DenseConfig(width, 8),))
+    write_sentence_embedding(Path("short"), prompted, width)
     with pytest.raises(SpecError, match=r"recipe\.document_prompt"):
         check(settings, task={**task, "recipe": {"init_from": "short", "max_seq_length": 16}})
     check(settings, task={**task, "recipe": {"init_from": "short", "max_seq_length": 16, "document_prompt": ""}})
+    short = {"init_from": "short", "max_seq_length": 16, "document_prompt": "", "matryoshka_dims": [9, 8]}
+    with pytest.raises(SpecError, match=r"recipe\.matryoshka_dims 9: a vector of init_from short has 8 numbers"):
+        check(settings, task={**task, "recipe": short})
 
 
 LABELS: dict[str, tuple[str, str, str, str]] = {

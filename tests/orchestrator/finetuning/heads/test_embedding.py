@@ -1,6 +1,6 @@
 """The embedding head: objectives and folders. Alone: pytest tests/orchestrator/finetuning/heads/test_embedding.py"""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from bert_core.checkpoints.sentence_transformers import MODULES_FILE
+from bert_core.checkpoints.sentence_transformers import MODULES_FILE, DenseConfig, SentenceEmbeddingConfig
 from bert_core.config import BertConfig
 from bert_core.errors import DataError
 from bert_core.losses import PairClassifier, in_batch_negatives_loss
@@ -44,6 +44,17 @@ def test_a_student_compares_pairs_by_its_teachers_classifier(prepared: Prepared)
     prepared.head.follow_teacher(student, teacher, "classification", RecipeSpec(seed=4))
     assert torch.equal(student.classifier.weight, teacher.classifier.weight)
     assert student.embedding.pooling == "max"
+
+
+@pytest.mark.parametrize(("width", "size"), [(8, 3), (6, 6)])
+def test_a_student_of_its_teachers_width_has_its_dense_layers(prepared: Prepared, width: int, size: int) -> None:
+    student = prepared.model(hidden_size=width)
+    teacher = DualEncoder(CONFIG, 0, SentenceEmbeddingConfig(dense=(DenseConfig(8, 3),)))
+    prepared.head.follow_teacher(student, teacher, "classification", RecipeSpec())
+    logits = prepared.head.logits(student, prepared.batch)
+    assert logits.shape[1] == student.vector_size == size
+    prepared.head.loss(student, logits, replace(prepared.batch, targets=torch.tensor([0, 1]))).backward()
+    assert all(layer.linear.weight.grad.any() for layer in student.dense)
 
 
 def test_a_folder_without_a_classifier_is_not_asked_for_classes(prepared: Prepared, tmp_path: Path) -> None:
