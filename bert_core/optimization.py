@@ -6,6 +6,8 @@ parameter is 0 in the embeddings, 1 to L in the layers, L + 1 in the head.
 
 import re
 from collections import defaultdict
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from torch import nn
@@ -84,16 +86,21 @@ def build_optimizer(
     head_learning_rate: float | None = None,
     optimizer: OptimizerName = "adamw",
     bias_correction: bool = True,
+    module_learning_rates: Mapping[str, float] = MappingProxyType({}),
 ) -> Optimizer:
     """Build an optimizer with decay on matrices alone: none on biases and LayerNorm, as in BERT.
 
     Parameters with fewer than two dimensions are exactly these. Each layer's learning rate is `layer_decay` times that
-    of the layer above it, and the head's is `learning_rate` unless it has one of its own.
+    of the layer above it, and the head's is `learning_rate` unless it has one of its own. `module_learning_rates` are
+    those of modules within it, as `crf` and `layer_pooling`, by their attribute's name.
 
     Raises: ConfigError for Muon where no matrix of a hidden layer learns.
     """
     head_scale = 1.0 if head_learning_rate is None else head_learning_rate / learning_rate
     scales = learning_rate_scales(model, layer_decay, head_scale)
+    for name in scales:
+        for module in module_learning_rates.keys() & set(name.split(".")):
+            scales[name] = module_learning_rates[module] / learning_rate
     hidden = hidden_matrices(model) if optimizer == "muon" else {}
     groups: dict[tuple[float, float, int], list[nn.Parameter]] = defaultdict(list)
     for name, parameter in model.named_parameters():

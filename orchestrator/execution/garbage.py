@@ -1,6 +1,7 @@
 """Garbage: files that nothing needs any more, found and deleted.
 
-    leftovers    scratch folders and half-written folders of runs that have ended; checkpoints of completed ones
+    leftovers    scratch folders and half-written folders of runs that have ended; checkpoints of completed ones, unless
+                 a run that goes on from them by `init_step`, or their pipeline, has not completed
     weights      of trials that are neither registered, nor the best of their group, nor the start of another run
     data         token stores and tokenized tasks that no run of late has used; they would be made again
     downloads    copies of remote files that were not used of late; they would be downloaded again
@@ -26,7 +27,9 @@ from orchestrator.base.run_states import RunState
 from orchestrator.base.settings import Settings, cache_folder
 from orchestrator.registry.group_records import GroupRecord
 from orchestrator.registry.parameters import trial_id
+from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
+from orchestrator.registry.tables import PIPELINE
 from orchestrator.specs.references import NAME_FIELDS
 from orchestrator.storage import delete, exists, join, names_in
 from orchestrator.storage.download_cache import remove_unless_held
@@ -126,16 +129,31 @@ def _of_run(registry: Registry, run_id: str) -> Iterator[Garbage]:
     names = names_in(folder)
     if "ray" in names:
         yield Garbage("scratch", join(folder, "ray"), f"the run is {record.state}", run_id=run_id)
-    if record.state == RunState.COMPLETED:
+    if record.state == RunState.COMPLETED and not _may_be_prolonged(registry, record):
         for name in _CHECKPOINT_NAMES:
             if name in names:
-                yield Garbage("checkpoints", join(folder, name), "the run has completed", run_id=run_id)
+                why = "the run has completed, and no run that goes on from it is under way"
+                yield Garbage("checkpoints", join(folder, name), why, run_id=run_id)
     if is_local(folder):
         root = local_path(folder)
         for half in sorted(root.rglob(".*.tmp")):
             above = half.relative_to(root).parts[:-1]
             if not any(name == "ray" or name.endswith(".tmp") for name in above):
                 yield Garbage("half-written", str(half), f"the run is {record.state}", run_id=run_id)
+
+
+def _may_be_prolonged(registry: Registry, record: RunRecord) -> bool:
+    """Whether a run by `init_step`, or a pipeline with stages to come, may want the last checkpoint of a run."""
+    if any(pipeline.state != RunState.COMPLETED for pipeline in pipelines_of(registry, record)):
+        return True
+    own, folder = {record.id, *labels_of(registry, record, set())}, absolute(record.storage_path or "")
+    named = registry.named_in_specs(["init_from"], except_of={record.id})
+    users = {user for name, users in named.items() if name in own or folder in places_of([name]) for user in users}
+    for user in registry.run_records(users):
+        spec = user.spec.get("pretraining") or user.spec
+        if user.state != RunState.COMPLETED and spec.get("init_step") is not None:
+            return True
+    return False
 
 
 def _weights(registry: Registry, frame: "pandas.DataFrame", pinned: set[str]) -> Iterator[Garbage]:
@@ -242,3 +260,16 @@ def rename_for_deletion(path: str) -> str:
     with suppress(FileNotFoundError):  # another collection was faster
         target.rename(nameless)
     return str(nameless)
+
+
+def pipelines_of(registry: Registry, run: RunRecord) -> Iterator[RunRecord]:
+    """Yield the pipelines that a run is a stage of and that are there."""
+    for tag in registry.annotations.tags(run.id):
+        if tag.startswith(PIPELINE):
+            with suppress(NotFoundError):
+                yield registry.run(tag.removeprefix(PIPELINE))
+
+
+def labels_of(registry: Registry, run: RunRecord, trials: set[str]) -> list[str]:
+    """Models whose files a run and its trials hold."""
+    return [model.label for model in (*registry.models.left_by(run), *registry.models.of_run(*trials))]

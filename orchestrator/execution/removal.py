@@ -8,16 +8,13 @@ itself last. A stage stays where another pipeline uses it too, or another run na
 """
 
 from collections.abc import Iterator, Mapping, Sequence, Set
-from contextlib import suppress
 from dataclasses import dataclass
 
-from orchestrator.base.errors import NotFoundError
 from orchestrator.base.run_states import RunState
 from orchestrator.base.settings import Settings
-from orchestrator.execution.garbage import best_of_groups, places_of, rename_for_deletion
+from orchestrator.execution.garbage import best_of_groups, labels_of, pipelines_of, places_of, rename_for_deletion
 from orchestrator.registry.records import MAX_CANDIDATES, RunRecord
 from orchestrator.registry.registry import Registry
-from orchestrator.registry.tables import PIPELINE
 from orchestrator.specs.references import NAME_FIELDS
 from orchestrator.storage import delete, exists
 from orchestrator.storage.folders import used_bytes
@@ -76,7 +73,7 @@ def remove_runs(removals: Sequence[Removal], settings: Settings, *, at_once: boo
                 continue
             if run.id in held or _refusal(registry, run, trials, force=removal.force, going=pipelines):
                 if removal.is_stage:
-                    held |= {pipeline.id for pipeline in _pipelines_of(registry, run)}
+                    held |= {pipeline.id for pipeline in pipelines_of(registry, run)}
                 continue
             if not at_once:
                 if registry.trash.put(run.id, removal.num_bytes):
@@ -103,7 +100,7 @@ def _stage_removals(registry: Registry, runs: Mapping[str, RunRecord], *, force:
     going = {*(run.id for run in pipelines), *found, *(trial for some in trials.values() for trial in some)}
     for stage in stages:
         own = trials[stage.id]
-        users = [run.id for run in _pipelines_of(registry, stage) if run.id not in runs]
+        users = [run.id for run in pipelines_of(registry, stage) if run.id not in runs]
         needed = f"pipeline {users[0]} uses it too" if users else _need(registry, stage, own, going=going)
         if needed:
             going -= {stage.id, *own}
@@ -116,27 +113,14 @@ def _num_bytes(run: RunRecord) -> int:
     return used_bytes(folder) if folder is not None and exists(folder) else 0
 
 
-def _pipelines_of(registry: Registry, run: RunRecord) -> Iterator[RunRecord]:
-    """Yield the pipelines that a run is a stage of and that are there."""
-    for tag in registry.annotations.tags(run.id):
-        if tag.startswith(PIPELINE):
-            with suppress(NotFoundError):
-                yield registry.run(tag.removeprefix(PIPELINE))
-
-
 def _trials_of(registry: Registry, run: RunRecord) -> set[str]:
     return set(registry.run_ids(f"parent = '{run.id}'"))
-
-
-def _labels_of(registry: Registry, run: RunRecord, trials: set[str]) -> list[str]:
-    """Models whose files a run and its trials hold."""
-    return [model.label for model in (*registry.models.left_by(run), *registry.models.of_run(*trials))]
 
 
 def _need(registry: Registry, run: RunRecord, trials: set[str], *, going: Set[str] = frozenset()) -> str:
     """Reason why other runs need this one, but for those that go with it; empty where none does."""
     own = {run.id, *trials}
-    models = _labels_of(registry, run, trials)
+    models = labels_of(registry, run, trials)
     named = registry.named_in_specs(NAME_FIELDS, except_of=own | going)
     aliases = {
         f"{name}@{alias}"
@@ -177,8 +161,8 @@ def _refusal(
         bearers = registry.annotations.bearers(which, "pinned") or [which]
         by = "" if which in bearers else f" with pipeline {', '.join(bearers)}"
         return f"{what} is pinned{by}; orchestrator runs edit {' '.join(bearers)} --unpin"
-    models = _labels_of(registry, run, trials)
-    for pipeline in _pipelines_of(registry, run):
+    models = labels_of(registry, run, trials)
+    for pipeline in pipelines_of(registry, run):
         if pipeline.state != RunState.COMPLETED and pipeline.id not in going:
             return f"it is a stage of {pipeline.id}, which is {pipeline.state} and may go on; remove that first"
     if needed := _need(registry, run, trials, going=going):

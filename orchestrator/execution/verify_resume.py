@@ -323,9 +323,10 @@ def _compare_pretraining(
         "checkpoint_every_minutes": None,
         "evaluate_every_steps": num_steps,
         "snapshot_steps": [],
+        "snapshot_optimizer": False,
     }
     short = _with_values(spec, {f"{path}execution.{name}": value for name, value in execution.items()})
-    short = _with_values(short, {f"{path}steps": total, f"{path}init_step": None})
+    short = _with_values(short, {f"{path}steps": total, f"{path}init_step": None, f"{path}average_steps": []})
     logger.info(f"{total} steps without interruption, {counted(num_workers, 'worker')}")
     straight = pretraining_outcome(runs.run("straight", short), runs.settings, total)
 

@@ -138,7 +138,9 @@ class _Training(Generic[Scored]):
         num_groups = len(features.group_lengths)
         self.schedule = Schedule(num_groups, recipe.batch_size, recipe.epochs, recipe.evaluations_per_epoch)
         self.evaluation_numbers = {step: number for number, step in enumerate(self.schedule.evaluation_steps, start=1)}
-        rates = recipe.layer_learning_rate_decay, recipe.head_learning_rate
+        asked = {"crf": recipe.crf_learning_rate, "layer_pooling": recipe.scalar_mix_learning_rate}
+        of_modules = {module: rate for module, rate in asked.items() if rate is not None}
+        rates = recipe.layer_learning_rate_decay, recipe.head_learning_rate, of_modules
         self.optimizer = optimizer_of(recipe, model, *rates)
         self.micro_batches = MicroBatches(recipe.micro_batch_size, warn)
         self.meter = _Meter()

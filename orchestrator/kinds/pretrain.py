@@ -59,6 +59,11 @@ class PretrainKind(Kind[PretrainSpec, PretrainResult]):
 
     def check(self, spec: PretrainSpec, inputs: Resolved) -> None:
         """Check that the model to continue from fits data and tokenizer."""
+        if spec.execution.snapshot_optimizer and not spec.execution.snapshot_steps:
+            raise SpecError(
+                "execution.snapshot_optimizer keeps the optimizer beside snapshots, and execution.snapshot_steps names "
+                "none; give it steps, or leave both out"
+            )
         pretraining_config(spec, inputs)
         if spec.init_from != RANDOM:
             check_tokenizer(spec.init_from, spec.tokenizer, inputs)

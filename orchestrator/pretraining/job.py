@@ -130,10 +130,11 @@ def check_init_state(spec: PretrainSpec, saved: Mapping[str, Any]) -> None:
     """Check that a spec's optimizer can go on from the state of another run. Raises: SpecError.
 
     Args:
-        saved: the state's JSON, as `TrainingLoop` saves it.
+        saved: the state's JSON, as `TrainingLoop` saves it; one without details is not compared.
     """
-    for name in ("optimizer", "adam_bias_correction"):
-        own, theirs = getattr(spec, name), saved["details"]["spec"].get(name, PretrainSpec.model_fields[name].default)
+    known = saved.get("details", {}).get("spec")
+    for name in ("optimizer", "adam_bias_correction") if known is not None else ():
+        own, theirs = getattr(spec, name), known.get(name, PretrainSpec.model_fields[name].default)
         if own != theirs:
             raise SpecError(
                 f"{name} is {own}, and the optimizer of {spec.init_from} has the state of {theirs}; set it to that, or "

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, Self, get_args
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -30,6 +30,12 @@ SILENT_FIELDS: Mapping[tuple[str, object], tuple[str, ...]] = MappingProxyType(
         ("loss", "focal"): ("label_smoothing",),
         ("long_documents", "cut"): ("window_stride",),
         ("token_decoder", "crf"): ("class_weights", "label_smoothing", "loss"),
+        ("token_decoder", "softmax"): ("crf_learning_rate",),
+        **{
+            ("layer_pooling", kind): ("scalar_mix_learning_rate",)
+            for kind in get_args(PooledLayers)
+            if kind != "scalar_mix"
+        },
     }
 )
 """Fields that say nothing where another one has a value: they stay at their defaults there."""
@@ -50,6 +56,15 @@ class RecipeSpec(Section):
     learning_rate: float = identity(5e-5, "Peak learning rate.", gt=0.0)
     head_learning_rate: float | None = identity(
         None, "Peak learning rate of the head; `learning_rate` when left out.", is_new=True, gt=0.0
+    )
+    crf_learning_rate: float | None = identity(
+        None, "Peak learning rate of the CRF's transitions; the head's when left out (ner).", is_new=True, gt=0.0
+    )
+    scalar_mix_learning_rate: float | None = identity(
+        None,
+        "Peak learning rate of the mixture's weights in `layer_pooling: scalar_mix`; the head's when left out.",
+        is_new=True,
+        gt=0.0,
     )
     batch_size: int = identity(32, "Examples of a step.", unit="examples", ge=1)
     micro_batch_size: int | None = identity(

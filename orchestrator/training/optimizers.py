@@ -1,5 +1,7 @@
 """The optimizer and the learning rate that a spec asks for, by the fields that pretraining and recipes have alike."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from torch import nn
@@ -13,7 +15,11 @@ if TYPE_CHECKING:  # the GPU benchmark runs on machines without pydantic
 
 
 def optimizer_of(
-    spec: "PretrainSpec | RecipeSpec", model: nn.Module, layer_decay: float = 1.0, head_rate: float | None = None
+    spec: "PretrainSpec | RecipeSpec",
+    model: nn.Module,
+    layer_decay: float = 1.0,
+    head_rate: float | None = None,
+    module_rates: Mapping[str, float] = MappingProxyType({}),
 ) -> Optimizer:
     """Build the optimizer of a model. Raises: ConfigError where it has nothing to do, as Muon without a layer."""
     return build_optimizer(
@@ -26,6 +32,7 @@ def optimizer_of(
         head_rate,
         optimizer=spec.optimizer,
         bias_correction=spec.adam_bias_correction,
+        module_learning_rates=module_rates,
     )
 
 

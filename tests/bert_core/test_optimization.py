@@ -9,7 +9,7 @@ import transformers
 from torch.utils.flop_counter import FlopCounterMode
 
 from bert_core.config import BertConfig, count_flops_per_prediction, count_flops_per_read_token, count_flops_per_token
-from bert_core.heads import BertForPreTraining, BertForSequenceClassification
+from bert_core.heads import BertForPreTraining, BertForSequenceClassification, BertForTokenClassification
 from bert_core.heads.pretraining import PretrainingLabels
 from bert_core.kernels import linear
 from bert_core.learning_rates import SCHEDULES, learning_rate_factor
@@ -125,6 +125,19 @@ def test_the_head_has_a_rate_of_its_own_through_the_run() -> None:
     of = {name: rates[id(parameter)] for name, parameter in MODEL.named_parameters()}
     assert [of["classifier.weight"], of["bert.pooler.bias"]] == pytest.approx([0.03, 0.03])
     assert of["bert.layers.2.qkv.weight"] == pytest.approx(0.005)
+
+
+def test_the_crf_and_the_mixture_of_layers_may_have_rates_of_their_own() -> None:
+    labels = {"id2label": {0: "O", 1: "B-X"}, "token_decoder": "crf", "layer_pooling": "scalar_mix"}
+    model = BertForTokenClassification.from_config(small_config(**labels))
+    own = {"crf": 0.5, "layer_pooling": 0.2}
+    optimizer = build_optimizer(model, learning_rate=0.1, head_learning_rate=0.3, module_learning_rates=own)
+    rates = {id(p): group["lr"] for group in optimizer.param_groups for p in group["params"]}
+    of = {name: rates[id(parameter)] for name, parameter in model.named_parameters()}
+    assert of["crf.transitions"] == pytest.approx(0.5)
+    assert of["bert.layer_pooling.weights"] == of["bert.layer_pooling.scale"] == pytest.approx(0.2)
+    assert of["classifier.weight"] == pytest.approx(0.3)
+    assert of["bert.layers.0.qkv.weight"] == pytest.approx(0.1)
 
 
 @pytest.mark.parametrize("num_layers", range(5))

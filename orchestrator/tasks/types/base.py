@@ -44,7 +44,9 @@ Outputs: TypeAlias = NDArray[Any]
 """A model's outputs for a split, in a shape that each type's file names."""
 Scores: TypeAlias = dict[str, float]
 """Fractions by their names, 1 being the best."""
-HEAD_FIELDS = frozenset({"freeze_encoder", "unfreeze_every_epochs", "layer_pooling", "head_learning_rate"})
+HEAD_FIELDS = frozenset(
+    {"freeze_encoder", "unfreeze_every_epochs", "layer_pooling", "head_learning_rate", "scalar_mix_learning_rate"}
+)
 """Fields of a recipe for models with a head above the encoder."""
 
 

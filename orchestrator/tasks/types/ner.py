@@ -179,7 +179,9 @@ class Ner(TaskType[NerExample]):
     arrays_type = NerArrays
     spec_fields = frozenset({"text_columns", "label_column", "labels"})
     recipe_fields = (
-        HEAD_FIELDS | LABEL_LOSS_FIELDS | {"token_decoder", "num_lstm_layers", "lstm_hidden_size", "context"}
+        HEAD_FIELDS
+        | LABEL_LOSS_FIELDS
+        | {"token_decoder", "crf_learning_rate", "num_lstm_layers", "lstm_hidden_size", "context"}
     )
     options_type = NerOptions
     request = RequestForm(

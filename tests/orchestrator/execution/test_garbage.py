@@ -22,7 +22,7 @@ from orchestrator.execution import garbage
 from orchestrator.execution.garbage import delete_garbage, find_garbage
 from orchestrator.registry.parameters import trial_id
 from orchestrator.registry.recorder import Recorder, RunOutcome
-from orchestrator.registry.tables import ALL_RUNS
+from orchestrator.registry.tables import ALL_RUNS, PIPELINE
 
 DAY_S = 86_400.0
 SWEEP = {"kind": "sweep", "name": "first", "task": {"id": "sst2", "metric": "accuracy"}}
@@ -76,6 +76,36 @@ def test_an_ended_run_keeps_its_result_and_what_it_goes_on_from(settings: Settin
         ("scratch", f"{runs}/failed/ray"),
         ("half-written", f"{runs}/failed/.model.1a2b.tmp"),
     }
+
+
+@pytest.mark.parametrize(("init_step", "is_kept"), [(9, True), (None, False)])
+def test_checkpoints_are_kept_for_a_run_that_goes_on_from_them(
+    settings: Settings, recorder: Recorder, init_step: int | None, is_kept: bool
+) -> None:
+    stable = start(recorder, settings, "stable")
+    recorder.complete("stable", RunOutcome())
+    branch = {"kind": "pretrain", "name": "branch", "init_from": str(stable / "model"), "init_step": init_step}
+    start(recorder, settings, "branch", branch)
+    kept = ("checkpoints", "home/storage/runs/stable/checkpoints") not in found(settings)
+    recorder.fail("branch", RunFailedError("no luck"))
+    assert kept is is_kept is (("checkpoints", "home/storage/runs/stable/checkpoints") not in found(settings))
+    recorder.resume("branch")
+    recorder.complete("branch", RunOutcome())
+    assert ("checkpoints", "home/storage/runs/stable/checkpoints") in found(settings)
+
+
+def test_checkpoints_of_a_stage_are_kept_until_its_pipeline_has_completed(
+    settings: Settings, recorder: Recorder
+) -> None:
+    recorder.start({"kind": "pipeline", "name": "all"}, "f" * 64, run_id="pipe")
+    start(recorder, settings, "stage")
+    recorder.registry.annotations.tag("stage", [f"{PIPELINE}pipe"], reserved=True)
+    recorder.complete("stage", RunOutcome())
+    recorder.fail("pipe", RunFailedError("no luck"))
+    assert ("checkpoints", "home/storage/runs/stage/checkpoints") not in found(settings)
+    recorder.resume("pipe")
+    recorder.complete("pipe", RunOutcome())
+    assert ("checkpoints", "home/storage/runs/stage/checkpoints") in found(settings)
 
 
 def test_weights_are_kept_that_are_registered_best_of_their_group_or_a_start(

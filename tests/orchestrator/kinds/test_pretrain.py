@@ -94,6 +94,8 @@ def test_a_run_goes_on_from_steps_whose_state_another_keeps(settings: Settings) 
 
     check(settings, **going_on(10))
     check(settings, **going_on(4, snapshot_optimizer=True))
+    with pytest.raises(SpecError, match=r"execution\.snapshot_optimizer"):
+        check(settings, **going_on(10, snapshot_optimizer=True, snapshot_steps=[]))
     with pytest.raises(SpecError, match="init_step"):
         check(settings, **going_on(4))
     phases = [{"max_seq_length": 40}]

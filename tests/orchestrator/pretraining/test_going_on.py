@@ -16,7 +16,7 @@ from bert_core.errors import CheckpointError
 from orchestrator.base.errors import SpecError
 from orchestrator.base.results import Event, MetricEvent
 from orchestrator.pretraining.collectives import Worker
-from orchestrator.pretraining.job import PretrainJob
+from orchestrator.pretraining.job import PretrainJob, check_init_state
 from orchestrator.pretraining.loop import TrainingLoop
 from orchestrator.training.checkpoints import saved_states
 from orchestrator.training.snapshots import STATE_FOLDER, snapshot_folders
@@ -124,6 +124,10 @@ def test_the_state_of_another_optimizer_is_refused(
     (name,) = changes
     with pytest.raises(SpecError, match=f"^{name} "):
         run(job_after(8, **changes), ignore)
+
+
+def test_a_state_of_a_version_that_told_no_spec_is_taken(job_after: Callable[..., PretrainJob]) -> None:
+    check_init_state(job_after(8).spec, {"identity": {}})
 
 
 def test_the_state_of_another_model_is_refused(job_after: Callable[..., PretrainJob], tmp_path: Path) -> None:

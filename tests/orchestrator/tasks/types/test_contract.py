@@ -48,6 +48,7 @@ RECIPE_VALUES: Mapping[str, Any] = {
     **{"matryoshka_dims": (8, 4), "query_prompt": "a", "document_prompt": "b", "class_weights": "balanced"},
     **{"label_smoothing": 0.1, "loss": "focal", "long_documents": "max", "calibrate": True, "tune_thresholds": True},
     **{"freeze_encoder": True, "layer_pooling": "scalar_mix", "head_learning_rate": 0.1},
+    **{"crf_learning_rate": 0.1, "scalar_mix_learning_rate": 0.1},
 }
 """A value beside the default for each recipe field that is made for some types."""
 
