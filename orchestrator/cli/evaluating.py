@@ -139,7 +139,7 @@ def evaluate(
         _show_analysis(found, num_errors)
     with suppress(RegistryError), open_registry() as registry:
         if (used := registry.earlier_use(folder, data_digests(scoring.task, [split]), split)) is not None:
-            notify(f"{used}; a score on them flatters")
+            notify(f"{used}; the scores may be too good")
 
 
 def _show_analysis(found: "ErrorAnalysis", num_errors: int) -> None:

@@ -123,17 +123,19 @@ def tell_earlier(spec: "Spec", what_follows: str) -> None:
         what_follows: words on a new run, with `{}` for what it does.
     """
     from orchestrator.registry import Registry
+    from orchestrator.reports.run_facts import RunFacts
     from orchestrator.specs.precision import possible_fingerprints
 
     with suppress(RegistryError), Registry(current_settings().registry, read_only=True) as registry:
         earlier = registry.newest_completed(possible_fingerprints(spec))
         if earlier is None:
             return
-        score = registry.metrics.latest(earlier.id).get(str(earlier.metric))
-        scored = "" if score is None else f" ({earlier.metric} {cell(score)})"
-        shown = f"orchestrator{given_options()} runs show {earlier.id}"
+        facts, own = RunFacts(registry, earlier), earlier.metric or "loss"
+        scores = {name: value for name, value in facts.values.items() if name == own} | facts.stage_scores
+        scored = ", ".join(f"{name} {cell(value)}" for name, value in scores.items())
+        shown = f"{f' ({scored})' if scored else ''}: orchestrator{given_options()} runs show {earlier.id}"
         does = "takes over what its stages have done" if earlier.kind == "pipeline" else "repeats it"
-        notify(f"run {earlier.id} completed this spec before{scored}: {shown}\n{what_follows.format(does)}")
+        notify(f"run {earlier.id} completed this spec before{shown}\n{what_follows.format(does)}")
 
 
 def no_runs(registry: "Registry") -> str:

@@ -70,7 +70,7 @@ class Draft(NamedTuple):
             if absolute(target) in map(absolute, inputs):
                 raise InputError(f"{target} would be written over, and it is the data itself; {remedy}")
         if there := [] if replaces else list(filter(exists, targets)):
-            raise InputError(f"there already: {', '.join(there)}; write over with --force, or {remedy}")
+            raise InputError(f"{' and '.join(there)} would be overwritten; give --force, or {remedy}")
         for path, chunks in self.side_files.items():
             write_chunks(path, chunks)
         write_bytes(self.spec_path, self.spec_text.encode())
@@ -249,8 +249,8 @@ def _held_out_share(facts: TextFacts) -> float:
 def _text_findings(facts: TextFacts, of_vocabulary: Sequence[Finding]) -> Iterator[Finding]:
     seen = f", by the first {facts.num_text_bytes >> 20:,} MB" if facts.scale > 1 else ""
     yield "data", f"{', '.join(facts.files)}: text, {facts.num_documents:,.0f} documents{seen}"
-    long = f"{facts.tokens_holding(0.9):,.0f} tokens, about"
-    yield "length", f"{facts.num_words:,.0f} words, nine of ten in documents of up to {long}"
+    long = f"about {facts.tokens_holding(0.9):,.0f} tokens"
+    yield "length", f"{facts.num_words:,.0f} words, 90 % of them in documents of at most {long}"
     yield from of_vocabulary
     if facts.num_duplicates:
         again = f"{facts.num_duplicates:,} documents stand there before"

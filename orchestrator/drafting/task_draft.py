@@ -278,7 +278,7 @@ def _data_findings(data: _Data, choice: TaskChoice) -> Iterator[Finding]:
         order = f"it is the second of {' and '.join(map(shown_name, data.task.labels))}"
         yield "", f"f1 is the score of {shown_name(positive)}: {order}; task.labels in the spec can say another order"
     middle, long, longest = map(data.tokens_within, (0.5, 0.95, 1))
-    lengths = f"about {middle:,} tokens in the middle, 19 of 20 within {long:,}"
+    lengths = f"median about {middle:,} tokens, 95 % have at most {long:,}"
     if longest > _OUTLIER * long:
         lengths += f"; the longest has {longest:,}: look whether it is one example, as of a quote that is not closed"
     yield "length", lengths

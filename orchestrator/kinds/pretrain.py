@@ -146,13 +146,13 @@ class PretrainKind(Kind[PretrainSpec, PretrainResult]):
         """
         speeds = registry.metrics.history(run.id, "train.tokens_per_s").values("value")
         speed = f"; {median(speeds):,.0f} tokens/s while training" if len(speeds) else ""
-        begun_at, ended_at = run.spec.get("init_step") or 0, registry.metrics.last_step(run.id) or 0
+        first_step, last_step = run.spec.get("init_step") or 0, registry.metrics.last_step(run.id) or 0
         latest = registry.metrics.latest(run.id)
         held_out = [objective for objective in OBJECTIVES.values() if objective.loss_name in latest]
         scores = "".join(f", {each.metric_prefix} {latest[each.loss_name]:.3f}" for each in held_out)
         took = f"{duration(run.seconds or 0.0)} from start to end"
-        begun = f", {begun_at + 1:,} to {ended_at:,}," if begun_at else ""
-        yield f"{ended_at - begun_at:,} steps{begun} in {took}{speed}{scores and f'; held out{scores[1:]}'}"
+        which = f", {first_step + 1:,} to {last_step:,}," if first_step else ""
+        yield f"{last_step - first_step:,} steps{which} in {took}{speed}{scores and f'; held out{scores[1:]}'}"
         for objective in held_out:
             history = registry.metrics.history(run.id, f"validation.{objective.loss_name}").records
             if len(history) > 1:

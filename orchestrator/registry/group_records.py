@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sql
 
-from orchestrator.base.console import counted
 from orchestrator.base.errors import InputError, NotFoundError, SeveralRunsError
 from orchestrator.base.metric_names import BASELINE, COLLAPSED, best_first, is_better_lower, is_direction_known
 from orchestrator.base.run_states import RunState
@@ -343,7 +342,7 @@ def group_notes(group: GroupRecord, alike: Sequence[str] = ()) -> Iterator[str]:
     names = {"nan": "NaN", "unfinished": "not finished"}
     told = [f"{num} {names.get(name, name)}" for name, num in group.counts.items() if num and name != "completed"]
     if told:
-        yield f"of {counted(len(group.runs), 'run')} {', '.join(told)}"
+        yield told[0].removeprefix("1 ") if len(group.runs) == 1 else f"of {len(group.runs)} runs {', '.join(told)}"
     if repeated := [seed for seed in group.seeds if seed.num_runs > group.num_folds]:
         which = "run" if repeated[0].seed is None else f"seed {repeated[0].seed} run"
         which = which if len(repeated) == 1 else f"{len(repeated)} seeds run up to"

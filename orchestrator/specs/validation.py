@@ -196,7 +196,7 @@ def sections_in(annotation: Any) -> list[type[Section]]:
 
 
 def _paths_to(name: str, top: type[Section], path: KeyPath, values: Any) -> Iterator[str]:
-    """Paths of the fields of that name in the sections just below a path, those of a pipeline's stages too.
+    """Paths of the fields of that name in the sections just below a path, and in a pipeline's stages with theirs.
 
     A variant's is that of its stage, where it is written.
     """
@@ -209,4 +209,6 @@ def _paths_to(name: str, top: type[Section], path: KeyPath, values: Any) -> Iter
         for key in keys:
             member = section_at(top, (*path, field, *key), values)
             if member is not None and name in member.model_fields:
-                yield dotted((*path, field, *(str(part).partition(".")[0] for part in key), name))
+                yield dotted([str(part).partition(".")[0] for part in (*path, field, *key, name)])
+            if key and isinstance(written[key[0]], Mapping):
+                yield from _paths_to(name, top, (*path, field, *key), values)

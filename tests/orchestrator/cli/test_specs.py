@@ -32,7 +32,7 @@ def test_a_second_init_writes_over_when_asked_only(command: Command, tmp_path: P
     command("init", "reviews.csv")
     again = command("init", "reviews.csv")
     assert again.status == 2
-    assert "there already: reviews.texts.txt, reviews.yaml; write over with --force" in again.err
+    assert "reviews.texts.txt and reviews.yaml would be overwritten; give --force" in again.err
     assert command("init", "reviews.csv", "--force").status == 0
 
 

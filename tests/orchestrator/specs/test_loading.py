@@ -142,6 +142,7 @@ VARIANTS = "    corpus: {files: [a.txt]}\n    variants: {small: {vocab_size: 99}
         (PRETRAIN + "stepz: 5\n", "spec.yaml:6: stepz is no field of this spec; did you mean steps?"),
         (f"kind: pipeline\nstages:\n  a:\n    kind: tokenizer\n{VARIANTS}min_frequency: 3\n", "mean stages.a.min_fre"),
         ("kind: pipeline\nstages:\n  a: {kind: swep}\na: 3\n", "; did you mean stages.a?"),
+        ("kind: pipeline\nstages:\n  a: {kind: sweep}\nepochs: 3\n", "; did you mean stages.a.recipe.epochs?"),
         (PRETRAIN + "model:\n  size: bse\n", "spec.yaml:7: model.size 'bse' is not known; did you mean base?"),
         (PRETRAIN + "model: [1]\n", "model is [1]"),
         (PRETRAIN + "model:\n  hiden_size: 8\n", "spec.yaml:7: model.hiden_size"),
