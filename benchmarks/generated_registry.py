@@ -114,7 +114,13 @@ def record_sweep(registry: Registry, number: int) -> str:
     }
     spec = {"kind": "sweep", "task": {"id": task}, "recipe": recipe, "seeds": [0, 1, 2]}
     sweep = registry.lifecycle.create(
-        kind="sweep", name=f"{task}-{number}", fingerprint=f"{number:064x}", spec=spec, task=task, metric=metric
+        kind="sweep",
+        name=f"{task}-{number}",
+        fingerprint=f"{number:064x}",
+        spec=spec,
+        task=task,
+        metric=metric,
+        run_id=f"{number:012x}",  # not a drawn one, whose digits a copy might get
     )
     registry.lifecycle.start_attempt(sweep, host="bench", pid=1)
     registry.trials.set_data(sweep, {"train": f"{number:016x}", "validation": "5" * 16})

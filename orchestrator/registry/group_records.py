@@ -190,12 +190,12 @@ class GroupRecord:
     @cached_property
     def counts(self) -> dict[str, int]:
         """Numbers of runs by their end. Of completed ones: `collapsed`, whose scores count, and `nan`, which do not."""
-        states = Counter(run.state for run in self.runs)
+        states = [run.state for run in self.runs]
         completed = [run for run in self.runs if run.state == RunState.COMPLETED]
-        ended = {state.lower(): states[state] for state in (RunState.COMPLETED, RunState.FAILED, RunState.PRUNED)}
+        ended = {state.lower(): states.count(state) for state in (RunState.COMPLETED, RunState.FAILED, RunState.PRUNED)}
         return {
             **ended,
-            "collapsed": sum(run.is_collapsed for run in completed),
+            COLLAPSED: sum(run.is_collapsed for run in completed),
             "nan": sum(not run.is_scored for run in completed),
             "unfinished": len(self.runs) - sum(ended.values()),
         }

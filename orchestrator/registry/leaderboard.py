@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection, select
 
 from orchestrator.base.formatting import setting_cell
-from orchestrator.base.metric_names import BASELINE, is_better_lower, score_bounds
+from orchestrator.base.metric_names import BASELINE, COLLAPSED, is_better_lower, score_bounds
 from orchestrator.registry.dialects import select_items
 from orchestrator.registry.group_records import (
     FOLDS_PATH,
@@ -38,7 +38,7 @@ Order = Literal["lower", "mean", "median", "best"]
 LEADERBOARD_COLUMNS = (
     *("task", "rank", "num_ranked", "num_scored", "may_be_best", "metric", "split", "data"),
     *("mean", "sd", "low", "high", "n", "folds", "median", "worst", "best"),
-    *("completed", "failed", "pruned", "collapsed", "nan", "unfinished", "baseline", "test", "test_run"),
+    *("completed", "failed", "pruned", COLLAPSED, "nan", "unfinished", "baseline", "test", "test_run"),
     *("kind", "init_from", "size", "recipe", "notes", "origin", "model", "run", "group"),
 )
 _NUMBERS = ("mean", "sd", "low", "high", "median", "worst", "best", "baseline", "test")

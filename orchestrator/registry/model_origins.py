@@ -7,7 +7,7 @@ followed from the names in runs' parameters to the runs that made them, and on t
 import re
 from collections import defaultdict
 from collections.abc import Collection, Mapping
-from functools import cache
+from functools import cache, lru_cache
 from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
@@ -42,7 +42,7 @@ class SplitData(NamedTuple):
         return cls(taken, taken if whole is None else whole, file)
 
 
-@cache  # a board of many groups asks for the same few again and again
+@cache
 def _paths(split: "Split") -> tuple[str, ...]:
     return tuple(f"data.{split}{end}" for end in (TAKEN_DIGEST, WHOLE_DIGEST, FILE_DIGEST))
 
@@ -88,15 +88,20 @@ kind of digest as `SplitData` has it, and the digest. Data of which it is not kn
 
 def data_used(parameters: Parameters) -> Used:
     """Data that a run trains and chooses its model on, by its parameters."""
-    data = {use: SplitData.of(parameters, split) for use, split in _USES.items()}
+    return _used(*(SplitData.of(parameters, split) for split in _USES.values()))
+
+
+@lru_cache  # as of `use_of`, a board of many groups asks for the same few again and again
+def _used(*splits: SplitData) -> Used:
     return frozenset(
         (use, kind, digest)
-        for use, one in data.items()
+        for use, one in zip(_USES, splits, strict=True)
         for kind, digest in one._asdict().items()
         if one.taken is not None and digest is not None
     )
 
 
+@lru_cache
 def use_of(used: Used, data: SplitData) -> Origin | None:
     """Use that was made of the data of a score, the gravest that is certain; None where it is not known.
 
@@ -164,15 +169,23 @@ def load_origins(connection: Connection, runs: Mapping[str, Parameters]) -> dict
         unread = load_parameters_of(connection, {*found.values()} - made.keys(), _MAKING_PATHS)
         texts = _load_texts(connection, unread) if unread else {}
         made |= {run_id: data_used(own) | texts.get(run_id, frozenset()) for run_id, own in unread.items()}
-    origins = {}
-    for run_id, own in runs.items():
-        nearest = makers[run_id] if _MODEL in own else {run_id}
-        used = Used().union(*(made[maker] for maker in nearest)) if _MODEL in own else data_used(own)
-        ancestors: set[str] = set()  # makers of start models and teachers, and of theirs
-        while nearest := set[str]().union(*(makers[maker] for maker in nearest)) - ancestors:
+
+    @cache
+    def with_earlier(used: Used, nearest: frozenset[str]) -> Used:
+        """Add what the makers of start models and teachers, and of theirs, used."""
+        ancestors = nearest
+        while nearest := nearest.union(*(makers[maker] for maker in nearest)) - ancestors:
             ancestors |= nearest
         earlier = Used().union(*(made[ancestor] for ancestor in ancestors))
-        origins[run_id] = used | {(use + _EARLIER, kind, digest) for use, kind, digest in earlier}
+        return used | {(use + _EARLIER, kind, digest) for use, kind, digest in earlier}
+
+    origins = {}
+    for run_id, own in runs.items():
+        used, nearest = data_used(own), frozenset(makers[run_id])
+        if _MODEL in own:
+            used = Used().union(*(made[maker] for maker in nearest))
+            nearest = frozenset().union(*(makers[maker] for maker in nearest))
+        origins[run_id] = with_earlier(used, nearest)
     return origins
 
 
