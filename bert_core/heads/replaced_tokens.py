@@ -21,19 +21,17 @@ from bert_core.kernels.linear import Linear
 from bert_core.kernels.linear_cross_entropy import linear_cross_entropy_sums, vocabulary_logits
 from bert_core.losses import check_labels
 from bert_core.model import BertModel
-from bert_core.objectives.replaced_tokens import Generator, ReplacedTokens
+from bert_core.objectives.replaced_tokens import DRAW_BITS, GENERATOR_SIZE, Generator, ReplacedTokens
 from bert_core.packed_sequences import PackedSequences
 
 GENERATOR_FOLDER = "generator"
 """Folder of the generator, inside that of its discriminator."""
-GENERATOR_SIZE = 0.25
-"""Width of a generator as a share of its discriminator's (Clark et al. 2020, section 3.2: 1/4 to 1/2 work best)."""
 _SHARED = ("word", "position", "token_type", "norm")
 """Parts of the embeddings that the generator reads from its discriminator: tokens and positions in the paper, section
 3.2, and all that stands beside them in its code."""
-_DRAW_BITS = 31
 _SHARE_UNIT = 1 << 30
-_BLOCK_ROWS = 128  # whose shares stay in a CPU's cache
+# Rows whose shares stay in a CPU's cache; enough to fill a GPU.
+_CPU_BLOCK_ROWS, _GPU_BLOCK_ROWS = 128, 4096
 
 
 @dataclass(frozen=True)
@@ -105,6 +103,7 @@ def narrower(config: BertConfig, share: float) -> BertConfig:
         num_attention_heads=num_heads,
         intermediate_size=max(1, round(share * config.intermediate_size)),
         embedding_size=None if width == hidden_size else width,
+        prediction_transform=config.prediction_transform or width != hidden_size,
         sentence_head=False,
         span_boundary_objective=False,
     )
@@ -211,10 +210,12 @@ def draw_tokens(inner: Tensor, words: Tensor, bias: Tensor, draws: Tensor) -> Te
     A token is where the running total of the shares passes the position's number in `draws`, which is uniform from 0 to
     2³¹ − 1. Shares are whole numbers, so that their total does not depend on the order in which a device adds them.
     """
-    drawn = []
-    for rows, numbers in zip(torch.split(inner, _BLOCK_ROWS), torch.split(draws, _BLOCK_ROWS), strict=True):
+    # Detached, as autocast would keep their copies, which have no gradient here, for whatever comes after.
+    words, bias, drawn = words.detach(), bias.detach(), []
+    size = _CPU_BLOCK_ROWS if inner.device.type == "cpu" else _GPU_BLOCK_ROWS
+    for rows, numbers in zip(torch.split(inner, size), torch.split(draws, size), strict=True):
         shares = vocabulary_logits(rows, words, bias).float().softmax(dim=-1)  # (R, V)
         totals = shares.mul_(_SHARE_UNIT).int().cumsum(dim=-1, dtype=torch.int32)  # (R, V)
-        wanted = (numbers[:, None] * totals[:, -1:]) >> _DRAW_BITS  # (R, 1) int64, below the last total
+        wanted = (numbers[:, None] * totals[:, -1:]) >> DRAW_BITS  # (R, 1) int64, below the last total
         drawn.append(torch.searchsorted(totals, wanted.int(), right=True).squeeze(1))  # (R,)
     return torch.cat(drawn)

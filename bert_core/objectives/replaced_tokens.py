@@ -19,7 +19,10 @@ from bert_core.masking import MaskingConfig
 from bert_core.objectives.base import HiddenTokens, Objective
 from bert_core.objectives.masked_lm import MaskedLM
 
-_DRAW_BITS = 31
+GENERATOR_SIZE = 0.25
+"""Width of a generator as a share of the model's (Clark et al. 2020, section 3.2: 1/4 to 1/2 work best)."""
+DRAW_BITS = 31
+"""Bits of the random numbers by which tokens are drawn."""
 
 
 class ReplacedTokens(MaskedLM):
@@ -32,7 +35,7 @@ class ReplacedTokens(MaskedLM):
     name = "replaced_tokens"
     summary = "which tokens a small generator has replaced (ELECTRA)"
     metric_prefix = "rtd"
-    weight = 50.0  # Clark et al. 2020, table 6
+    weight = 50.0  # Clark et al. 2020, appendix A
     against_pairs = "trains a discriminator, which has a head over tokens alone"
     spec_fields = MaskedLM.spec_fields - {"model.span_boundary_objective"} | {"generator_size"}
 
@@ -44,7 +47,7 @@ class ReplacedTokens(MaskedLM):
         rows = np.searchsorted(laid.cu_seqlens, hidden.positions, side="right") - 1  # (P,)
         keys = random_bits(derive_key(seed, "replacements", epoch), example)
         bits = random_bits(keys[rows], hidden.positions - laid.cu_seqlens[rows])
-        return replace(hidden, draws=(bits >> np.uint64(64 - _DRAW_BITS)).astype(np.int32))
+        return replace(hidden, draws=(bits >> np.uint64(64 - DRAW_BITS)).astype(np.int32))
 
     def num_predictions(self, batch: PackedBatch) -> int:
         """The batch's tokens, special ones too."""

@@ -10,6 +10,7 @@ from pydantic import AfterValidator, Field, model_validator
 from bert_core.constants import AskedPrecision, OptimizerName, Precision
 from bert_core.masking import MaskUnit
 from bert_core.objectives import NO_SENTENCE_OBJECTIVE, SENTENCE_OBJECTIVES, TOKEN_OBJECTIVES
+from bert_core.objectives.replaced_tokens import GENERATOR_SIZE
 from orchestrator.specs import network
 from orchestrator.specs.corpus import TokenStoreSpec, Weights
 from orchestrator.specs.fields import Section, execution, identity
@@ -141,7 +142,7 @@ class PretrainSpec(TokenStoreSpec):
         (0.8, 0.1, 0.1), "Shares of the predicted tokens turned to [MASK], to a random token, and kept."
     )
     generator_size: float = identity(
-        0.25,
+        GENERATOR_SIZE,
         "With replaced_tokens: width of the generator, whose depth is the model's (1/4 to 1/2 work best in ELECTRA); a "
         "model of `init_from` that has its own brings it.",
         unit="share",

@@ -137,7 +137,7 @@ def test_a_batch_has_a_number_below_two_to_the_31_for_each_masked_token() -> Non
     assert (restored(found) == restored(batch(np.arange(40), seed=2))).all()
 
 
-@pytest.mark.parametrize("family", ["electra", "bert", "roberta", "albert", "modern", "modernbert"])
+@pytest.mark.parametrize("family", ["electra", "bert", "albert", "flaubert", "mpnet", "modern", "modernbert"])
 def test_both_are_saved_whole_and_train_on_where_they_were(family: str, tmp_path: Path) -> None:
     model = made(BertConfig.from_shape(2, 64, family, vocab_size=60, num_attention_heads=2).with_dropout(0.0))
     model.save_pretrained(tmp_path)
