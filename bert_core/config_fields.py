@@ -248,11 +248,11 @@ class ConfigFields:
                 f"a head is {self.head_size} wide; rotary positions rotate pairs of numbers: make "
                 "hidden_size / num_attention_heads an even number"
             )
-        farthest, num_single = self.max_relative_positions, (self.position_buckets or 0) // 2
-        if farthest is not None and num_single and farthest < num_single + 2:
+        num_single = (self.position_buckets or 0) // 2
+        if num_single and (self.max_relative_positions or math.inf) < num_single + 2:
             raise ConfigError(
-                f"max_relative_positions {farthest} leaves no distance to the wider ones of {self.position_buckets} "
-                f"position_buckets; make it {num_single + 2} or more"
+                f"max_relative_positions {self.max_relative_positions} leaves no distance to the wider ones of "
+                f"{self.position_buckets} position_buckets; make it {num_single + 2} or more"
             )
         if not self.first_norm and self.norm_placement != "pre":
             raise ConfigError(
@@ -318,11 +318,6 @@ class ConfigFields:
     def max_seq_length(self) -> int:
         """Tokens of the longest sequence that the model can read."""
         return self.max_position_embeddings - self.position_offset
-
-    @property
-    def farthest_distance(self) -> int:
-        """Distance from which on all have one vector."""
-        return self.max_relative_positions or self.max_position_embeddings
 
     @property
     def head_input_size(self) -> int:

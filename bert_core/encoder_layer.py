@@ -75,7 +75,8 @@ class Embeddings(nn.Module):
         self.relative_bias = None if num_buckets is None else nn.Embedding(num_buckets, config.num_attention_heads)
         self.distances = self.distance_norm = None
         if config.position_embedding_type == "disentangled":
-            self.num_buckets, self.farthest = config.position_buckets, config.farthest_distance
+            self.num_buckets = config.position_buckets
+            self.farthest = config.max_relative_positions or config.max_position_embeddings
             self.distances = nn.Embedding(2 * (self.num_buckets or self.farthest), config.hidden_size)
             if config.norm_rel_ebd == "layer_norm":
                 self.distance_norm = LayerNorm(config.hidden_size, eps=config.layer_norm_eps, bias=config.use_bias)
@@ -112,7 +113,7 @@ class Embeddings(nn.Module):
         vectors = self.distances.weight[side - reach : side + reach]
         key = ("distance rows", self.num_buckets, self.farthest)
         rows = seqs.cached(key, lambda: distance_rows(seqs.max_seqlen, self.num_buckets, self.farthest, device))
-        return DistanceTable(vectors if self.distance_norm is None else self.distance_norm(vectors), rows)
+        return vectors if self.distance_norm is None else self.distance_norm(vectors), rows
 
     def combine(
         self, words: Tensor, positions: Tensor | None, token_types: Tensor | None, residual_dtype: torch.dtype

@@ -115,8 +115,7 @@ class BertModel(PretrainedModel):
         self.pooler = Linear(config.head_input_size, width, bias=is_plain) if self.with_pooler else None
         has_norm = self.with_pooler and not is_plain
         self.pooler_norm = LayerNorm(width, eps=config.layer_norm_eps, bias=False) if has_norm else None
-        has_dropout = self.with_pooler and config.pooler_dropout > 0
-        self.pooler_dropout = Dropout(config.pooler_dropout) if has_dropout else None
+        self.pooler_dropout = Dropout(config.pooler_dropout)
         self.layer_pooling = LayerPooling(config)
 
     def pack(
@@ -252,7 +251,7 @@ class BertModel(PretrainedModel):
             tokens = dropout(tokens)
         if self.pooler is None:
             return tokens
-        if self.pooler_dropout is not None:
+        if self.pooler_dropout.p:
             tokens = self.pooler_dropout(tokens)
         activation = self.config.pooler_activation
         assert activation is not None, "a model without this activation has no pooler"

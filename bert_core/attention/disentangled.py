@@ -18,14 +18,8 @@ from bert_core.kernels.dropout import Dropout
 from bert_core.kernels.linear import Linear
 from bert_core.packed_sequences import PackedSequences
 
-
-class DistanceTable(NamedTuple):
-    """Vectors of distances, for all layers."""
-
-    vectors: Tensor
-    """(R, H)"""
-    rows: Tensor
-    """Row of the distance from each query's place to each key's, (S, S) int64."""
+DistanceTable = tuple[Tensor, Tensor]
+"""Vectors of distances, (R, H), and which of them each query's and key's places have, (S, S) int64; of all layers."""
 
 
 class DistanceVectors(NamedTuple):
@@ -36,7 +30,7 @@ class DistanceVectors(NamedTuple):
     queries: Tensor | None
     """Q, which keys are multiplied with, (N, R, D); None without this term."""
     rows: Tensor
-    """As that of `DistanceTable`, or wider: (≥ S, ≥ S)."""
+    """Row of each query's and key's places, (S, S) int64 or wider."""
 
     def scores(self, q: Tensor, k: Tensor) -> Tensor:
         """Scores by distance: (n, N, S, D) each → (n, N, S, S)."""
@@ -74,13 +68,14 @@ class DistanceProjections(nn.Module):
         """
         scale = (1 + len(self.terms)) ** -0.5
         head_scale = q.shape[-1] ** -0.5
-        x = self.dropout(table.vectors)  # (R, H)
+        vectors, rows = table
+        x = self.dropout(vectors)  # (R, H)
         keys = self._project(x, self.keys, qkv, 1) * head_scale if "c2p" in self.terms else None
         queries = self._project(x, self.queries, qkv, 0) * (scale * head_scale) if "p2c" in self.terms else None
         q = q * scale
         if seqs.includes_padding:
             q = q * seqs.attention_mask.reshape(-1, 1, 1)
-        return q, DistanceVectors(keys, queries, table.rows)
+        return q, DistanceVectors(keys, queries, rows)
 
     def _project(self, x: Tensor, own: Linear | None, qkv: nn.Linear, part: int) -> Tensor:
         """Project the table by a layer of its own or a part of another, 0 of queries, 1 of keys: (R, H) → (N, R, D)."""

@@ -1,8 +1,8 @@
-"""DeBERTa-v2 and v3 (He et al. 2021, 2023), also mDeBERTa: disentangled attention, no positions in the embeddings.
+"""DeBERTa-v3 and mDeBERTa (He et al. 2023), and v2 (He et al. 2021): vectors of distances in place of positions.
 
-The convolution of v2-xlarge is not built. Of the two masked-token heads that transformers has, equal but for their
-names, both are read and the new one is written (`legacy: false`); v3's own head, replaced-token detection, is passed
-over.
+The convolution that v2's published models have is not built. Of the two masked-token heads that transformers has,
+equal but for their names, both are read and the new one is written (`legacy: false`); v3's own head, replaced-token
+detection, is passed over.
 """
 
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from typing import Any
 
 from bert_core.config_fields import ConfigFields
 from bert_core.errors import ConfigError
-from bert_core.families.bert import EMBEDDINGS
+from bert_core.families.bert import EMBEDDINGS, LAYERS
 from bert_core.families.family import Family
 
 _COUNTS = ("position_buckets", "max_relative_positions")
@@ -37,8 +37,7 @@ class _Deberta(Family):
         return {**written, **self.required, **{name: written[name] or -1 for name in _COUNTS}, "legacy": False}
 
 
-_LAYER = r"encoder.layer.\1."
-_SELF = f"{_LAYER}attention.self."
+_SELF = r"encoder.layer.\1.attention.self."
 _HEAD = "lm_predictions.lm_head."
 
 DEBERTA = _Deberta(
@@ -46,17 +45,13 @@ DEBERTA = _Deberta(
     class_prefix="DebertaV2",
     prefix="deberta.",
     weights={
+        **EMBEDDINGS,
+        **LAYERS,
         r"embeddings\.distances\.": "encoder.rel_embeddings.",
         r"embeddings\.distance_norm\.": "encoder.LayerNorm.",
-        **EMBEDDINGS,
         r"layers\.(\d+)\.qkv\.": tuple(f"{_SELF}{part}_proj." for part in ("query", "key", "value")),
         r"layers\.(\d+)\.distances\.keys\.": f"{_SELF}pos_key_proj.",
         r"layers\.(\d+)\.distances\.queries\.": f"{_SELF}pos_query_proj.",
-        r"layers\.(\d+)\.attention_output\.": f"{_LAYER}attention.output.dense.",
-        r"layers\.(\d+)\.attention_norm\.": f"{_LAYER}attention.output.LayerNorm.",
-        r"layers\.(\d+)\.intermediate\.": f"{_LAYER}intermediate.dense.",
-        r"layers\.(\d+)\.output\.": f"{_LAYER}output.dense.",
-        r"layers\.(\d+)\.output_norm\.": f"{_LAYER}output.LayerNorm.",
         r"pooler\.": "/pooler.dense.",
         r"prediction\.transform\.": f"{_HEAD}dense.",
         r"prediction\.norm\.": f"{_HEAD}LayerNorm.",

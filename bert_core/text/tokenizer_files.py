@@ -4,7 +4,6 @@ import json
 import re
 import struct
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,6 @@ from bert_core.text.tokenizer_pipelines import (
     BYTE_BPE_SPECIAL_TOKENS,
     SPECIAL_TOKENS,
     UNIGRAM_SPECIAL_TOKENS,
-    SentencePieceModel,
     build_byte_bpe,
     build_herbert,
     build_sentencepiece,
@@ -203,92 +201,72 @@ def _build_wordpiece(file: Path, config: Mapping[str, Any]) -> tokenizers.Tokeni
 def _build_sentencepiece(file: Path, config: Mapping[str, Any]) -> tokenizers.Tokenizer:
     """Build DeBERTa's pipeline, whose mask token stands behind the pieces of the model."""
     data = _read_bytes(file)
-    try:
-        model = _read_sentencepiece(data)
-    except (ValueError, IndexError, struct.error) as error:
-        raise TokenizerError(f"{file} is no SentencePiece model that is read here: {error}; {_PUT_WHOLE}") from error
-    ids = {piece: i for i, (piece, _) in enumerate(model.pieces)}
     special_tokens = {role: _named_token(config, role) or token for role, token in SPECIAL_TOKENS.items()}
+    lowercase, splits_punctuation = (bool(config.get(name, False)) for name in ("do_lower_case", "split_by_punct"))
+    try:
+        pieces, charsmap = _read_sentencepiece(data)
+        ids = {text: i for i, (text, *_) in enumerate(pieces)}
+        added = _read_added_tokens(file, ids, config)
+        behind = sorted(added.keys() - ids.keys(), key=added.__getitem__)
+        backend = build_sentencepiece(pieces, charsmap, special_tokens, behind, lowercase, splits_punctuation)
+    except TokenizerError:
+        raise
+    except Exception as error:  # the library raises bare Exceptions
+        raise TokenizerError(f"{file} is no SentencePiece model that is read here: {error}; {_PUT_WHOLE}") from error
     for role, token in special_tokens.items():
         if token not in ids and role != "mask":
             raise TokenizerError(f"{file} has no {role} token {token!r}; name the one it has in tokenizer_config.json")
-    added = _read_added_tokens(file, ids, config)
-    in_order = sorted(added.keys() - ids.keys(), key=added.__getitem__)
-    backend = build_sentencepiece(
-        replace(model, user_defined=[*model.user_defined, *in_order]),
-        special_tokens,
-        lowercase=bool(config.get("do_lower_case", False)),
-        splits_punctuation=bool(config.get("split_by_punct", False)),
-    )
     for token, i in added.items():
         if backend.token_to_id(token) != i:
             raise TokenizerError(f"{token!r} has the id {i} beside {file}, which leaves a gap; {_PUT_WHOLE}")
     return backend
 
 
-_NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED = 1, 2, 3, 4
-_PIECES, _TRAINER, _NORMALIZER = 1, 2, 3
+_PIECE, _TRAINER, _NORMALIZER = 1, 2, 3
 _ONLY: dict[int, dict[int, tuple[str, int]]] = {
     _TRAINER: {3: ("model_type", 1), 24: ("treat_whitespace_as_suffix", 0), 35: ("byte_fallback", 0)},
     _NORMALIZER: {3: ("add_dummy_prefix", 1), 4: ("remove_extra_whitespaces", 1), 5: ("escape_whitespaces", 1)},
 }
-"""Part of the model → number of a field in it → its name, and the only value here, which is meant without it too."""
+"""Part of a model → number of a field in it → its name, and the only value here, which is meant without it too."""
 
 
-def _read_sentencepiece(data: bytes) -> SentencePieceModel:
-    """Read a ModelProto of SentencePiece (src/sentencepiece_model.proto). Raises: ValueError, saying what is wrong."""
-    pieces: list[tuple[str, float]] = []
-    of_kind: dict[int, list[int]] = {_UNKNOWN: [], _CONTROL: [], _USER_DEFINED: []}
-    charsmap = b""
-    for part, content in _read_fields(data):
-        if part not in (_PIECES, *_ONLY) or not isinstance(content, bytes):
-            continue
-        values = dict(_read_fields(content))
-        if part == _PIECES:
-            text, score = values.get(1), values.get(2, bytes(4))
-            if not isinstance(text, bytes) or not text or not isinstance(score, bytes):
-                raise ValueError(f"piece {len(pieces)} has no text or no score")
-            of_kind.setdefault(int(values.get(3, _NORMAL)), []).append(len(pieces))
-            pieces.append((text.decode(), struct.unpack("<f", score)[0]))
-            continue
-        for number, (name, only) in _ONLY[part].items():
-            if values.get(number, only) != only:
-                raise ValueError(f"{name} is {values[number]!r}")
-        if part == _NORMALIZER and isinstance(found := values.get(2), bytes):
-            charsmap = found
-    if len(of_kind[_UNKNOWN]) != 1:
-        raise ValueError(f"{len(of_kind[_UNKNOWN])} of its {len(pieces)} pieces stand for what is unknown")
-    texts = {kind: [pieces[i][0] for i in ids] for kind, ids in of_kind.items()}
-    never_in_text = texts[_UNKNOWN] + texts[_CONTROL]
-    return SentencePieceModel(pieces, of_kind[_UNKNOWN][0], never_in_text, texts[_USER_DEFINED], charsmap)
+def _read_sentencepiece(data: bytes) -> tuple[list[tuple[str, float, int]], bytes]:
+    """Read texts, scores and types of the pieces, and the table of replaced characters.
 
-
-_FIXED_SIZES = {1: 8, 5: 4}
-
-
-def _read_fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Yield number and value of each field of a message in protobuf's wire format.
-
-    Raises: ValueError or IndexError where it breaks off, or is no such message.
+    The format is ModelProto of SentencePiece (src/sentencepiece_model.proto). Raises: ValueError, saying what is wrong.
     """
+    pieces, charsmap = [], b""
+    for part, content in _read_fields(data):
+        fields = dict(_read_fields(content)) if part in (_PIECE, *_ONLY) else {}
+        if part == _PIECE:
+            (score,) = struct.unpack("<f", fields.get(2, bytes(4)))
+            pieces.append((fields[1].decode(), score, int(fields.get(3, 1))))
+            continue
+        for number, (name, only) in _ONLY.get(part, {}).items():
+            if fields.get(number, only) != only:
+                raise ValueError(f"{name} is {fields[number]!r}")
+        if part == _NORMALIZER:
+            charsmap = fields.get(2, b"")
+    return pieces, charsmap
+
+
+def _read_fields(data: bytes) -> Iterator[tuple[int, Any]]:
+    """Yield number and value of each field of a message in protobuf's wire format: whole numbers, or bytes."""
     place = 0
+    value: int | bytes
     while place < len(data):
         tag, place = _read_varint(data, place)
-        number, kind = tag >> 3, tag & 7
-        if kind == 0:
-            value, place = _read_varint(data, place)
-            yield number, value
-            continue
-        if kind == 2:
-            size, place = _read_varint(data, place)
-        elif kind in _FIXED_SIZES:
-            size = _FIXED_SIZES[kind]
-        else:
-            raise ValueError(f"byte {place} begins no field")
-        if place + size > len(data):
-            raise ValueError(f"it breaks off behind byte {place}")
-        yield number, data[place : place + size]
-        place += size
+        match tag & 7:
+            case 0:
+                value, place = _read_varint(data, place)
+            case 1 | 2 | 5 as kind:
+                size, place = _read_varint(data, place) if kind == 2 else ({1: 8, 5: 4}[kind], place)
+                value, place = data[place : place + size], place + size
+            case kind:
+                raise ValueError(f"byte {place} begins a field of an unknown kind, {kind}")
+        if place > len(data):
+            raise ValueError(f"it breaks off, {place - len(data)} bytes too early")
+        yield tag >> 3, value
 
 
 def _read_varint(data: bytes, place: int) -> tuple[int, int]:

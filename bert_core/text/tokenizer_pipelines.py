@@ -13,7 +13,6 @@ fairseq numbers `<mask>` last; here it stands at 4, so that the special tokens a
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import tokenizers
@@ -106,46 +105,51 @@ def build_unigram(
     return backend
 
 
-@dataclass(frozen=True)
-class SentencePieceModel:
-    """What a Unigram model file of SentencePiece (Kudo and Richardson 2018) holds that decides about ids."""
-
-    pieces: Sequence[tuple[str, float]]
-    """Pieces with their scores, in the order of their ids."""
-    unknown_id: int
-    never_in_text: Sequence[str]
-    """Pieces that no text gives: the unknown one, and control symbols."""
-    user_defined: Sequence[str]
-    """Pieces that text is cut at first."""
-    charsmap: bytes
-    """Table of the characters that are replaced, in SentencePiece's own format; empty where none is."""
+UNKNOWN, CONTROL, USER_DEFINED = 2, 3, 4
+"""Types of SentencePiece's pieces that are not ordinary."""
 
 
 def build_sentencepiece(
-    model: SentencePieceModel, special_tokens: Mapping[str, str], lowercase: bool, splits_punctuation: bool
+    pieces: Sequence[tuple[str, float, int]],
+    charsmap: bytes,
+    special_tokens: Mapping[str, str],
+    added: Sequence[str],
+    lowercase: bool,
+    splits_punctuation: bool,
 ) -> tokenizers.Tokenizer:
-    """Build the pipeline of a SentencePiece model: its replacements, `▁` for the space before a word, its pieces.
+    """Build the pipeline of a Unigram model of SentencePiece (Kudo and Richardson 2018), as DeBERTa has it.
 
-    A name of a control symbol in a text is cut behind its first character, since the library would take it for it.
+    Args:
+        pieces: their texts, scores and types, in the order of their ids.
+        charsmap: table of characters that are replaced, in SentencePiece's format; empty where none is.
+        added: tokens behind the pieces, in the order of their ids; text is cut at them first.
+
+    Raises: ValueError without an unknown piece; whatever the library raises for a broken table.
     """
-    backend = tokenizers.Tokenizer(models.Unigram(list(model.pieces), unk_id=model.unknown_id, byte_fallback=False))
-    replaced = [normalizers.Precompiled(model.charsmap)] if model.charsmap else []
+    unknown = next((i for i, (*_, kind) in enumerate(pieces) if kind == UNKNOWN), None)
+    if unknown is None:
+        raise ValueError(f"none of its {len(pieces)} pieces stands for what is unknown")
+    scores = [(text, score) for text, score, _ in pieces]
+    backend = tokenizers.Tokenizer(models.Unigram(scores, unk_id=unknown, byte_fallback=False))
+    replaced = [normalizers.Precompiled(charsmap)] if charsmap else []
     spaces = [normalizers.Strip(), normalizers.Replace(tokenizers.Regex(" {2,}"), " ")]
     backend.normalizer = normalizers.Sequence([*([normalizers.Lowercase()] if lowercase else []), *replaced, *spaces])
-    names = "|".join(f"{re.escape(name[0])}(?={re.escape(name[1:])})" for name in model.never_in_text)
+    # No text gives these pieces, but the library would: their names are cut behind the first character.
+    names = [text for text, _, kind in pieces if kind in (UNKNOWN, CONTROL)]
+    first = "|".join(f"{re.escape(name[0])}(?={re.escape(name[1:])})" for name in names)
     backend.pre_tokenizer = pre_tokenizers.Sequence(
         [
             *([pre_tokenizers.Punctuation("isolated")] if splits_punctuation else []),
             pre_tokenizers.Metaspace(prepend_scheme="always"),
-            pre_tokenizers.Split(tokenizers.Regex(names), "merged_with_previous"),
+            pre_tokenizers.Split(tokenizers.Regex(first), "merged_with_previous"),
         ]
     )
     backend.decoder = decoders.Metaspace(prepend_scheme="always")
-    backend.add_tokens([AddedToken(piece, normalized=False) for piece in model.user_defined])
+    cut_first = [*(text for text, _, kind in pieces if kind == USER_DEFINED), *added]
+    backend.add_tokens([AddedToken(token, normalized=False) for token in cut_first])
     _add_special_tokens(backend, special_tokens)
-    backend.post_processor = _bert_layout(
-        {token: backend.token_to_id(token) for token in special_tokens.values()}, special_tokens
-    )
+    ids: dict[str, Any] = {token: backend.token_to_id(token) for token in special_tokens.values()}
+    backend.post_processor = _bert_layout(ids, special_tokens)
     return backend
 
 

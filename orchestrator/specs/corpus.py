@@ -101,7 +101,7 @@ class TokenStoreSpec(Spec):
 
     corpus: TextSource = identity(doc="The text.")
     tokenizer: str = identity(
-        doc="A folder with tokenizer.json, vocab.txt, or vocab.json and merges.txt; such a file, or a model's name."
+        doc="A folder with tokenizer.json, vocab.txt, vocab.json and merges.txt, or spm.model; such a file; a model."
     )
     validation_fraction: float = identity(
         0.01, "Documents kept out of training, chosen by a hash of their text.", unit="share", ge=0.0, le=0.5

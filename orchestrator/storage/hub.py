@@ -35,7 +35,7 @@ _NAME = re.compile(rf"(?P<repository>{_REPOSITORY})(?:@(?P<revision>{_REVISION})
 _PLACE = re.compile(rf"{SCHEME}(?P<datasets>datasets/)?{_NAME.pattern}(?:/(?P<path>.+))?")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _SMALL_FILES = (
-    *("config*.json", "tokenizer*.json", "*_tokens*.json", "vocab.*", "merges.txt"),
+    *("config*.json", "tokenizer*.json", "*_tokens*.json", "vocab.*", "merges.txt", "spm.model"),
     *("modules.json", "sentence_bert_config.json", "?_Pooling/config.json", "fine_tuning.json", "manifest.json"),
 )
 """Patterns of a model's files beside its weights that something here reads."""

@@ -17,14 +17,14 @@ import transformers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
-from transformers.convert_slow_tokenizer import DebertaV2Converter
-from transformers.utils.sentencepiece_model_pb2_new import ModelProto
+from transformers.convert_slow_tokenizer import DebertaV2Converter, import_protobuf
 
 from bert_core.errors import TokenizerError
 from bert_core.text.tokenization import Tokenizer
 from bert_core.text.tokenizer_pipelines import BYTE_BPE_SPECIAL_TOKENS
 from bert_core.text.tokenizer_training import train_byte_bpe, train_unigram
 
+ModelProto: Any = import_protobuf().ModelProto
 TEXTS = [
     "The lighthouse keeper walked along the northern shore, counting boats.",
     "Zażółć gęślą jaźń; the keeper's 27 boats don't 'll go home!",
