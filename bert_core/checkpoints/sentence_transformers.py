@@ -12,7 +12,7 @@ Written as sentence-transformers 2 to 6 read it; read as any of them wrote it.
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args
 
@@ -23,7 +23,12 @@ from bert_core.errors import CheckpointError, ConfigError
 MODULES_FILE = "modules.json"
 Pooling = Literal["mean", "cls", "max"]
 POOLINGS: tuple[Pooling, ...] = get_args(Pooling)
-DenseActivation = Literal["Tanh", "Identity", "ReLU", "GELU", "SiLU", "Sigmoid"]
+DenseActivation = Literal[
+    "torch.nn.modules.activation.Tanh",
+    "torch.nn.modules.linear.Identity",
+    "torch.nn.modules.activation.ReLU",
+    "torch.nn.modules.activation.GELU",
+]
 
 _STEPS = re.compile(r"Transformer Pooling( Dense)*( Normalize)?")
 _POOLING_FILE = "1_Pooling/config.json"
@@ -32,22 +37,17 @@ _MODEL_FILE = "config_sentence_transformers.json"
 _TOKENIZER_FILE = "tokenizer_config.json"
 _DOCUMENT_PROMPTS = ("document", "passage", "corpus")
 """Names of the document's prompt, the first that is there, as `encode_document` takes them."""
-_DENSE_FIXED = {
-    "module_input_name": "sentence_embedding",
-    "module_output_name": "sentence_embedding",
-    "use_residual": False,
-}
+_DENSE_FIXED = {"module_input_name": "sentence_embedding", "module_output_name": "sentence_embedding"}
 
 
 @dataclass(frozen=True)
 class DenseConfig:
-    """A linear layer with an activation behind the pooling. Raises: ConfigError, naming the field."""
+    """Fields of a linear layer with an activation behind the pooling. Raises: ConfigError, naming the field."""
 
     in_features: Count
     out_features: Count
     bias: bool = True
-    activation: DenseActivation = "Tanh"
-    """Name of the activation's class in `torch.nn`."""
+    activation_function: DenseActivation = "torch.nn.modules.activation.Tanh"
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -77,6 +77,8 @@ class SentenceEmbeddingConfig:
 
     def __post_init__(self) -> None:
         check_fields(self)
+        if not all(isinstance(text, str) for text in self.prompts.values()):
+            raise ConfigError(f"prompts is {dict(self.prompts)}; each must be text")
         self.prompt()
 
     @property
@@ -124,7 +126,7 @@ def read_sentence_embedding(folder: Path) -> SentenceEmbeddingConfig:
         )
     _check_fixed(folder / _LENGTH_FILE, {"do_lower_case": False})
     values = _read_if_there(folder / _MODEL_FILE)
-    prompts = _read_prompts(folder / _MODEL_FILE, values)
+    prompts = {name: text for name, text in (values.get("prompts") or {}).items() if text is not None}
     try:
         return SentenceEmbeddingConfig(
             pooling=_read_pooling(steps[1][1] / "config.json", any(prompts.values())),
@@ -147,14 +149,10 @@ def dense_folders(folder: Path) -> list[Path]:
 def write_sentence_embedding(folder: Path, embedding: SentenceEmbeddingConfig, hidden_size: int) -> list[str]:
     """Write the rules' files, each whole or not at all; returns their names in the folder."""
     kinds = ["Transformer", "Pooling", *["Dense"] * len(embedding.dense), *["Normalize"] * embedding.normalize]
+    paths = ["", *(f"{index}_{kind}" for index, kind in enumerate(kinds[1:], start=1))]
     modules = [
-        {
-            "idx": index,
-            "name": str(index),
-            "path": f"{index}_{kind}" if index else "",
-            "type": f"sentence_transformers.models.{kind}",
-        }
-        for index, kind in enumerate(kinds)
+        {"idx": index, "name": str(index), "path": path, "type": f"sentence_transformers.models.{kind}"}
+        for index, (kind, path) in enumerate(zip(kinds, paths, strict=True))
     ]
     key = {"mean": "pooling_mode_mean_tokens", "cls": "pooling_mode_cls_token", "max": "pooling_mode_max_tokens"}
     pooling: dict[str, Any] = {key[name]: name == embedding.pooling for name in POOLINGS}
@@ -167,9 +165,7 @@ def write_sentence_embedding(folder: Path, embedding: SentenceEmbeddingConfig, h
         _LENGTH_FILE: {"do_lower_case": False, **length},
         _MODEL_FILE: {**prompts, **kept, "similarity_fn_name": "cosine"},
     }
-    for index, layer in enumerate(embedding.dense, start=2):
-        sizes = {"in_features": layer.in_features, "out_features": layer.out_features, "bias": layer.bias}
-        files[f"{index}_Dense/config.json"] = {**sizes, "activation_function": f"torch.nn.{layer.activation}"}
+    files |= {f"{index}_Dense/config.json": asdict(layer) for index, layer in enumerate(embedding.dense, start=2)}
     for name, value in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         write_json(folder / name, value)
@@ -214,22 +210,12 @@ def _check_fixed(file: Path, fixed: Mapping[str, Any]) -> None:
 
 def _read_dense(file: Path) -> DenseConfig:
     values = _read(file, dict)
-    _check_fixed(file, _DENSE_FIXED)
-    activation = str(values.get("activation_function", "torch.nn.Tanh"))
-    sizes = {name: values.get(name) for name in ("in_features", "out_features")}
+    _check_fixed(file, {**_DENSE_FIXED, "use_residual": False})
+    sizes = (values.get(name) for name in ("in_features", "out_features"))
     try:
-        name: Any = activation.rpartition(".")[2] if activation.startswith("torch.nn.") else activation
-        return DenseConfig(**sizes, bias=values.get("bias", True), activation=name)
+        return DenseConfig(*sizes, **{name: values[name] for name in ("bias", "activation_function") if name in values})
     except ConfigError as error:
         raise CheckpointError(f"{file}: {error}") from None
-
-
-def _read_prompts(file: Path, values: Mapping[str, Any]) -> dict[str, str]:
-    """Read the prompts by their names; one that is null is none."""
-    prompts = {name: text for name, text in (values.get("prompts") or {}).items() if text is not None}
-    if not all(isinstance(text, str) for text in prompts.values()):
-        raise CheckpointError(f"{file}: a prompt is no text; fetch or save the folder anew")
-    return prompts
 
 
 def _read_pooling(file: Path, has_prompts: bool) -> Pooling:

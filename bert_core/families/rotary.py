@@ -14,13 +14,23 @@ class RotaryFamily(Family):
     """A family whose config.json has `rope_parameters`, or before transformers 5 `rope_theta` and `rope_scaling`."""
 
     def derived_fields(self, found: Mapping[str, Any], values: Mapping[str, Any]) -> Mapping[str, Any]:
-        base, factor = _read_rope(
-            {"rope_theta": values["rope_theta"]}
-            | (values.get("rope_scaling") or {})
-            | (values.get("rope_parameters") or {}),
-            found.get("hidden_size", ConfigFields.hidden_size)
-            // found.get("num_attention_heads", ConfigFields.num_attention_heads),
-        )
+        """Add base and divisor of the positions; "ntk" is that of https://kexue.fm/archives/9706, equation 6.
+
+        Raises: ConfigError for a scaling that follows the length of a sequence.
+        """
+        scaling, parameters = (values.get(name) or {} for name in ("rope_scaling", "rope_parameters"))
+        rope = {"rope_theta": values["rope_theta"], **scaling, **parameters}
+        kind, base, factor = rope.get("rope_type", rope.get("type", "default")), rope["rope_theta"], 1.0
+        if kind == "linear":
+            factor = rope["factor"]
+        elif kind == "ntk" and rope.get("mixed_b") is None:
+            shape = ("hidden_size", "num_attention_heads")
+            width, num_heads = (found.get(name, getattr(ConfigFields, name)) for name in shape)
+            base, factor = base * rope["factor"], rope["factor"] ** (2 * num_heads / width)
+        elif kind != "default":
+            raise ConfigError(
+                f"rope_scaling is {rope!r}; only default, linear and ntk without mixed_b can be built here"
+            )
         return {**self.fixed_fields, "rotary_base": base, "rotary_scaling_factor": factor}
 
     def write(self, config: ConfigFields) -> dict[str, Any]:
@@ -28,18 +38,3 @@ class RotaryFamily(Family):
         if config.rotary_scaling_factor != 1.0:
             rope |= {"rope_type": "linear", "factor": config.rotary_scaling_factor}
         return {**super().write(config), "rope_parameters": rope}
-
-
-def _read_rope(rope: Mapping[str, Any], head_size: int) -> tuple[float, float]:
-    """Base and divisor of the positions. Raises: ConfigError for a scaling that follows a sequence's length.
-
-    "ntk" is that of https://kexue.fm/archives/9706, equation 6, as the code that GTE was published with has it.
-    """
-    kind, base = rope.get("rope_type", rope.get("type", "default")), rope["rope_theta"]
-    if kind == "default":
-        return base, 1.0
-    if kind == "linear":
-        return base, rope["factor"]
-    if kind == "ntk" and rope.get("mixed_b") is None:
-        return base * rope["factor"], rope["factor"] ** (2 / head_size)
-    raise ConfigError(f"rope_scaling is {dict(rope)!r}; only default, linear and ntk without mixed_b can be built here")

@@ -4,6 +4,7 @@ Shapes: B sequences, S length of a padded row, T tokens, H hidden, D numbers of 
 truncation change it.
 """
 
+from collections import OrderedDict
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -39,17 +40,11 @@ class SentenceEmbeddingOutput:
     """Vector of each text, (B, D) float32."""
 
 
-class DenseLayer(nn.Module):
-    """A linear layer with an activation behind the pooling; its parameters have sentence-transformers' names."""
-
-    def __init__(self, config: DenseConfig) -> None:
-        super().__init__()
-        self.linear = Linear(config.in_features, config.out_features, bias=config.bias)
-        self.activation: nn.Module = getattr(nn, config.activation)()
-
-    def forward(self, x: Tensor) -> Tensor:
-        """(B, in) → (B, out)"""
-        return self.activation(self.linear(x))  # type: ignore[no-any-return]
+def _dense_layer(config: DenseConfig) -> nn.Sequential:
+    """Layer behind the pooling, (B, in) → (B, out), whose parameters have sentence-transformers' names."""
+    linear = Linear(config.in_features, config.out_features, bias=config.bias)
+    activation = getattr(nn, config.activation_function.rpartition(".")[2])()
+    return nn.Sequential(OrderedDict(linear=linear, activation=activation))
 
 
 def load_dense(folder: Path, embedding: SentenceEmbeddingConfig, hidden_size: int) -> nn.ModuleList:
@@ -60,14 +55,11 @@ def load_dense(folder: Path, embedding: SentenceEmbeddingConfig, hidden_size: in
     layers, width = nn.ModuleList(), hidden_size
     for config, place in zip(embedding.dense, dense_folders(folder) if embedding.dense else (), strict=True):
         if config.in_features != width:
-            raise CheckpointError(
-                f"{place / 'config.json'}: in_features is {config.in_features}, and the vector before has {width} "
-                "numbers; fetch or save the folder anew"
-            )
+            raise CheckpointError(f"{place}: in_features is {config.in_features} where a vector has {width} numbers")
         width = config.out_features
         weights, path = read_weights(place)
         with torch.device("meta"):
-            layer = DenseLayer(config)
+            layer = _dense_layer(config)
         try:
             layer.load_state_dict({name: weight.float() for name, weight in weights.items()}, assign=True)
         except RuntimeError as error:
@@ -90,7 +82,7 @@ class BertForSentenceEmbedding(PretrainedModel):
 
     def build(self, config: BertConfig) -> None:
         self.bert = BertModel(config, seed=None, with_pooler=False)
-        self.dense = nn.ModuleList(map(DenseLayer, self.embedding.dense))
+        self.dense = nn.ModuleList(map(_dense_layer, self.embedding.dense))
 
     @property
     def vector_size(self) -> int:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from bert_core.checkpoints.sentence_transformers import read_sentence_embedding
 from bert_core.config import BertConfig
 from bert_core.constants import AskedPrecision
-from bert_core.errors import ConfigError, DataError
+from bert_core.errors import DataError
 from bert_core.text_embedding import TextEmbedder
 from orchestrator.base.errors import InputError
 from orchestrator.cluster.torch_devices import choose_device, computes_in_bf16
@@ -42,17 +42,14 @@ def load_embedder(
 def embedding_size(folder: str, dimensions: int | None = None, prompt_name: str | None = None) -> int:
     """Numbers of a vector of a folder's encoder, or `dimensions` of them.
 
-    Raises: CheckpointError; InputError for more of them than there are, or for a prompt that the folder has not.
+    Raises: CheckpointError; InputError for more of them than there are, ConfigError for a prompt that is not there.
     """
     local = local_copy(folder)
     embedding, hidden_size = read_sentence_embedding(local), BertConfig.from_pretrained(local).hidden_size
     size = replace(embedding, truncate_dim=None).vector_size(hidden_size)
     if dimensions is not None and dimensions > size:
         raise InputError(f"--dimensions {dimensions}: a vector of {folder} has {size} numbers; name fewer")
-    try:
-        embedding.prompt(prompt_name)
-    except ConfigError as error:
-        raise InputError(f"--as {prompt_name}: {error}") from None
+    embedding.prompt(prompt_name)
     return dimensions or embedding.vector_size(hidden_size)
 
 
