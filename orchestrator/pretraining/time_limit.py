@@ -21,7 +21,6 @@ USED_SHARE = 0.95
 """Share of the time that steps are to take; further evaluations and checkpoints take some of it, too."""
 _SAMPLED_EXAMPLES = 4096
 """Examples, about, by which the tokens of a step are estimated."""
-_ALMOST_NOTHING = 1e-12
 
 
 def timed_spec(spec: PretrainSpec) -> PretrainSpec:
@@ -29,14 +28,11 @@ def timed_spec(spec: PretrainSpec) -> PretrainSpec:
     num_steps = (NUM_WARM_STEPS + NUM_TIMED_STEPS) * len(spec.phases)
     alike = {"share": 1.0 / len(spec.phases), "learning_rate": None}
     execution = {
-        "log_every_steps": NUM_WARM_STEPS,
-        "evaluate_every_steps": num_steps,
-        "checkpoint_every_steps": None,
-        "checkpoint_every_minutes": None,
-        "snapshot_steps": (),
+        **{"log_every_steps": NUM_WARM_STEPS, "evaluate_every_steps": num_steps, "snapshot_steps": ()},
+        **dict.fromkeys(("checkpoint_every_steps", "checkpoint_every_minutes")),
     }
     changes = {
-        "learning_rate": _ALMOST_NOTHING,
+        "learning_rate": 1e-12,
         "phases": tuple(phase.model_copy(update=alike) for phase in spec.phases),
         "execution": spec.execution.model_copy(update=execution),
     }
@@ -53,9 +49,8 @@ def choose_steps(
     """Measure steps, and return how many of them fit into the time that is left.
 
     Args:
-        spec: asks for as many steps as fit.
         job_of: makes the job of a spec, in a folder on the storage.
-        run_folder: folder of the run; its name is that of the run.
+        run_folder: folder of the run, whose name is the run's.
         train: carries a job out, and tells its events.
         left_s: returns the seconds that are left.
 
@@ -63,8 +58,8 @@ def choose_steps(
     """
     events: list[Event] = []
     begun_at, scratch = time.monotonic(), join(run_folder, "measurement")
-    delete(scratch)
     job = job_of(timed_spec(spec), join(scratch, run_folder.rstrip("/").rpartition("/")[2]))
+    delete(scratch)  # of an attempt that was killed: nothing goes on from its checkpoint
     train(job, events.append)
     delete(scratch)
     seconds = step_seconds(job.stream, [event for event in events if isinstance(event, MetricEvent)])
@@ -85,10 +80,8 @@ def step_seconds(stream: ExampleStream, measured: Sequence[MetricEvent]) -> list
     speeds = {event.step: event.values["tokens_per_s"] for event in measured if event.split == "train"}
     for _, num_steps, size in stream.config.phases:
         timed = range(first + NUM_WARM_STEPS, first + num_steps)
-        sampled = timed[: max(1, _SAMPLED_EXAMPLES // size)]
-        num_tokens = fmean(
-            len(batch.input_ids) for step in sampled for _, batch in stream.batches(range(step, step + 1))
-        )
+        sampled = stream.batches(timed[: max(1, _SAMPLED_EXAMPLES // size)])
+        num_tokens = fmean(len(batch.input_ids) for _, batch in sampled)
         seconds.append(num_tokens * fmean(1 / speed for step, speed in speeds.items() if step - 1 in timed))
         first += num_steps
     return seconds

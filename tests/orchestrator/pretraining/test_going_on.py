@@ -126,8 +126,11 @@ def test_the_state_of_another_optimizer_is_refused(
         run(job_after(8, **changes), ignore)
 
 
-def test_a_state_of_a_version_that_told_no_spec_is_taken(job_after: Callable[..., PretrainJob]) -> None:
-    check_init_state(job_after(8).spec, {"identity": {}})
+def test_a_state_of_a_version_that_told_no_spec_is_taken(tmp_path: Path) -> None:
+    spec = make_job(tmp_path, optimizer="lamb").spec
+    check_init_state(spec, {"identity": {}})
+    with pytest.raises(SpecError, match=r"^optimizer "):
+        check_init_state(spec, {"identity": {}, "details": {"spec": {}}})
 
 
 def test_the_state_of_another_model_is_refused(job_after: Callable[..., PretrainJob], tmp_path: Path) -> None:
