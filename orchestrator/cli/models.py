@@ -29,10 +29,8 @@ def models() -> None:
 @table_command("list", example="models list")
 def list_models(registry: "Registry") -> None:
     """List registered models, newest first."""
-    rows, aliases = (
-        registry.models.table(limit=page_size(), offset=current_reading().offset).records,
-        registry.models.aliases(),
-    )
+    rows = registry.models.table(limit=page_size(), offset=current_reading().offset).records
+    aliases = registry.models.aliases()
     for row in rows:
         row["model"] = f"{row['name']}@{row['version']}"
         row["aliases"] = aliases.get((row["name"], row["version"]), [])

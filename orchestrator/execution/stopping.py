@@ -144,7 +144,7 @@ def where_it_stopped(run_id: str, interruption: BaseException, settings: Setting
         if record.kind in ("sweep", "probe"):
             states = registry.trials.states(record.id).values()
             num_ended = sum(state in (RunState.COMPLETED, RunState.PRUNED) for state in states)
-            stand = "1 trial has ended and stands" if num_ended == 1 else f"{num_ended} trials have ended and stand"
+            stand = "1 trial is finished and kept" if num_ended == 1 else f"{num_ended} trials are finished and kept"
             return f"stopped in sweep {record.name}; {stand}"
         checkpoints = Checkpoints(record.folder(settings.storage)).newest_first()
         if checkpoints:

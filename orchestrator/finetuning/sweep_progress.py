@@ -193,8 +193,8 @@ class SweepProgress:
         """Return how many trials need not run again when an interrupted sweep goes on, and what the others do."""
         num_ended = sum(result.state != RunState.FAILED for result in self.results.values())
         return (
-            f"{num_ended} of {self.queue.num_trials} trials have ended and stand; resuming runs the others, from their "
-            "last checkpoint where there is one (execution.checkpoint_every_minutes), else from their beginning"
+            f"{num_ended} of {self.queue.num_trials} trials are finished and kept; resuming runs the others, from "
+            "their last checkpoint where there is one (execution.checkpoint_every_minutes), else from their beginning"
         )
 
     def _show(self) -> None:

@@ -193,7 +193,7 @@ def test_interrupt_ends_the_sweep_and_leaves_nothing_behind(
     assert len(run.progress.results) < 50
     num_ended = len(run.progress.results)
     (said,) = caplog.messages
-    assert said.startswith(f"stopping; {num_ended} of 50 trials have ended and stand; resuming runs the others")
+    assert said.startswith(f"stopping; {num_ended} of 50 trials are finished and kept; resuming runs the others")
     assert signal.getsignal(signal.SIGINT) is before
     assert list(tmp_path.iterdir()) == []
 
