@@ -243,6 +243,12 @@ class ConfigFields:
                 f"num_key_value_heads {self.num_key_value_heads} cannot be shared evenly by {self.num_attention_heads} "
                 "heads; make it a divisor of num_attention_heads"
             )
+        has_own_keys = self.num_key_value_heads in (None, self.num_attention_heads)
+        if self.position_embedding_type == "disentangled" and not has_own_keys:
+            raise ConfigError(
+                f"num_key_value_heads {self.num_key_value_heads} and disentangled positions: their scores take a key "
+                "of each head; leave one of the two out"
+            )
         if self.position_embedding_type == "rotary" and self.head_size % 2:
             raise ConfigError(
                 f"a head is {self.head_size} wide; rotary positions rotate pairs of numbers: make "

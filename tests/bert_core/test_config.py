@@ -136,6 +136,7 @@ def test_a_flag_of_earlier_files_names_the_family_of_the_heads(flag: str, family
         ({"hidden_size": 9, "num_attention_heads": 3, "position_embedding_type": "rotary"}, "3 wide"),
         ({"num_hidden_groups": 13}, "num_hidden_groups"),
         ({"num_key_value_heads": 5}, "num_key_value_heads"),
+        ({"num_key_value_heads": 2, "position_embedding_type": "disentangled"}, "num_key_value_heads"),
         ({"position_offset": 512}, "max_position_embeddings"),
         ({"layer_norm_eps": -1}, "layer_norm_eps"),
         ({"id2label": {0: "a", 2: "b"}}, "id2label"),
