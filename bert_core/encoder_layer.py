@@ -47,8 +47,10 @@ class RMSNorm(nn.RMSNorm):
 
     def forward(self, x: Tensor) -> Tensor:
         """Normalize the last dimension: (…, H) → (…, H)."""
+        # As a view, x gets the gradients of its two uses in one sum, wherever a compiler cuts: equal bits.
+        full = x.view_as(x).float()
         with torch.autocast(x.device.type, enabled=False):
-            return F.rms_norm(x.float(), self.normalized_shape, self.weight.float(), self.eps).to(x.dtype)
+            return F.rms_norm(full, self.normalized_shape, self.weight.float(), self.eps).to(x.dtype)
 
 
 def build_norm(config: BertConfig, width: int) -> nn.Module:
