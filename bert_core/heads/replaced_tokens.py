@@ -176,7 +176,7 @@ class GeneratorAndDiscriminator(BertForPreTraining):
         """Load a discriminator, or another encoder, and the generator inside its folder; a new one where none is there.
 
         Args:
-            config: configuration of the discriminator in place of the folder's, for another dropout.
+            config: configuration of the discriminator in place of the folder's, for another dropout or more positions.
             generator_size: width of a new generator as a share of the discriminator's.
 
         Raises: CheckpointError, naming file and remedy.
@@ -188,6 +188,7 @@ class GeneratorAndDiscriminator(BertForPreTraining):
         if inside.exists():
             own = BertForPreTraining.from_pretrained(inside, seed=seed)
             generator = own.config.with_dropout(config.hidden_dropout_prob, config.attention_probs_dropout_prob)
+            generator = replace(generator, max_position_embeddings=config.max_position_embeddings)
             states |= own.state_dict()
         both = cls(config, seed, generator)
         both.load_state_dict(both.state_dict() | {name: states[name] for name in both.state_dict() if name in states})

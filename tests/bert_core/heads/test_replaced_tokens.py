@@ -153,6 +153,15 @@ def test_both_are_saved_whole_and_train_on_where_they_were(family: str, tmp_path
     assert torch.equal(generator.bert.encode(seqs), model.bert.encode(seqs))
 
 
+def test_a_configuration_with_other_dropout_and_more_positions_is_that_of_both(tmp_path: Path) -> None:
+    config = BertConfig.from_shape(1, 32, "modern", vocab_size=60, max_position_embeddings=20)
+    made(config).save_pretrained(tmp_path)
+    other = replace(config, max_position_embeddings=40, hidden_dropout_prob=0.3)
+    both = GeneratorAndDiscriminator.from_pretrained(tmp_path, other)
+    for found in (both.config, both.discriminator.config):
+        assert (found.max_seq_length, found.hidden_dropout_prob) == (40, 0.3)
+
+
 def test_transformers_loads_both(tmp_path: Path) -> None:
     model = made()
     model.save_pretrained(tmp_path)
