@@ -167,15 +167,12 @@ def charsmap(replaced: Mapping[str, str]) -> bytes:
 
 def deberta_model() -> ModelProto:
     """A SentencePiece model as DeBERTa's: control symbols, the unknown piece, then pieces by their scores."""
-    model, kinds = (
-        ModelProto(),
-        {"[UNK]": ModelProto.SentencePiece.UNKNOWN, "[E1]": ModelProto.SentencePiece.USER_DEFINED},
-    )
+    model, types = ModelProto(), ModelProto.SentencePiece
+    kinds = dict.fromkeys(("[PAD]", "[CLS]", "[SEP]"), types.CONTROL)
+    kinds |= {"[UNK]": types.UNKNOWN, "[E1]": types.USER_DEFINED}
     learned = json.loads(train_unigram([*TEXTS, "fine boats ..."] * 2, 200, lowercase=False)._backend.to_str())
-    special = [(token, 0.0) for token in ("[PAD]", "[CLS]", "[SEP]", "[UNK]", "[E1]")]
-    for piece, score in [*special, *learned["model"]["vocab"][5:], ("...", -5.0)]:
-        normal = ModelProto.SentencePiece.CONTROL if piece[0] == "[" and piece[-1] == "]" else 1
-        model.pieces.add(piece=piece, score=score, type=kinds.get(piece, normal))
+    for piece, score in [*((token, 0.0) for token in kinds), *learned["model"]["vocab"][5:], ("...", -5.0)]:
+        model.pieces.add(piece=piece, score=score, type=kinds.get(piece, types.NORMAL))
     model.trainer_spec.unk_id = 3
     model.normalizer_spec.precompiled_charsmap = charsmap(
         {"…": "...", "ﬁ": "fi", "\n": " ", "\t": " ", "\r": " ", "\u00a0": " ", "\u2028": " "}
@@ -204,7 +201,8 @@ def test_a_sentencepiece_model_cuts_as_in_transformers(tmp_path: Path, choices: 
 
     for text in (*TEXTS, *TRICKY, "ﬁne… boats", "a [E1] boat"):
         compare(text)
-    given(ANY_TEXT)(settings(max_examples=100, deadline=None)(compare))()
+    plain = ANY_TEXT.filter(lambda text: "[" not in text)  # names of control symbols are text here
+    given(plain)(settings(max_examples=100, deadline=None)(compare))()
     assert ours.encode_ids(["ﬁne…"]) == ours.encode_ids(["fine..."])
     # The class of transformers 5 leaves the model's own replacements out.
     theirs = transformers.DebertaV2Tokenizer([(piece.piece, piece.score) for piece in model.pieces], **choices)
