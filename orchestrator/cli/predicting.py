@@ -169,7 +169,7 @@ def _delimiter(file: str, form: str | None, output: str | None) -> str | None:
 @precision_option(default="fp32")
 @output_option("Write to FILE: .npy (a matrix, a row per text), .jsonl, .json.")
 @click.option("--dimensions", type=click.IntRange(1), help="Truncate vectors to their first N dimensions.")
-@click.option("--as", "prompt_name", help="Prompt of the model to prepend, by its name: query, document, …")
+@click.option("--as", "prompt_name", metavar="NAME", help="The model's prompt to prepend: query, document, …")
 def embed(
     model: str,
     file: str,
