@@ -309,7 +309,7 @@ def find_group(connection: sql.Connection, name: str, state: sql.ColumnElement[R
             raise
         except NotFoundError:
             raise NotFoundError(
-                f"no group's id begins with {name!r}, and no run is called so; groups: orchestrator leaderboard --all"
+                f"No group's id begins with {name!r}, and no run is called so; groups: orchestrator leaderboard --all"
             ) from None
         groups = load_groups(connection, RUNS.c.parent_id == run.id) or load_groups(connection, RUNS.c.id == run.id)
         if not groups:
@@ -333,8 +333,6 @@ def group_notes(group: GroupRecord, alike: Sequence[str] = ()) -> Iterator[str]:
     """
     if group.refusal:
         yield f"score refused: {group.refusal}"
-    elif not group.seeds:
-        yield "no run completed with a score"
     num_tested = sum(run.test is not None for run in group.runs)
     for reason, number in Counter(run.test_refusal for run in group.runs if run.test_refusal).items():
         which = "test score" if number == num_tested else f"{number} of {num_tested} test scores"
@@ -349,7 +347,7 @@ def group_notes(group: GroupRecord, alike: Sequence[str] = ()) -> Iterator[str]:
         widest, most = max(seed.spread for seed in repeated), max(seed.num_runs for seed in repeated)
         outcome = f"scores differ by up to {widest:.2g} although nothing else does" if widest else "same score"
         yield f"{which} {most} times, {outcome}"
-    if alike:
+    if alike and group.seeds:
         yield f"the same was run with other code, too: {_listed(list(map(group_label, alike)))}"
     if len(group.versions) > 1:
         versions = [version or "not recorded" for version in group.versions]

@@ -77,7 +77,7 @@ def test_what_is_no_group_is_told_with_what_there_is(registry: Registry) -> None
     with pytest.raises(InputError, match=f"{sweep} stands for 2 groups"):
         registry.group(sweep)
     for unknown in ("nothere", ""):
-        with pytest.raises(NotFoundError, match=f"No group's digest begins with '{unknown}'"):
+        with pytest.raises(NotFoundError, match=f"No group's id begins with '{unknown}'"):
             registry.group(unknown)
     with pytest.raises(InputError, match="has no score that ranks"):
         registry.group(new_run(registry))
