@@ -101,6 +101,7 @@ def narrower(config: BertConfig, share: float) -> BertConfig:
         config,
         hidden_size=hidden_size,
         num_attention_heads=num_heads,
+        num_key_value_heads=None,
         intermediate_size=max(1, round(share * config.intermediate_size)),
         embedding_size=None if width == hidden_size else width,
         prediction_transform=config.prediction_transform or width != hidden_size,

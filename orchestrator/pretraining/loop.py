@@ -27,7 +27,6 @@ import torch
 import torch.distributed
 
 from bert_core.checkpoints.training_state import contents_of, read_training_state
-from bert_core.heads import BertForPreTraining
 from bert_core.heads.replaced_tokens import GENERATOR_FOLDER
 from orchestrator.base.results import Event, MessageEvent, MetricEvent, Split, WorkersEvent
 from orchestrator.pretraining.batch_trace import Batches
@@ -303,11 +302,12 @@ class TrainingLoop:
         Latest weight averaging (Kaddour 2022), with steps of one's own choice.
         """
         weights, steps = self.model.state_dict(), self.spec.average_steps
+        config = getattr(self.model, "discriminator", self.model).config  # of the model in a snapshot's own folder
         if self.worker.rank == 0:
             folders = snapshot_folders(self.job.run_folder)
             sums = {name: torch.zeros_like(tensor) for name, tensor in weights.items()}
             for step in steps:
-                snapshot = BertForPreTraining.from_pretrained(local_copy(folders[step]), self.model.config)
+                snapshot = type(self.model).from_pretrained(local_copy(folders[step]), config)
                 for name, tensor in snapshot.state_dict().items():
                     sums[name] += tensor.to(self.worker.device)
             for name, tensor in weights.items():

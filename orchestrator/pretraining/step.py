@@ -20,6 +20,7 @@ import torch.distributed
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from bert_core.checkpoints.pretrained import PretrainedModel
 from bert_core.config import BertConfig
 from bert_core.counter_random import derive_key
 from bert_core.examples.packing import PackedBatch
@@ -137,8 +138,9 @@ class StepContext:
         """Give the model the base of rotary positions of a step's phase; weights and optimizer stay as they are."""
         base = self.spec.rotary_base_at(step) or self.rotary_base
         if base != self.model.config.rotary_base:
-            for part in (self.model, self.model.bert):
-                part.config = replace(part.config, rotary_base=base)
+            for part in self.model.modules():
+                if isinstance(part, PretrainedModel):  # a generator and its discriminator are two, with an encoder each
+                    part.config = replace(part.config, rotary_base=base)
             if self.graphs is not None:  # they compute with the base that they were captured with
                 self.graphs.clear()
 

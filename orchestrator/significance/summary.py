@@ -143,7 +143,7 @@ def _incomplete_beta(a: float, b: float, x: float, rest: float) -> float:
 def _continued_fraction(a: float, b: float, x: float) -> float:
     """Value of the fraction 1 / (1 + d₁/(1 + d₂/(1 + …))) of 26.5.8.
 
-    Source: Lentz (1976), Generating Bessel functions in Mie scattering calculations: products of ratios of neighbours.
+    Source: Lentz (1976), Generating Bessel functions in Mie scattering calculations: products of ratios of neighbors.
     """
     numerator, denominator = 1.0, 1.0 / (1.0 - (a + b) * x / (a + 1.0) or _TINY)
     value = denominator

@@ -6,8 +6,11 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from bert_core.config import BertConfig
 from bert_core.heads import BertForPreTraining
+from bert_core.heads.replaced_tokens import GeneratorAndDiscriminator
 from orchestrator.base.results import Event, MetricEvent
+from orchestrator.pretraining.step import encoders_of
 from orchestrator.training.snapshots import snapshot_folders
 from tests.orchestrator.pretraining.several_workers import run_group
 from tests.orchestrator.pretraining.small_run import final_digests, make_job, run
@@ -36,6 +39,21 @@ def test_the_model_is_the_mean_of_snapshots_and_scored_as_such(tmp_path: Path) -
     assert torch.equal(again.model.bert.layers[0].qkv.weight, loop.model.bert.layers[0].qkv.weight)
     run(make_job(tmp_path / "plain", **AVERAGED | {"average_steps": []}), events.append)
     assert final_digests(tmp_path, 12) == final_digests(tmp_path / "plain", 12), "a checkpoint has the last weights"
+
+
+def test_a_discriminator_and_its_generator_are_averaged_and_keep_the_base_of_their_phase(tmp_path: Path) -> None:
+    phases = [
+        {"max_seq_length": 48, "share": share, "rotary_base": base} for share, base in ((0.5, 700.0), (0.5, 300.0))
+    ]
+    replaced = {"token_objective": "replaced_tokens", "sentence_objective": "none", "generator_size": 0.5}
+    replaced |= {"model": {"family": "modern", "hidden_size": 32, "num_attention_heads": 2}, "phases": phases}
+    loop = run(make_job(tmp_path, **AVERAGED | replaced), [].append)
+    folders = snapshot_folders(str(tmp_path / "run"))
+    eight, twelve = (GeneratorAndDiscriminator.from_pretrained(folders[step]).state_dict() for step in (8, 12))
+    for name, tensor in loop.model.state_dict().items():
+        assert torch.equal(tensor, (eight[name] + twelve[name]) / 2), name
+    assert {encoder.config.rotary_base for encoder in encoders_of(loop.model)} == {300.0}
+    assert BertConfig.from_pretrained(folders[4]).rotary_base == 700.0
 
 
 def test_all_workers_have_the_mean(tmp_path: Path) -> None:
