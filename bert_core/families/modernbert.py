@@ -31,6 +31,8 @@ class _ModernBert(Family):
         for name, other in _EQUAL.items():
             if name in values and values[name] != values[other]:
                 raise ConfigError(f"{name} is {values[name]!r}; only that of {other}, {values[other]!r}, can be built")
+        if values.get("classifier_pooling", "cls") not in ("cls", "mean"):
+            raise ConfigError(f"classifier_pooling is {values['classifier_pooling']!r}; there are 'cls' and 'mean'")
         return super().read(values | _rotary_bases(values) | _global_every(values))
 
     def write(self, config: ConfigFields) -> dict[str, Any]:

@@ -306,6 +306,7 @@ def test_a_family_that_is_not_read_is_named_with_the_file_and_those_that_are(tmp
         ({"model_type": "bert", "tie_word_embeddings": False}, "tie_word_embeddings is False"),
         ({"model_type": "modernbert", "mlp_bias": True}, "mlp_bias is True"),
         ({"model_type": "modernbert", "embedding_dropout": 0.1}, "embedding_dropout"),
+        ({"model_type": "modernbert", "classifier_pooling": "late"}, "classifier_pooling"),
         ({"model_type": "modernbert", "classifier_activation": "silu"}, "classifier_activation"),
         ({"model_type": "modernbert", "layer_types": ["sliding_attention", "full_attention"]}, "layer_types"),
         ({"model_type": "modernbert", "rope_parameters": {"full_attention": {"rope_type": "yarn"}}}, "rope_parameters"),
