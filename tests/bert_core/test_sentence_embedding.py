@@ -151,12 +151,13 @@ def test_sentence_transformers_loads_the_folder_and_says_the_same(
 
 
 def test_a_folder_with_dense_layers_goes_there_and_back(folder: Path, tmp_path: Path) -> None:
-    from sentence_transformers import SentenceTransformer, models  # seconds long
+    from sentence_transformers import SentenceTransformer  # seconds long
+    from sentence_transformers.base.modules import Dense, Transformer
+    from sentence_transformers.sentence_transformer.modules import Pooling
 
-    transformer = models.Transformer(str(folder))
-    layers = [models.Dense(24, 16, bias=False), models.Dense(16, 12, activation_function=torch.nn.Identity())]
+    layers = [Dense(24, 16, bias=False), Dense(16, 12, activation_function=torch.nn.Identity())]
     theirs = SentenceTransformer(
-        modules=[transformer, models.Pooling(24), *layers],
+        modules=[Transformer(str(folder)), Pooling(24), *layers],
         prompts={"query": "find ", "STS": "like "},
         default_prompt_name="STS",
         truncate_dim=7,
