@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from bert_core.errors import ConfigError
-from orchestrator.base.errors import CorpusError, HoursReached, InputError, RunFailedError, SpecError
+from orchestrator.base.errors import CorpusError, HoursReached, InputError, NotFoundError, RunFailedError, SpecError
 from orchestrator.base.results import PretrainResult
 from orchestrator.base.settings import Settings
 from orchestrator.execution import attempt, runner
@@ -268,9 +268,9 @@ def test_a_failure_is_recorded_with_its_reason(ray_cluster: None, laboratory: tu
         ("stages.words.corpus.files=[absent.txt]", CorpusError, r"absent\.txt"),
         ("stages.model.tokenizer=@wrods", SpecError, r"stages\.model: @wrods"),
         (
-            "stages.model.variants={plain: {}, odd: {model.num_attention_heads: 3}}",
-            ConfigError,
-            r"stages\.model\.odd: hidden_size 32",
+            "stages.model.variants={plain: {}, odd: {tokenizer: nowhere}}",
+            NotFoundError,
+            r"stages\.model\.odd: tokenizer: 'nowhere'",
         ),
     ],
     ids=["a missing file", "a stage that is not there", "a variant that does not fit"],
