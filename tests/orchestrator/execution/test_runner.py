@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 import yaml
 
-from bert_core.errors import ConfigError
 from orchestrator.base.errors import CorpusError, HoursReached, InputError, NotFoundError, RunFailedError, SpecError
 from orchestrator.base.results import PretrainResult
 from orchestrator.base.settings import Settings
