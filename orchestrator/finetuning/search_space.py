@@ -48,8 +48,8 @@ class TrialPlan:
 
     @cached_property
     def parameters(self) -> dict[str, object]:
-        starts = {} if self.starts is None else {"starts": self.starts}
-        return self.recipe.model_dump(mode="json") | starts | self.replicate
+        start = {} if self.starts is None else {"init_from": self.starts, "start": self.recipe.init_from}
+        return self.recipe.model_dump(mode="json") | start | self.replicate
 
     @cached_property
     def key(self) -> str:

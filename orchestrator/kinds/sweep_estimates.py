@@ -36,7 +36,7 @@ def first_recipe(spec: SweepSpec) -> RecipeSpec:
     The length of a training is its epochs and its share of the examples.
     """
     values: dict[str, object] = {}
-    for name in spec.axes:
+    for name in ("init_from", *spec.axes):  # which may name a model for each seed
         listed = listed_values(spec, name)
         values[name] = listed[0] if listed else spec.axes[name].value_at(0.0)
     means = {name: sum(value_bounds(spec, name)) / 2 for name in ("epochs", "train_fraction")}

@@ -25,7 +25,7 @@ from orchestrator.registry.model_origins import (
     origin_sentence,
     use_of,
 )
-from orchestrator.registry.parameters import INIT_FROM, LABEL_DIGITS, STARTS, group_code, group_key, group_label
+from orchestrator.registry.parameters import LABEL_DIGITS, START, group_code, group_key, group_label
 from orchestrator.registry.records import (
     MAX_CANDIDATES,
     MIN_ID_DIGITS,
@@ -229,9 +229,7 @@ def load_groups(
     groups = []
     for rows in found.values():
         last, is_evaluated = rows[-1], rows[-1].kind == _EVALUATION
-        own = {path: value for path, value in parameters[last.id].items() if path not in (SEED_PATH, FOLD_PATH)}
-        if STARTS in own:
-            own[INIT_FROM] = own.pop(STARTS)
+        own = {path: value for path, value in parameters[last.id].items() if path not in (SEED_PATH, FOLD_PATH, START)}
         data, versions = SplitData.of(own, last.split), tuple(dict.fromkeys(row.code_version for row in rows))
         refused = [refusals.get(row.id) for row in rows]
         runs = [(*row[6:], None if is_evaluated else why) for row, why in zip(rows, refused, strict=True)]

@@ -41,7 +41,7 @@ from orchestrator.storage.uris import absolute
 
 _MAX_FILES = 1000
 """Files that one run has edges to; of more, the first ones."""
-_ROLES = {"init_from": "weights", "run": "weights", "teacher": "teacher"}
+_ROLES = {"init_from": "weights", "start": "weights", "run": "weights", "teacher": "teacher"}
 """Roles of the models that a spec names, by the field that names them."""
 _ORDER = ("text", "examples", "tokenizer", "weights", "teacher", "copy")
 _MAKING_KINDS = ("corpus", "tokenizer")
@@ -220,11 +220,13 @@ def _named_parents(
         for path, value in load_parameters(connection, named_by).items()
         if isinstance(value, str) and value != "random" and not path.startswith("space.")
     }
+    from orchestrator.specs.references import split_starts  # the driver has the specs loaded, whoever reads has not
+
     has_weights = any(field in ("init_from", "teacher") for field, _ in names)
     for field, name in sorted(names):
         if field == "tokenizer" and not has_weights:
             yield _tokenizer_node(connection, name, run.created_at, tokenizer_digest), "tokenizer"
-        elif field in _ROLES:
+        elif field in _ROLES and (field != "init_from" or len(split_starts(name)) == 1):  # a seed has its own `start`
             yield _model_node(connection, name) or _place_node("model", name), _ROLES[field]
 
 

@@ -14,7 +14,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from sqlalchemy import Connection, func, or_, select
 
 from orchestrator.registry.dialects import select_items, select_runs
-from orchestrator.registry.parameters import DATA, FILE_DIGEST, RECORDED_DIGITS, TAKEN_DIGEST, WHOLE_DIGEST, trial_id
+from orchestrator.registry.parameters import (
+    DATA,
+    FILE_DIGEST,
+    RECORDED_DIGITS,
+    START,
+    TAKEN_DIGEST,
+    WHOLE_DIGEST,
+    trial_id,
+)
 from orchestrator.registry.records import load_kept_trials, load_parameters_of
 from orchestrator.registry.registered_models import split_version
 from orchestrator.registry.tables import DATASETS, LINEAGE, MODELS, NAMES, RUN_DATASETS, RUNS, SERIES
@@ -48,7 +56,9 @@ def _paths(split: "Split") -> tuple[str, ...]:
 
 
 _MODEL, _MODEL_DIGEST = "model", "data.model_digest"
-NAME_PATHS = frozenset((_MODEL, "rerank", "teacher", "init_from", "recipe.init_from", "pretraining.init_from", "run"))
+NAME_PATHS = frozenset(
+    (_MODEL, "rerank", "teacher", "init_from", "recipe.init_from", START, "pretraining.init_from", "run")
+)
 """Paths of the parameters that name models: those that an evaluation scores, and those that a model is made of."""
 _MAKING_PATHS = (*NAME_PATHS, _MODEL_DIGEST, *_paths("train"), *_paths("validation"))
 """Paths of the parameters by which it is known what a run's model was made of, and with which data."""

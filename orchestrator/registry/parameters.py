@@ -15,8 +15,8 @@ from orchestrator.registry.tables import NAMES, PARAMETERS
 
 DATA, RECIPE, TASK = "data.", "recipe.", "task."
 """Beginnings of the paths of parameters: digests of the data of a run, its recipe, its task."""
-INIT_FROM, STARTS = "recipe.init_from", "recipe.starts"
-"""Parameters with the model that a trial starts from, and with those of all seeds where each seed has its own."""
+START = "recipe.start"
+"""Parameter with the model that a trial starts from where each seed has one of its own; `init_from` names them all."""
 _DATA_PLACES = ("task.files", "task.folder")
 """Parameters that say where data lie, not what they are."""
 TAKEN_DIGEST, WHOLE_DIGEST, FILE_DIGEST = "_digest", "_whole_digest", "_file_digest"
@@ -87,13 +87,10 @@ def is_source_digest(path: str) -> bool:
 def group_digest(parameters: Mapping[str, Any]) -> str:
     """Digest of parameters without seed and fold: 16 hexadecimal digits, equal for trials that differ in these alone.
 
-    Where each seed has a start model of its own, all of them together count (`STARTS`). Where digests of the data are
-    recorded, these count, and no paths. The data of a test are no part of a group, but of one of evaluations, which are
-    scored on nothing else.
+    Where digests of the data are recorded, these count, and no paths. The data of a test are no part of a group, but of
+    one of evaluations, which are scored on nothing else.
     """
-    ignored = [] if parameters.get("kind") == "evaluate" else ["data.test_digest"]
-    if STARTS in parameters:
-        ignored.append(INIT_FROM)
+    ignored = (START,) if parameters.get("kind") == "evaluate" else (START, "data.test_digest")
     places = _DATA_PLACES if any(path.startswith(DATA) for path in parameters) else ()
     return digest(
         {
@@ -184,9 +181,9 @@ def varying_paths(recipes: Sequence[Mapping[str, Any]]) -> set[str]:
 
 
 def varied_parameters(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The `params.…` columns in which rows differ, sorted, without seed and fold, which tell no recipes apart."""
+    """The `params.…` columns in which rows differ, sorted, without those that tell no recipes apart, as the seed."""
     recipes = [{name: value for name, value in row.items() if name.startswith("params.")} for row in rows]
-    return sorted(name for name in varying_paths(recipes) if name not in ("params.seed", "params.fold"))
+    return sorted(name for name in varying_paths(recipes) if name not in ("params.seed", "params.fold", "params.start"))
 
 
 def write_parameters(transaction: WriteTransaction, parameters: Mapping[int, Mapping[str, Any]]) -> None:

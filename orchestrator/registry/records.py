@@ -314,6 +314,8 @@ _decode = lru_cache(maxsize=10_000)(lambda stored: decode_parameter(*stored.spli
 
 def load_named(connection: Connection, fields: Collection[str], except_of: Collection[str]) -> dict[str, set[str]]:
     """Load the values of fields, wherever they stand in a spec, of any run but some; each with the ids of its runs."""
+    from orchestrator.specs.references import split_starts  # and pydantic with it, for whoever collects garbage
+
     ends = (NAMES.c.text.endswith(f".{field}", autoescape=True) for field in sorted(fields))
     paths = select(NAMES.c.key).where(or_(NAMES.c.text.in_(fields), *ends))
     whole, stored = func.coalesce(RUNS.c.parent_id, RUNS.c.key), PARAMETERS.c
@@ -323,5 +325,6 @@ def load_named(connection: Connection, fields: Collection[str], except_of: Colle
     for run_id, *value in connection.execute(rows.where(stored.path.in_(paths), *are_others)):
         decoded = decode_parameter(*value)
         for each in decoded if isinstance(decoded, list) else [decoded]:
-            named[str(each)].add(run_id)
+            for name in split_starts(str(each)):
+                named[name].add(run_id)
     return named

@@ -230,15 +230,17 @@ def _vary_seeds(document: YamlDocument) -> None:
 
     Raises: SpecError.
     """
-    seeds_of: dict[object, list[Any]] = {}
+    seeds_of: dict[str, list[int]] = {}
     for stage, part in document.values["stages"].items():
         if not isinstance(part, dict) or part.get("kind") != "pretrain" or "seeds" not in part:
             continue
         seeds, start, at = part.pop("seeds"), part.get("init_from"), ("stages", stage, "seeds")
-        if not isinstance(seeds, list) or not seeds:
-            raise SpecError(f"{place_of(at, document.places)}: {dotted(at)} is {shown(seeds)}; it must be a list")
+        are_numbers = isinstance(seeds, list) and all(type(seed) is int for seed in seeds)
+        if not are_numbers or not seeds or len(set(seeds)) < len(seeds):
+            place = place_of(at, document.places)
+            raise SpecError(f"{place}: {dotted(at)} is {shown(seeds)}; it must be a list of different whole numbers")
         part["variants"] = {str(seed): {"seed": seed} for seed in seeds}
-        for seed in set(seeds) & set(seeds_of.get(start, ())):
+        for seed in set(seeds) & set(seeds_of.get(str(start), ())):
             part["variants"][str(seed)]["init_from"] = f"{start}.{seed}"
         seeds_of[STAGE_MARK + stage] = seeds
 

@@ -47,7 +47,8 @@ class RecipeSpec(Section):
     init_from: str = identity(
         "random",
         "A model to start from: a registered name, a run, a folder, a name on the hub; or `random` weights. In a sweep "
-        "also several names, `A, B, C`, one for each of its seeds: what a pretraining's own seed changes counts then.",
+        "also several names, `A | B | C`, one for each of its seeds in order: what a pretraining's own seed changes "
+        "counts then.",
     )
     tokenizer: str | None = identity(None, "Tokenizer for random weights; a model brings its own.")
     size: Size = identity("tiny", "Size of random weights: tiny to large, or layers × width as in 8x256.")

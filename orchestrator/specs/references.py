@@ -37,7 +37,7 @@ NAME_FIELDS = {
 TOKENIZER_FIELDS = tuple(field for field, product in NAME_FIELDS.items() if product is Product.TOKENIZER)
 STAGE_MARK = "@"
 RANDOM = "random"
-_BETWEEN_STARTS = ", "
+_BETWEEN_STARTS = " | "
 
 SpecT = TypeVar("SpecT", bound=Spec)
 Replace = Callable[[str, str], str]
@@ -58,7 +58,7 @@ def replace_names(spec: SpecT, replace: Replace) -> SpecT:
 def split_starts(init_from: str) -> list[str]:
     """Names in a value of `init_from`: several are one for each seed of a sweep, in order.
 
-    >>> split_starts("words.0, words.1"), split_starts("words.0")
+    >>> split_starts("words.0 | words.1"), split_starts("words.0")
     (['words.0', 'words.1'], ['words.0'])
     """
     return init_from.split(_BETWEEN_STARTS)

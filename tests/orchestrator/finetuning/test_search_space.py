@@ -45,17 +45,18 @@ def test_each_point_is_tried_with_each_seed() -> None:
 
 
 def test_a_seed_starts_from_its_own_model_where_there_are_several() -> None:
-    spec = sweep(seeds=[3, 7], space={"init_from": ["a, b", "c"]})
+    spec = sweep(seeds=[3, 7], space={"init_from": ["a | b", "c"]})
     plans = [
         plan for number, point in enumerate(build_search(spec).propose()) for plan in plan_trials(spec, point, number)
     ]
     assert [(plan.seed, plan.recipe.init_from, plan.starts) for plan in plans] == [
-        (3, "a", "a, b"),
-        (7, "b", "a, b"),
+        (3, "a", "a | b"),
+        (7, "b", "a | b"),
         (3, "c", None),
         (7, "c", None),
     ]
-    assert [plan.parameters.get("starts") for plan in plans] == ["a, b", "a, b", None, None]
+    told = [(plan.parameters["init_from"], plan.parameters.get("start")) for plan in plans]
+    assert told == [("a | b", "a"), ("a | b", "b"), ("c", None), ("c", None)]
     assert listed_values(spec, "init_from") == ("a", "b", "c")
 
 

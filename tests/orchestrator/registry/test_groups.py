@@ -62,9 +62,9 @@ def test_a_sweep_stands_for_its_own_trials_alone(registry: Registry) -> None:
 
 
 def test_trials_whose_seeds_have_start_models_of_their_own_are_a_group(registry: Registry) -> None:
-    sweep, starts = new_sweep(registry), "words.0@1, words.1@1"
+    sweep, starts = new_sweep(registry), "words.0@1 | words.1@1"
     for seed, score in enumerate((0.7, 0.9)):
-        seeds(registry, [score], first=seed, sweep=sweep, init_from=f"words.{seed}@1", starts=starts)
+        seeds(registry, [score], first=seed, sweep=sweep, init_from=starts, start=f"words.{seed}@1")
     (row,) = registry.leaderboard("sst2").records
     assert (row["n"], row["mean"], row["init_from"]) == (2, pytest.approx(0.8), starts)
     seeds(registry, [0.5], first=2, sweep=sweep, init_from="words.0@1")

@@ -165,11 +165,11 @@ def test_a_pretraining_becomes_a_stage_for_each_seed_and_a_sweep_starts_seed_by_
     spec = load(pipeline, *SEEDED)
     assert list(spec.stages) == [f"{name}.{seed}" for name in NAMES for seed in (0, 1)] + ["ner"]
     assert [encoder(spec, f"words.{seed}").seed for seed in (0, 1)] == [0, 1]
-    starts = [f"@{name}.0, @{name}.1" for name in NAMES]
+    starts = [f"@{name}.0 | @{name}.1" for name in NAMES]
     assert sweep(spec).space["init_from"] == (*starts, "random")
     assert [name for _, name in names_of(sweep(spec))][1:3] == ["@encoder.tokens.0", "@encoder.tokens.1"]
     alone = load(pipeline, *SEEDED, "stages.ner.space={}", "stages.ner.recipe.init_from=@encoder.words")
-    assert sweep(alone).recipe.init_from == "@encoder.words.0, @encoder.words.1"
+    assert sweep(alone).recipe.init_from == "@encoder.words.0 | @encoder.words.1"
 
 
 def test_a_pretraining_with_seeds_goes_on_from_another_one_seed_by_seed(tmp_path: Path) -> None:
@@ -184,9 +184,11 @@ def test_a_pretraining_with_seeds_goes_on_from_another_one_seed_by_seed(tmp_path
 @pytest.mark.parametrize(
     ("overrides", "told"),
     [
-        (["stages.encoder.seeds=[0, 1]"], "init_from @encoder.tokens.0, @encoder.tokens.1"),
-        ([*SEEDED, 'stages.ner.space.init_from=["@encoder.words.0, random"]'], "init_from @encoder.words.0, random"),
+        (["stages.encoder.seeds=[0, 1]"], "init_from @encoder.tokens.0 | @encoder.tokens.1"),
+        ([*SEEDED, 'stages.ner.space.init_from=["@encoder.words.0 | random"]'], "init_from @encoder.words.0 | random"),
         (["stages.encoder.seeds=3", "stages.ner.seeds=[0, 1]"], "stages.encoder.tokens.seeds is 3"),
+        (["stages.encoder.seeds=[[0]]"], "stages.encoder.tokens.seeds is [[0]]"),
+        (["stages.encoder.seeds=[0, 0]"], "stages.encoder.tokens.seeds is [0, 0]"),
         ([*SEEDED, "stages.ner.recipe.tokenizer=@encoder.words"], "@encoder.words.0, @encoder.words.1"),
     ],
 )
