@@ -92,7 +92,8 @@ class SweepProgress:
 
     def started(self, plan: TrialPlan) -> None:
         """Record the start or restart of a trial."""
-        values = {**plan.point, **plan.replicate}
+        own = {} if plan.starts is None else {"init_from": plan.recipe.init_from}
+        values = {**plan.point, **own, **plan.replicate}
         varied = {name: short_value(value) for name, value in values.items() if name not in self._fixed}
         view = TrialView(plan.number, varied, num_epochs=plan.recipe.epochs)
         known = self._running.get(plan.key)
