@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Literal, cast
@@ -115,7 +115,8 @@ def show(
             notify(f"predicted: {TOKEN_OBJECTIVES[spec.token_objective].summary}")
             if any(token.change for row in rows for token in row.tokens):
                 notify("cat→[MASK] hidden by the mask · cat→dog by a random token · cat→cat kept")
-        lines, shared = _example_lines(rows, width or _PIPED_WIDTH), {"made_from": origin}
+        has_steps = spec.steps != "auto"
+        lines, shared = _example_lines(rows, width or _PIPED_WIDTH, has_steps), {"made_from": origin}
     else:
         refuse_options(("epoch", "first", "phase"), f"concerns SPEC.yaml, and {arguments[0]} is a file of text")
         from orchestrator.specs import TextSource
@@ -161,8 +162,8 @@ def _read_examples(
     asked = cast("PretrainSpec | None", next((some for some in stages.values() if some.kind == "pretrain"), None))
     if asked is None:
         raise SpecError(f"{path}: kind is {loaded.kind}, and only pretrain has training examples; name such a spec")
-    asked = asked.with_steps(_FEW_STEPS) if asked.steps == "auto" else asked
-    spec = resolve_references(asked, {name: f"{loaded.name}/{name}" for name in stages})
+    counted = asked.with_steps(_FEW_STEPS) if asked.steps == "auto" else asked
+    spec = resolve_references(counted, {name: f"{loaded.name}/{name}" for name in stages})
     if phase >= len(spec.phases):
         raise InputError(f"--phase {phase} is too large: the last phase of {path} is {len(spec.phases) - 1}")
     tokenizer, storage = _load_tokenizer(spec.tokenizer), current_settings().storage
@@ -172,7 +173,8 @@ def _read_examples(
         last = stream.examples_per_epoch(phase) - 1
         if first > last:
             raise InputError(f"--from {first} is too large: the last example of an epoch is {last}")
-        return spec, sample.origin, preview_examples(stream, tokenizer, phase, epoch, first, num_examples)
+        rows = preview_examples(stream, tokenizer, phase, epoch, first, num_examples)
+        return asked, sample.origin, [replace(row, step=None) for row in rows] if asked.steps == "auto" else rows
 
 
 def _load_tokenizer(name: str) -> "Tokenizer":
@@ -208,7 +210,7 @@ def _document_lines(sentences: "Sequence[SentencePreview]", width: int | None) -
         yield Text()
 
 
-def _example_lines(previews: "Sequence[ExamplePreview]", width: int) -> "Iterator[Text]":
+def _example_lines(previews: "Sequence[ExamplePreview]", width: int, has_steps: bool) -> "Iterator[Text]":
     """Lines of examples, wrapped: what it is, its label, and a paragraph for each segment."""
     from rich.text import Text
 
@@ -216,7 +218,7 @@ def _example_lines(previews: "Sequence[ExamplePreview]", width: int) -> "Iterato
         num_hidden = sum(token.change is not None for token in preview.tokens)
         about = [
             f"example {preview.example} of epoch {preview.epoch}",
-            "after the end" if preview.step is None else f"step {preview.step}",
+            *(["after the end" if preview.step is None else f"step {preview.step}"] if has_steps else []),
             f"{len(preview.tokens)} tokens, no padding",
             *([f"{num_hidden} hidden"] if num_hidden else []),
         ]

@@ -78,11 +78,12 @@ def read_corpus(source: TextSource, max_bytes: int | None = None) -> Iterator[Do
     """Read all documents in this process, or those of the first `max_bytes` of text. Raises: CorpusError.
 
     Documents come in the order of the files. Languages that are sampled, and entries that have weights, take turns, so
-    that any beginning has them in their shares.
+    that any beginning has them in their shares; documents of the largest weight come once.
     """
     files = find_files(source)
     if source.weights:
-        files = tuple(replace(file, mean_copies=source.weights[file.language]) for file in files)
+        copies = [weight / max(source.weights) for weight in source.weights]
+        files = tuple(replace(file, mean_copies=copies[file.language]) for file in files if copies[file.language] > 0)
     is_mixed = source.weights or source.sampling_exponent < 1
     by_language = groupby(files, key=lambda file: file.language if is_mixed else 0)
     languages = [tuple(language) for _, language in by_language]

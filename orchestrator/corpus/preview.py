@@ -69,7 +69,7 @@ class ExamplePreview:
     example: int
     """Number of the example in its epoch, from 0."""
     step: int | None
-    """The optimizer step that uses the example; None for an example after the end of its phase."""
+    """The optimizer step that uses the example; None after the end of its phase, or where steps are auto."""
     sentence_label: int | None
     sentence_answer: str | None
     """Meaning of the label for A and B; None without a sentence objective."""

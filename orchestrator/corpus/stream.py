@@ -7,11 +7,12 @@ of 65,536 numbers every entry has the same share, at places that a permutation c
 of their own, and so have phases.
 
 Each epoch permutes the shards, lays them out in windows of `window_shards`, and permutes the examples inside a window.
-Random B segments, and the documents that a sequence goes on into, come from the same window, so a process holds one
-window and never the corpus. A section is a document, or a shard where sequences cross documents. Everything is a
-function of (corpus digest, seed, phase, epoch, example). Step s of a phase uses the phase's examples [s·B, (s + 1)·B),
-with a batch size B that may be the phase's own, and rank r of W workers takes the r-th of W parts, equal up to one
-example: the sequence of global batches does not depend on the number of workers, on blocks or on restarts.
+Random B segments, and the documents that a sequence goes on into, come from the same window, so a process holds two
+windows of each entry and never the corpus. A section is a document, or a shard where sequences cross documents.
+Everything is a function of (corpus digest, seed, phase, epoch, example). Step s of a phase uses the phase's examples
+[s·B, (s + 1)·B), with a batch size B that may be the phase's own, and rank r of W workers takes the r-th of W parts,
+equal up to one example: the sequence of global batches does not depend on the number of workers, on blocks or on
+restarts.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -248,9 +249,11 @@ class ExampleStream:
         return int(self.shard_examples[phase].sum())
 
     def fewest_window_documents(self) -> int:
-        """Smallest number of documents that a window of any epoch may have."""
-        fewest = []
+        """Smallest number of documents that a window of any epoch may have; entries of weight 0 have none."""
+        fewest, weights = [], self.config.weights
         for entry in np.unique(self.shard_entries):
+            if weights and not any(of_phase[entry] for of_phase in weights):
+                continue  # it is never read
             documents = self.shard_documents[self.shard_entries == entry]
             sizes = [len(window) for window in even_windows(range(len(documents)), self.config.window_shards)]
             fewest.append(int(np.sort(documents)[: min(sizes)].sum()))

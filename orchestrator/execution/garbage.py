@@ -14,7 +14,8 @@ something, and the next one finds the rest. Doing so again changes nothing.
 """
 
 import time
-from collections.abc import Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -78,7 +79,9 @@ def _find(settings: Settings, older_than_s: float) -> list[Garbage]:
         frame = registry.runs()
         runs = frame[frame["parent"].isna()]
         pinned = registry.annotations.flagged("pinned")
-        found = [item for run_id in runs["id"] if run_id not in pinned for item in _of_run(registry, str(run_id))]
+        starts = _starts_under_way(registry)
+        ended = (str(run_id) for run_id in runs["id"] if run_id not in pinned)
+        found = [item for run_id in ended for item in _of_run(registry, run_id, starts)]
         found += _weights(registry, frame, pinned)
         found += _trash(registry, frame)
         at_work = ", ".join(f"'{state}'" for state in (RunState.PENDING, RunState.RUNNING, RunState.LOST))
@@ -120,8 +123,12 @@ def delete_garbage(
             yield item
 
 
-def _of_run(registry: Registry, run_id: str) -> Iterator[Garbage]:
-    """Leftovers of a run that has ended, beside its result."""
+def _of_run(registry: Registry, run_id: str, starts: Mapping[str, set[str]]) -> Iterator[Garbage]:
+    """Leftovers of a run that has ended, beside its result.
+
+    Args:
+        starts: of `_starts_under_way`.
+    """
     record = registry.run(run_id)
     folder = record.storage_path
     if folder is None or not record.state.is_final:
@@ -129,11 +136,11 @@ def _of_run(registry: Registry, run_id: str) -> Iterator[Garbage]:
     names = names_in(folder)
     if "ray" in names:
         yield Garbage("scratch", join(folder, "ray"), f"the run is {record.state}", run_id=run_id)
-    if record.state == RunState.COMPLETED and not _may_be_prolonged(registry, record):
-        for name in _CHECKPOINT_NAMES:
-            if name in names:
-                why = "the run has completed, and no run that goes on from it is under way"
-                yield Garbage("checkpoints", join(folder, name), why, run_id=run_id)
+    checkpoints = [name for name in _CHECKPOINT_NAMES if name in names and record.state == RunState.COMPLETED]
+    if checkpoints and not _may_be_prolonged(registry, record, starts):
+        for name in checkpoints:
+            why = "the run has completed, and no run that goes on from it is under way"
+            yield Garbage("checkpoints", join(folder, name), why, run_id=run_id)
     if is_local(folder):
         root = local_path(folder)
         for half in sorted(root.rglob(".*.tmp")):
@@ -142,18 +149,25 @@ def _of_run(registry: Registry, run_id: str) -> Iterator[Garbage]:
                 yield Garbage("half-written", str(half), f"the run is {record.state}", run_id=run_id)
 
 
-def _may_be_prolonged(registry: Registry, record: RunRecord) -> bool:
+def _starts_under_way(registry: Registry) -> dict[str, set[str]]:
+    """Names in `init_from` beside an `init_step`, each with the ids of the runs that have not completed."""
+    users = {user for some in registry.named_in_specs(["init_from"]).values() for user in some}
+    starts: dict[str, set[str]] = defaultdict(set)
+    for user in registry.run_records(users):
+        wholes = [user.spec, *user.spec.get("stages", {}).values()] if user.state != RunState.COMPLETED else []
+        for part in (part for whole in wholes for part in (whole, whole.get("pretraining") or {})):
+            if part.get("init_step") is not None:
+                starts[str(part["init_from"])].add(user.id)
+    return starts
+
+
+def _may_be_prolonged(registry: Registry, record: RunRecord, starts: Mapping[str, set[str]]) -> bool:
     """Whether a run by `init_step`, or a pipeline with stages to come, may want the last checkpoint of a run."""
     if any(pipeline.state != RunState.COMPLETED for pipeline in pipelines_of(registry, record)):
         return True
     own, folder = {record.id, *labels_of(registry, record, set())}, absolute(record.storage_path or "")
-    named = registry.named_in_specs(["init_from"], except_of={record.id})
-    users = {user for name, users in named.items() if name in own or folder in places_of([name]) for user in users}
-    for user in registry.run_records(users):
-        spec = user.spec.get("pretraining") or user.spec
-        if user.state != RunState.COMPLETED and spec.get("init_step") is not None:
-            return True
-    return False
+    named = (name for name, users in starts.items() if users - {record.id})
+    return any(name in own or folder in places_of([name]) for name in named)
 
 
 def _weights(registry: Registry, frame: "pandas.DataFrame", pinned: set[str]) -> Iterator[Garbage]:

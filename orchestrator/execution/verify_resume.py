@@ -325,8 +325,9 @@ def _compare_pretraining(
         "snapshot_steps": [],
         "snapshot_optimizer": False,
     }
-    short = _with_values(spec, {f"{path}execution.{name}": value for name, value in execution.items()})
-    short = _with_values(short, {f"{path}steps": total, f"{path}init_step": None, f"{path}average_steps": []})
+    values: dict[str, object] = {"steps": total, "init_step": None, "average_steps": []}
+    values |= {f"execution.{name}": value for name, value in execution.items()}
+    short = _with_values(spec, {f"{path}{name}": value for name, value in values.items()})
     logger.info(f"{total} steps without interruption, {counted(num_workers, 'worker')}")
     straight = pretraining_outcome(runs.run("straight", short), runs.settings, total)
 

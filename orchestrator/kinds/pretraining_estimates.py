@@ -57,7 +57,7 @@ def passes_facts(spec: PretrainSpec, inputs: Resolved) -> Iterator[Fact]:
     try:
         with open_first_text(spec, tokenizer, inputs.settings.storage) as (stream, sample):
             num_tokens = round(sample.store.manifest.counts("train")["num_tokens"] / sample.share)
-            passes = stream.epoch_after(spec.steps) * sample.share
+            passes = stream.epoch_after(spec.num_steps) * sample.share
     except TextTooShortError:
         return
     is_whole = sample.share == 1
@@ -111,5 +111,5 @@ def measure_steps(
         return None
     if own is None or theirs is None:
         return None
-    num_left = spec.steps - (spec.init_step or 0)
-    return MeasuredTime((own + FORWARD_SHARE * theirs) * num_left / spec.steps, f"{num_left:,} steps")
+    num_left = spec.num_steps - (spec.init_step or 0)
+    return MeasuredTime((own + FORWARD_SHARE * theirs) * num_left / spec.num_steps, f"{num_left:,} steps")

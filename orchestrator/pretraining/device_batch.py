@@ -20,7 +20,13 @@ from bert_core.heads.pretraining import PretrainingLabels
 from bert_core.packed_sequences import PackedSequences
 
 _ARRAYS = (
-    *("input_ids", "token_type_ids", "cu_seqlens", "masked_positions", "masked_labels", "sentence_labels", "draws"),
+    "input_ids",
+    "token_type_ids",
+    "cu_seqlens",
+    "masked_positions",
+    "masked_labels",
+    "sentence_labels",
+    "draws",
 )
 """Fields of a PackedBatch in the order in which they are laid end to end."""
 FindBucket = Callable[[PackedBatch], SizeBucket]

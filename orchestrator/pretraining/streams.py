@@ -8,7 +8,7 @@ from bert_core.objectives.base import SentenceObjective
 from bert_core.objectives.packed_batches import SegmentConfig
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.base.errors import CorpusError
-from orchestrator.corpus.stream import ExampleStream, ShardReader, StreamConfig
+from orchestrator.corpus.stream import MIXTURE_BLOCK, ExampleStream, ShardReader, StreamConfig
 from orchestrator.specs import PretrainSpec
 from orchestrator.specs.pretrain import Phase
 
@@ -32,8 +32,12 @@ def build_stream(spec: PretrainSpec, shards: ShardReader, tokenizer: Tokenizer) 
         raise CorpusError("the corpus has no documents to train on; name more files or lower validation_fraction")
     stream = ExampleStream.open(shards, config)
     for phase, weights in enumerate(config.weights):
-        if not any(stream.mixture(phase)):
-            raise CorpusError(f"no entry of corpus.files with a weight above 0 in {list(weights)} has documents")
+        for entry, (weight, count) in enumerate(zip(weights, stream.mixture(phase), strict=True)):
+            if weight and not count:
+                raise CorpusError(
+                    f"corpus.files: {spec.corpus.files[entry]} would never be read in phase {phase}: with weight "
+                    f"{weight:g} it has not one in {MIXTURE_BLOCK:,} examples; raise its weight, or set it to 0"
+                )
     if spec.sentence_objective != NO_SENTENCE_OBJECTIVE:
         _check_documents(stream, SENTENCE_OBJECTIVES[spec.sentence_objective])
     return stream

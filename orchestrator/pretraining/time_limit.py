@@ -1,7 +1,9 @@
 """Number of steps that fit into the hours of a run, from a few steps of each phase on the run's own workers.
 
 The measurement is a short run by the same code, with a learning rate of almost nothing, whose folder is deleted. What
-it takes beside its steps (to start, an evaluation, a model that is written) the run itself takes as well.
+it takes beside its steps (to start, an evaluation, a model that is written) the run itself takes as well. Its few steps
+are below MIN_STEPS_TO_COMPILE, so that with compile_layers auto they run uncompiled; the steps that are chosen are
+compiled where they are that many, and may then end before the hours do.
 """
 
 import time
@@ -60,8 +62,10 @@ def choose_steps(
     begun_at, scratch = time.monotonic(), join(run_folder, "measurement")
     job = job_of(timed_spec(spec), join(scratch, run_folder.rstrip("/").rpartition("/")[2]))
     delete(scratch)  # of an attempt that was killed: nothing goes on from its checkpoint
-    train(job, events.append)
-    delete(scratch)
+    try:
+        train(job, events.append)
+    finally:
+        delete(scratch)
     seconds = step_seconds(job.stream, [event for event in events if isinstance(event, MetricEvent)])
     beside_s = time.monotonic() - begun_at - (NUM_WARM_STEPS + NUM_TIMED_STEPS) * sum(seconds)
     mean_s = sum(phase.share * each for phase, each in zip(spec.phases, seconds, strict=True))

@@ -216,10 +216,11 @@ class PretrainSpec(TokenStoreSpec):
                 f"execution.snapshot_steps {list(snapshots)} must be different steps from {first} to the {self.steps} "
                 "of the run; change them or raise steps"
             )
-        if self.average_steps and (len(self.average_steps) < 2 or not set(self.average_steps) <= set(snapshots)):
+        averaged = set(self.average_steps)
+        if averaged and (len(averaged) < max(2, len(self.average_steps)) or not averaged <= set(snapshots)):
             raise ValueError(
-                f"average_steps {list(self.average_steps)} must be several of execution.snapshot_steps, which are "
-                f"{list(snapshots)}; change one of them"
+                f"average_steps {list(self.average_steps)} must be several of execution.snapshot_steps, each once, "
+                f"which are {list(snapshots)}; change one of them"
             )
         return self
 
@@ -296,6 +297,7 @@ class PretrainSpec(TokenStoreSpec):
         known_before = {
             "init_step": self.init_step is not None,
             "execution.snapshot_steps": any(self.execution.snapshot_steps),
+            "average_steps": bool(self.average_steps),
             "a range of execution.num_workers": self.execution.is_elastic,
         }
         for what, is_given in known_before.items():

@@ -170,6 +170,8 @@ def test_a_part_of_the_run_can_be_chosen(command: Command, spec: str) -> None:
     text = command("corpus", "show", spec, "sentence_objective=none", *arguments[:-2], "-o", "shown.txt")
     assert (text.status, text.out) == (0, "")
     assert Path("shown.txt").read_text().startswith("example 2 of epoch 3 · after the end · ")
+    auto = command("corpus", "show", spec, "steps=auto", "execution.max_hours=1", "--num", "1")
+    assert re.match(r"example 0 of epoch 0 · \d+ tokens", auto.out), "no step is known"
 
 
 @pytest.mark.parametrize(

@@ -243,13 +243,17 @@ def test_a_limit_on_documents_and_an_exponent_exclude_each_other() -> None:
         TextSource(files=("a", "b"), max_documents=5, sampling_exponent=0.7)
 
 
-def test_weights_are_the_shares_in_which_text_is_read_for_a_vocabulary(folder: Path) -> None:
-    weights = (1.0, 2.0, 8.0)
+@pytest.mark.parametrize("weights", [(1.0, 2.0, 8.0), (0.01, 0.02, 0.08), (20.0, 0.0, 60.0)])
+def test_weights_are_the_shares_in_which_text_is_read_for_a_vocabulary(
+    folder: Path, weights: tuple[float, ...]
+) -> None:
     source = source_of(folder, 1.0).model_copy(update={"weights": weights})
     counts = Counter(document.text[:2] for document in read_corpus(source, max_bytes=40_000))
     expected = {name: count * weight for (name, count), weight in zip(NUM_DOCUMENTS.items(), weights, strict=True)}
     for language, share in expected.items():
         assert counts[language] / counts.total() == pytest.approx(share / sum(expected.values()), rel=0.05)
+    whole = Counter(document.text[:2] for document in read_corpus(source))
+    assert whole["sw"] == NUM_DOCUMENTS["sw"], "those of the largest weight come once"
     bundles = plan_bundles(find_files(source), source)
     assert [{file.language for file in bundle} for bundle in bundles] == [{0}, {1}, {2}], "a shard is of one entry"
 

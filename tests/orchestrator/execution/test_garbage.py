@@ -78,13 +78,16 @@ def test_an_ended_run_keeps_its_result_and_what_it_goes_on_from(settings: Settin
     }
 
 
+@pytest.mark.parametrize("kind", ["pretrain", "distill", "pipeline"])
 @pytest.mark.parametrize(("init_step", "is_kept"), [(9, True), (None, False)])
 def test_checkpoints_are_kept_for_a_run_that_goes_on_from_them(
-    settings: Settings, recorder: Recorder, init_step: int | None, is_kept: bool
+    settings: Settings, recorder: Recorder, init_step: int | None, is_kept: bool, kind: str
 ) -> None:
     stable = start(recorder, settings, "stable")
     recorder.complete("stable", RunOutcome())
-    branch = {"kind": "pretrain", "name": "branch", "init_from": str(stable / "model"), "init_step": init_step}
+    start_of = {"init_from": str(stable / "model"), "init_step": init_step}
+    parts = {"pretrain": start_of, "distill": {"pretraining": start_of}, "pipeline": {"stages": {"br": start_of}}}
+    branch = {"kind": kind, "name": "branch", **parts[kind]}
     start(recorder, settings, "branch", branch)
     kept = ("checkpoints", "home/storage/runs/stable/checkpoints") not in found(settings)
     recorder.fail("branch", RunFailedError("no luck"))

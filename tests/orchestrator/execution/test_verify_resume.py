@@ -36,7 +36,8 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> FakeRuns:
 def test_a_pretraining_is_killed_in_its_middle_and_shared_among_other_workers(
     fake: FakeRuns, settings: Settings, tmp_path: Path
 ) -> None:
-    spec = parse_spec({**PRETRAIN, "steps": 1000, "execution": {"snapshot_steps": [500], "num_workers": 2}})
+    execution = {"snapshot_steps": [500, 1000], "num_workers": 2}
+    spec = parse_spec({**PRETRAIN, "steps": 1000, "average_steps": [500, 1000], "execution": execution})
     found = verify_resume(spec, settings, num_steps=7)
     assert [(each.run, each.what, each.equal) for each in found.comparisons] == [
         ("killed after step 7, resumed", "batches", True),

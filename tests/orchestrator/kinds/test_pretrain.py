@@ -229,6 +229,13 @@ def test_the_number_of_steps_that_was_chosen_is_the_runs(settings: Settings, rec
     assert with_chosen_steps(settled, context) == settled
 
 
+def test_a_stage_whose_hours_decide_its_steps_stands_for_none_of_other_hours(settings: Settings) -> None:
+    one, two = ({**PRETRAIN, "execution": {"max_hours": hours}} for hours in (1.0, 2.0))
+    assert input_identity(settings, one) == input_identity(settings, two)
+    one, two = ({**values, "steps": "auto"} for values in (one, two))
+    assert input_identity(settings, one) != input_identity(settings, two)
+
+
 def test_a_plan_of_steps_that_fit_into_hours_tells_the_hours(settings: Settings) -> None:
     rows = plan(settings, {**PRETRAIN, "steps": "auto", "execution": {"max_hours": 2.0}})
     assert "2 h" in rows["steps"]

@@ -51,6 +51,20 @@ def test_a_window_that_may_hold_one_document_is_refused(num_shards: int, window:
         assert build_stream(alone, FewDocuments(num_shards), make_tokenizer()).examples_per_epoch() == num_shards
 
 
+@pytest.mark.parametrize("objective", ["next_sentence", "none"])
+def test_an_entry_is_read_in_its_share_or_has_weight_0(monkeypatch: pytest.MonkeyPatch, objective: str) -> None:
+    monkeypatch.setattr(FewDocuments, "entries", [0, 0, 0, 1], raising=False)
+
+    def build(*weights: float) -> None:
+        corpus = {"files": ["x", "y"], "weights": weights}
+        values = {"corpus": corpus, "tokenizer": "x", "steps": 5, "sentence_objective": objective}
+        build_stream(PretrainSpec(**values), FewDocuments(4), make_tokenizer())
+
+    build(1.0, 0.0)  # whose one document is too few for pairs
+    with pytest.raises(CorpusError, match=r"corpus\.files: y would never be read"):
+        build(1.0, 1e-6)
+
+
 def test_a_corpus_without_training_documents_is_refused() -> None:
     with pytest.raises(CorpusError, match="no documents to train on"):
         build_stream(spec(), FewDocuments(0), make_tokenizer())

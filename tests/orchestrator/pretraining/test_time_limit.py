@@ -73,3 +73,15 @@ def test_a_measurement_trains_and_leaves_nothing(
     chosen = choose_steps(asked, job_of, str(tmp_path / "run"), lambda job, emit: [run(job, emit)], lambda: 60.0)
     assert chosen > 10
     assert not (tmp_path / "run" / "measurement").exists()
+
+
+def test_a_measurement_that_fails_leaves_nothing(
+    asked: PretrainSpec, job_of: Callable[[PretrainSpec, str], PretrainJob], tmp_path: Path
+) -> None:
+    def train(job: PretrainJob, on_event: Callable[[Event], None]) -> None:
+        Path(job.run_folder, "checkpoints").mkdir(parents=True)
+        raise RunFailedError("no luck")
+
+    with pytest.raises(RunFailedError, match="no luck"):
+        choose_steps(asked, job_of, str(tmp_path / "run"), train, lambda: 60.0)
+    assert not (tmp_path / "run" / "measurement").exists()

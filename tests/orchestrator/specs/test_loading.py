@@ -165,6 +165,8 @@ VARIANTS = "    corpus: {files: [a.txt]}\n    variants: {small: {vocab_size: 99}
         (PRETRAIN + "phases: [{corpus_weights: [1]}]\n", "phases.corpus_weights"),
         (PRETRAIN + "phases: [{global_batch_size: 1}]\nexecution: {num_workers: 2}\n", "global_batch_size 1 "),
         (PRETRAIN + "average_steps: [5, 10]\nexecution: {snapshot_steps: [10]}\n", "average_steps [5, 10]"),
+        (PRETRAIN + "average_steps: [5, 5]\nexecution: {snapshot_steps: [5]}\n", "average_steps [5, 5]"),
+        (AUTO + "average_steps: [5, 10]\nexecution: {max_hours: 1}\n", "average_steps"),
         (AUTO, "steps auto is as many as fit into execution.max_hours"),
         (AUTO + "execution: {max_hours: 1, snapshot_steps: [5]}\n", "execution.snapshot_steps"),
         (AUTO + "execution: {max_hours: 1, num_workers: {min: 1, max: 2}}\n", "execution.num_workers"),
