@@ -19,7 +19,7 @@ Shapes: T tokens.
 """
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import MethodType
 from typing import Any
 
@@ -99,22 +99,22 @@ def _warm_up(bert: BertModel, autocast_dtype: torch.dtype | None, num_rows: int)
             autocast = torch.autocast(device.type, autocast_dtype, enabled=autocast_dtype is not None)
             with torch.set_grad_enabled(trains), autocast:
                 x, _ = bert.embed(seqs)
-                _run_backward(x, bert.embeddings)
+                _run_backward(x, [bert.embeddings.word.weight])  # which a generator reads from elsewhere
                 positions = Positions.of_layers(bert.config, seqs)  # no learned bias: its gradient is run once alone
                 all_rows = torch.arange(seqs.num_tokens, device=device)
                 for layer, place in list(zip(bert.layers_in_order(), positions, strict=True))[:2]:
                     given = x.detach().requires_grad_(trains)
                     for rows in (all_rows, None):  # chosen rows are other memory, and another graph
                         x = layer(given, seqs, place, rows)
-                        _run_backward(x, bert)
+                        _run_backward(x, bert.parameters())
     bert.train(was_training)
 
 
-def _run_backward(output: Tensor, module: nn.Module) -> None:
+def _run_backward(output: Tensor, weights: Iterable[Tensor]) -> None:
     """Run the backward pass of an output, if it has one, without leaving gradients."""
     if output.requires_grad:
-        weights = [parameter for parameter in module.parameters() if parameter.requires_grad]
-        torch.autograd.grad(output.float().sum(), weights, allow_unused=True)
+        learned = [weight for weight in weights if weight.requires_grad]
+        torch.autograd.grad(output.float().sum(), learned, allow_unused=True)
 
 
 def _sequences(bert: BertModel, num_rows: int, device: torch.device) -> PackedSequences:

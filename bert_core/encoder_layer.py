@@ -81,7 +81,8 @@ class Embeddings(nn.Module):
             self.farthest = config.max_relative_positions or config.max_position_embeddings
             self.distances = nn.Embedding(2 * (self.num_buckets or self.farthest), config.hidden_size)
             if config.norm_rel_ebd == "layer_norm":
-                self.distance_norm = LayerNorm(config.hidden_size, eps=config.layer_norm_eps, bias=config.use_bias)
+                has_bias = config.norms_have_bias
+                self.distance_norm = LayerNorm(config.hidden_size, eps=config.layer_norm_eps, bias=has_bias)
         self.norm = build_norm(config, width) if config.embedding_norm else nn.Identity()
         self.dropout = Dropout(config.hidden_dropout_prob)
         self.projection = None if config.embedding_size is None else Linear(width, config.hidden_size)

@@ -4,7 +4,7 @@ Shapes: T real tokens, B sequences, P predicted positions.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Self
 
@@ -31,7 +31,7 @@ class PackedBatch:
     """(P,) the token ids that stood there before masking"""
     sentence_labels: NDArray[np.int8]
     """(B,) the label of each pair of segments, 0 or 1; (0,) for single sequences"""
-    draws: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
+    draws: NDArray[np.int32]
     """(P,) a random number below 2³¹ for each masked position, by which a generator's token is drawn; (0,) without"""
 
     @property
@@ -68,6 +68,7 @@ class PackedBatch:
             self.masked_positions[masked] + shifts,
             self.masked_labels[masked],
             self.sentence_labels[rows] if len(self.sentence_labels) else self.sentence_labels,
+            self.draws[masked] if len(self.draws) else self.draws,
         )
 
     @staticmethod

@@ -2,7 +2,7 @@
 
 A file's `intermediate_size` is that of two matrices with as many weights as SwiGLU's three. Queries, keys and values
 are one weight, head by head, and rotary positions turn neighboring numbers. Its classes are for masked tokens and for
-classifying sequences; none has `hidden_dropout_prob`. transformers itself has no class of it.
+classifying sequences; none has dropout of hidden states or attention weights. transformers itself has no class of it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -59,7 +59,6 @@ NEOBERT = _NeoBert(
     fixed_fields={
         **EUROBERT.fixed_fields,
         "hidden_act": "silu",
-        "attention_probs_dropout_prob": 0.0,
         "pooler_activation": "tanh",
         "prediction_bias": True,
         "tie_word_embeddings": False,
@@ -69,6 +68,7 @@ NEOBERT = _NeoBert(
         "max_length": 1024,
         "norm_eps": 1e-6,
         "hidden_dropout_prob": 0.0,
+        "attention_probs_dropout_prob": 0.0,
         "classifier_dropout": 0.1,
     },
     architectures={"BertModel": "NeoBERT", "BertForPreTraining": "NeoBERTLMHead"},

@@ -220,4 +220,4 @@ def draw_tokens(inner: Tensor, words: Tensor, bias: Tensor, draws: Tensor) -> Te
         totals = shares.mul_(_SHARE_UNIT).int().cumsum(dim=-1, dtype=torch.int32)  # (R, V)
         wanted = (numbers[:, None] * totals[:, -1:]) >> DRAW_BITS  # (R, 1) int64, below the last total
         drawn.append(torch.searchsorted(totals, wanted.int(), right=True).squeeze(1))  # (R,)
-    return torch.cat(drawn)
+    return torch.cat(drawn).clamp(max=len(words) - 1)  # of states that are no numbers as well, for a loss to be seen

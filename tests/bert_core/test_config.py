@@ -102,6 +102,7 @@ def test_family_reads_what_it_writes(family: str) -> None:
         ("neobert", {"intermediate_size": 104}, "neobert"),
         ("neobert", {"intermediate_size": 100}, "bert_core"),
         ("neobert", {"num_key_value_heads": 2}, "bert_core"),
+        ("neobert", {"attention_probs_dropout_prob": 0.1}, "neobert"),
     ],
 )
 def test_what_a_family_cannot_say_is_saved_under_a_type_of_its_own(

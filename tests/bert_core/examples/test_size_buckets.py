@@ -24,12 +24,14 @@ def batch_of(lengths: list[int], share: float = 0.15, has_pairs: bool = True) ->
     positions = np.concatenate(places).astype(np.int32)
     ids = np.full(ends[-1], 7, np.int32)
     labels = np.ones(len(lengths) if has_pairs else 0, np.int8)
-    return PackedBatch(ids, np.ones(len(ids), np.int8), ends, positions, ids[positions], labels)
+    return PackedBatch(ids, np.ones(len(ids), np.int8), ends, positions, ids[positions], labels, np.empty(0, np.int32))
 
 
 @given(lengths_of, st.sampled_from([0.0, 0.15]), st.booleans(), st.randoms())
 def test_sequences_are_taken_in_any_order(lengths: list[int], share: float, has_pairs: bool, random: Random) -> None:
     batch = batch_of(lengths, share, has_pairs)
+    if random.random() < 0.5:
+        batch = replace(batch, draws=np.arange(len(batch.masked_positions), dtype=np.int32))
     batch = replace(batch, input_ids=np.arange(len(batch.input_ids), dtype=np.int32))
     rows = np.array([random.randrange(len(lengths)) for _ in range(5)])
     expected = PackedBatch.concatenate([batch.split(1)[row] for row in rows])

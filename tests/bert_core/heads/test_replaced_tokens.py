@@ -70,6 +70,12 @@ def test_the_smallest_and_the_largest_number_draw_a_token_that_can_be(draw: int)
     assert drawn == (1 if draw == 0 else 2)
 
 
+def test_a_weight_that_is_no_number_gives_such_a_loss() -> None:
+    model = made()
+    model.bert.layers[0].qkv.weight.data.fill_(torch.nan)
+    assert model.packed_loss_sums(*example(), BOTH)["generator"].loss.isnan()
+
+
 def losses_by_definition(
     model: GeneratorAndDiscriminator, seqs: PackedSequences, labels: PretrainingLabels, drawn: Tensor
 ) -> tuple[Tensor, Tensor]:

@@ -104,8 +104,8 @@ WAIT_S = 600.0
 
 def numbered(step: int) -> tuple[int, PackedBatch]:
     """A batch of one sequence of two tokens that bear the step's number."""
-    ids, none = np.array([step, step], np.int32), np.zeros(0, np.int32)
-    return step, PackedBatch(ids, np.zeros(2, np.int8), np.array([0, 2], np.int32), none, none, np.zeros(0, np.int8))
+    ids, none, ends = np.array([step, step], np.int32), np.zeros(0, np.int32), np.array([0, 2], np.int32)
+    return step, PackedBatch(ids, np.zeros(2, np.int8), ends, none, none, np.zeros(0, np.int8), none)
 
 
 @dataclass

@@ -119,7 +119,7 @@ def batch_of(*lengths: int) -> PackedBatch:
     ends = np.cumsum([0, *lengths], dtype=np.int32)
     none = np.zeros(0, np.int32)
     tokens = np.arange(ends[-1], dtype=np.int32)
-    return PackedBatch(tokens, np.zeros(len(tokens), np.int8), ends, none, none, np.zeros(0, np.int8))
+    return PackedBatch(tokens, np.zeros(len(tokens), np.int8), ends, none, none, np.zeros(0, np.int8), none)
 
 
 def lengths(parts: list[PackedBatch]) -> list[list[int]]:
