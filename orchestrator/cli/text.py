@@ -162,8 +162,8 @@ def _read_examples(
     asked = cast("PretrainSpec | None", next((some for some in stages.values() if some.kind == "pretrain"), None))
     if asked is None:
         raise SpecError(f"{path}: kind is {loaded.kind}, and only pretrain has training examples; name such a spec")
-    counted = asked.with_steps(_FEW_STEPS) if asked.steps == "auto" else asked
-    spec = resolve_references(counted, {name: f"{loaded.name}/{name}" for name in stages})
+    settled = asked.with_steps(_FEW_STEPS) if asked.steps == "auto" else asked
+    spec = resolve_references(settled, {name: f"{loaded.name}/{name}" for name in stages})
     if phase >= len(spec.phases):
         raise InputError(f"--phase {phase} is too large: the last phase of {path} is {len(spec.phases) - 1}")
     tokenizer, storage = _load_tokenizer(spec.tokenizer), current_settings().storage
