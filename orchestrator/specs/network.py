@@ -248,6 +248,8 @@ def build_config(model: ModelSpec, vocab_size: int, pad_token_id: int = 0) -> Be
     if model.tie_layers or model.norm_placement == "post":
         asked["first_norm"] = True  # which modernbert alone leaves out
     changes = {name: value for name, value in asked.items() if value is not None}
+    if model.norm == "rms":
+        changes["norm_bias"] = None  # which nomic_bert's LayerNorms have
     config = BertConfig.from_shape(depth, width, model.family, vocab_size=vocab_size, **changes)
     num_groups = config.num_hidden_groups
     if model.tie_layers is not None:
