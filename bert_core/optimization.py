@@ -99,8 +99,9 @@ def build_optimizer(
     head_scale = 1.0 if head_learning_rate is None else head_learning_rate / learning_rate
     scales = learning_rate_scales(model, layer_decay, head_scale)
     for name in scales:
-        for module in module_learning_rates.keys() & set(name.split(".")):
-            scales[name] = module_learning_rates[module] / learning_rate
+        for module, rate in module_learning_rates.items():
+            if module in name.split("."):
+                scales[name] = rate / learning_rate
     hidden = hidden_matrices(model) if optimizer == "muon" else {}
     groups: dict[tuple[float, float, int], list[nn.Parameter]] = defaultdict(list)
     for name, parameter in model.named_parameters():
