@@ -280,12 +280,12 @@ class ConfigFields:
             raise ConfigError('norm_bias is True and norm "rms", which has no biases; leave out one of the two')
         if not self.first_norm and self.norm_placement != "pre":
             raise ConfigError(
-                f"first_norm is False and norm_placement {self.norm_placement!r}; only a LayerNorm in front of the "
+                f"first_norm is False and norm_placement {self.norm_placement!r}; only a norm in front of the "
                 'first layer can be left out: use norm_placement "pre", or first_norm True'
             )
         if not self.first_norm and self.num_hidden_groups not in (None, self.num_hidden_layers):
             raise ConfigError(
-                "first_norm is False and the first layer shares its weights with others, which have that LayerNorm; "
+                "first_norm is False and the first layer shares its weights with others, which have that norm; "
                 "leave out num_hidden_groups or use first_norm True"
             )
 

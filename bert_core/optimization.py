@@ -88,7 +88,7 @@ def build_optimizer(
     bias_correction: bool = True,
     module_learning_rates: Mapping[str, float] = MappingProxyType({}),
 ) -> Optimizer:
-    """Build an optimizer with decay on matrices alone: none on biases and LayerNorm, as in BERT.
+    """Build an optimizer with decay on matrices alone: none on biases and norms, as in BERT.
 
     Parameters with fewer than two dimensions are exactly these. Each layer's learning rate is `layer_decay` times that
     of the layer above it, and the head's is `learning_rate` unless it has one of its own. `module_learning_rates` are

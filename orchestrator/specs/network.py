@@ -86,7 +86,7 @@ class ModelSpec(Section):
         None, "Width inside the feed-forward layer; 4 × hidden_size when left out, 8/3 × if gated.", ge=8
     )
     position_embedding: PositionEmbedding | None = identity(
-        None, "Positions: learned, rotary or linear biases (ALiBi); the family's own when left out.", is_new=True
+        None, "Positions: learned, rotary, ALiBi, disentangled (DeBERTa); the family's own when left out.", is_new=True
     )
     norm_placement: NormPlacement | None = identity(
         None, "Norms behind each addition or in front of each sub-layer; the family's own when left out.", is_new=True
