@@ -227,10 +227,11 @@ class ConfigFields:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        self._check_layers()
-        self._check_vocabulary()
         if self.num_key_value_heads == self.num_attention_heads:  # the same model is the same configuration
             object.__setattr__(self, "num_key_value_heads", None)
+        self._check_layers()
+        self._check_norms()
+        self._check_vocabulary()
 
     def _check_layers(self) -> None:
         if self.hidden_size % self.num_attention_heads:
@@ -243,8 +244,7 @@ class ConfigFields:
                 f"num_key_value_heads {self.num_key_value_heads} cannot be shared evenly by {self.num_attention_heads} "
                 "heads; make it a divisor of num_attention_heads"
             )
-        has_own_keys = self.num_key_value_heads in (None, self.num_attention_heads)
-        if self.position_embedding_type == "disentangled" and not has_own_keys:
+        if self.position_embedding_type == "disentangled" and self.num_key_value_heads is not None:
             raise ConfigError(
                 f"num_key_value_heads {self.num_key_value_heads} and disentangled positions: their scores take a key "
                 "of each head; leave one of the two out"
@@ -259,16 +259,6 @@ class ConfigFields:
             raise ConfigError(
                 f"max_relative_positions {self.max_relative_positions} leaves no distance to the wider ones of "
                 f"{self.position_buckets} position_buckets; make it {num_single + 2} or more"
-            )
-        if not self.first_norm and self.norm_placement != "pre":
-            raise ConfigError(
-                f"first_norm is False and norm_placement {self.norm_placement!r}; only a LayerNorm in front of the "
-                'first layer can be left out: use norm_placement "pre", or first_norm True'
-            )
-        if not self.first_norm and self.num_hidden_groups not in (None, self.num_hidden_layers):
-            raise ConfigError(
-                "first_norm is False and the first layer shares its weights with others, which have that LayerNorm; "
-                "leave out num_hidden_groups or use first_norm True"
             )
         if self.num_hidden_groups is not None and self.num_hidden_groups > self.num_hidden_layers:
             raise ConfigError(
@@ -285,7 +275,26 @@ class ConfigFields:
                 f"layer_pooling {self.layer_pooling!r} needs four layers; the model has {self.num_hidden_layers}"
             )
 
+    def _check_norms(self) -> None:
+        if self.norm == "rms" and self.norm_bias:
+            raise ConfigError('norm_bias is True and norm "rms", which has no biases; leave out one of the two')
+        if not self.first_norm and self.norm_placement != "pre":
+            raise ConfigError(
+                f"first_norm is False and norm_placement {self.norm_placement!r}; only a norm in front of the "
+                'first layer can be left out: use norm_placement "pre", or first_norm True'
+            )
+        if not self.first_norm and self.num_hidden_groups not in (None, self.num_hidden_layers):
+            raise ConfigError(
+                "first_norm is False and the first layer shares its weights with others, which have that norm; "
+                "leave out num_hidden_groups or use first_norm True"
+            )
+
     def _check_vocabulary(self) -> None:
+        if not self.prediction_transform and self.embedding_size not in (None, self.hidden_size):
+            raise ConfigError(
+                f"prediction_transform is False and embedding_size {self.embedding_size}; without that layer the "
+                f"masked-token head reads vectors {self.hidden_size} wide: leave out one of the two"
+            )
         if self.pad_token_id is not None and not 0 <= self.pad_token_id < self.vocab_size:
             raise ConfigError(f"pad_token_id {self.pad_token_id} lies outside a vocabulary of {self.vocab_size}")
         if self.max_seq_length < 1:

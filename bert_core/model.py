@@ -268,8 +268,7 @@ class BertModel(PretrainedModel):
         outputs = [self.encode(seqs)] if only_last else list(self.layer_outputs(seqs))  # (T, H) each
         pooled = None
         if self.pooler is not None:
-            states = self.layer_pooling(self.layer_pooling.select(outputs))  # (T, W)
-            pooled = self.pool(self.sequence_states(states, seqs))  # (B, H)
+            pooled = self.pooled_states(seqs, selected=self.layer_pooling.select(outputs))  # (B, H)
         return BertOutput(seqs.unpack(outputs[-1], input_ids.shape[1]), pooled)
 
 

@@ -88,7 +88,7 @@ def build_optimizer(
     bias_correction: bool = True,
     module_learning_rates: Mapping[str, float] = MappingProxyType({}),
 ) -> Optimizer:
-    """Build an optimizer with decay on matrices alone: none on biases and LayerNorm, as in BERT.
+    """Build an optimizer with decay on matrices alone: none on biases and norms, as in BERT.
 
     Parameters with fewer than two dimensions are exactly these. Each layer's learning rate is `layer_decay` times that
     of the layer above it, and the head's is `learning_rate` unless it has one of its own. `module_learning_rates` are
@@ -99,8 +99,9 @@ def build_optimizer(
     head_scale = 1.0 if head_learning_rate is None else head_learning_rate / learning_rate
     scales = learning_rate_scales(model, layer_decay, head_scale)
     for name in scales:
-        for module in module_learning_rates.keys() & set(name.split(".")):
-            scales[name] = module_learning_rates[module] / learning_rate
+        for module, rate in module_learning_rates.items():
+            if module in name.split("."):
+                scales[name] = rate / learning_rate
     hidden = hidden_matrices(model) if optimizer == "muon" else {}
     groups: dict[tuple[float, float, int], list[nn.Parameter]] = defaultdict(list)
     for name, parameter in model.named_parameters():

@@ -30,7 +30,7 @@ class DistanceVectors(NamedTuple):
     queries: Tensor | None
     """Q, which keys are multiplied with, (N, R, D); None without this term."""
     rows: Tensor
-    """Row of each query's and key's places, (S, S) int64 or wider."""
+    """Row of the distance of each query's and key's places, int64, (S, S) or larger."""
 
     def scores(self, q: Tensor, k: Tensor) -> Tensor:
         """Scores by distance: (n, N, S, D) each → (n, N, S, S)."""

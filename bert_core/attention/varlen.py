@@ -45,7 +45,7 @@ class VarlenAttention(AttentionBackend):
         if call.has_slopes:
             return "has no linear biases"
         if call.has_bias:
-            return "has no learned biases"
+            return "has no learned biases or scores by distance"
         if call.includes_padding:
             return "cannot leave out padding that is among the tokens"
         if call.dropout_p and not _flash_attention_runs():

@@ -100,8 +100,9 @@ class Family:
     def read(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """Turn the fields of a config.json into BertConfig's. Raises: ConfigError for what cannot be built here."""
         values = {**self.defaults, **values}
-        for name, required in {**_REQUIRED, **self.required}.items():
-            if name not in self.fields and values.get(name, required) != required:
+        always = {name: value for name, value in _REQUIRED.items() if name not in self.fixed_fields}
+        for name, required in {**always, **self.required}.items():
+            if name not in self.fields.values() and values.get(name, required) != required:
                 raise ConfigError(f"{name} is {values[name]!r}; only {required!r} can be built here")
         found = {here: values[there] for here, there in self._field_names() if there in values}
         return {**found, **self.derived_fields(found, values), "model_type": self.model_type}

@@ -86,7 +86,7 @@ class ModelSpec(Section):
         None, "Width inside the feed-forward layer; 4 × hidden_size when left out, 8/3 × if gated.", ge=8
     )
     position_embedding: PositionEmbedding | None = identity(
-        None, "Positions: learned, rotary or linear biases (ALiBi); the family's own when left out.", is_new=True
+        None, "Positions: learned, rotary, ALiBi, disentangled (DeBERTa); the family's own when left out.", is_new=True
     )
     norm_placement: NormPlacement | None = identity(
         None, "Norms behind each addition or in front of each sub-layer; the family's own when left out.", is_new=True
@@ -248,6 +248,8 @@ def build_config(model: ModelSpec, vocab_size: int, pad_token_id: int = 0) -> Be
     if model.tie_layers or model.norm_placement == "post":
         asked["first_norm"] = True  # which modernbert alone leaves out
     changes = {name: value for name, value in asked.items() if value is not None}
+    if model.norm == "rms":
+        changes["norm_bias"] = None  # which nomic_bert's LayerNorms have
     config = BertConfig.from_shape(depth, width, model.family, vocab_size=vocab_size, **changes)
     num_groups = config.num_hidden_groups
     if model.tie_layers is not None:

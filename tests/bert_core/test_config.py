@@ -147,6 +147,8 @@ def test_a_flag_of_earlier_files_names_the_family_of_the_heads(flag: str, family
         ({"num_lstm_layers": 1, "lstm_hidden_size": 255}, "255"),
         ({"num_tabular_features": -1}, "num_tabular_features"),
         ({"max_relative_positions": 9, "position_buckets": 16}, "max_relative_positions 9"),
+        ({"norm": "rms", "norm_bias": True}, "norm_bias"),
+        ({"prediction_transform": False, "embedding_size": 128}, "embedding_size"),
         ({"first_norm": False}, "norm_placement"),
         ({"first_norm": False, "norm_placement": "pre", "num_hidden_groups": 3}, "num_hidden_groups"),
     ],

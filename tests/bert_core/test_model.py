@@ -421,3 +421,10 @@ def test_a_causal_model_does_not_look_ahead(choices: dict[str, Any]) -> None:
     torch.testing.assert_close(after[:, :5], before[:, :5])
     assert not torch.allclose(after[:, 5:], before[:, 5:])
     assert not torch.allclose(pooled_after, pooled_before)  # of the last token, which sees everything
+
+
+@pytest.mark.parametrize("pooling", ["cls", "mean", "late"])
+def test_an_encoder_alone_pools_as_it_does_for_a_classifier(pooling: str) -> None:
+    model = scattered(BertModel.from_config(small_config(classifier_pooling=pooling))).eval()
+    ids = torch.randint(5, 20, (3, 7), generator=torch.Generator().manual_seed(0))
+    assert torch.equal(model(ids).pooler_output, model.pooled_states(model.pack(ids)))

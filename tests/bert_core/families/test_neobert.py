@@ -28,6 +28,7 @@ PUBLISHED: dict[str, Any] = {
     "num_attention_heads": 12,
     "num_hidden_layers": 28,
     "pad_token_id": 0,
+    "tie_word_embeddings": False,
     "vocab_size": 30522,
 }
 
