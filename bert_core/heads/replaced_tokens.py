@@ -89,7 +89,7 @@ class BertForReplacedTokenDetection(PretrainedModel):
         return DetectionOutput(loss, seqs.unpack(logits, input_ids.shape[1]))
 
 
-def narrower(config: BertConfig, share: float) -> BertConfig:
+def generator_config(config: BertConfig, share: float) -> BertConfig:
     """Configuration of a generator: as deep as the discriminator of `config`, its width times `share`, same embeddings.
 
     Heads have an even width that is about the discriminator's.
@@ -121,10 +121,10 @@ class GeneratorAndDiscriminator(BertForPreTraining):
 
         Args:
             config: configuration of the discriminator.
-            generator: that of the generator, whose embeddings are as wide; `narrower` by GENERATOR_SIZE when None.
+            generator: that of the generator, whose embeddings are as wide; by GENERATOR_SIZE when None.
         """
         self._discriminator_config = config
-        super().__init__(generator or narrower(config, GENERATOR_SIZE), seed)
+        super().__init__(generator or generator_config(config, GENERATOR_SIZE), seed)
 
     def build(self, config: BertConfig) -> None:
         super().build(config)
@@ -185,7 +185,7 @@ class GeneratorAndDiscriminator(BertForPreTraining):
         found = BertForReplacedTokenDetection.from_pretrained(folder, config, seed, encoder_only)
         states = {f"discriminator.{name}": weight for name, weight in found.state_dict().items()}
         config = replace(found.config, causal_attention=False)  # whatever the folder's model was trained for
-        generator, inside = narrower(config, generator_size), Path(folder) / GENERATOR_FOLDER
+        generator, inside = generator_config(config, generator_size), Path(folder) / GENERATOR_FOLDER
         if inside.exists():
             own = BertForPreTraining.from_pretrained(inside, seed=seed)
             generator = own.config.with_dropout(config.hidden_dropout_prob, config.attention_probs_dropout_prob)

@@ -25,7 +25,7 @@ from bert_core.config import BertConfig
 from bert_core.counter_random import derive_key
 from bert_core.examples.packing import PackedBatch
 from bert_core.heads.pretraining import BertForPreTraining, LossSums
-from bert_core.heads.replaced_tokens import GeneratorAndDiscriminator, narrower
+from bert_core.heads.replaced_tokens import GeneratorAndDiscriminator, generator_config
 from bert_core.kernels.dropout import seed_dropout
 from bert_core.micro_batches import compute_in_parts, first_line
 from bert_core.model import BertModel
@@ -70,7 +70,7 @@ Its arguments are a model, a micro-batch on the model's device, the spec and the
 def new_model(spec: "PretrainSpec", config: BertConfig, seed: int | None) -> BertForPreTraining:
     """Make a model for a spec's objectives with weights drawn from `seed`; None leaves them without memory."""
     if spec.token_objective == ReplacedTokens.name:
-        return GeneratorAndDiscriminator(config, seed, narrower(config, spec.generator_size))
+        return GeneratorAndDiscriminator(config, seed, generator_config(config, spec.generator_size))
     return BertForPreTraining(config, seed)
 
 

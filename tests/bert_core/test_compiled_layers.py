@@ -19,7 +19,7 @@ from bert_core.attention import BACKENDS
 from bert_core.attention.positions import Positions
 from bert_core.compiled_layers import compile_layers, restore_layers
 from bert_core.heads import BertForPreTraining
-from bert_core.heads.replaced_tokens import GeneratorAndDiscriminator, narrower
+from bert_core.heads.replaced_tokens import GeneratorAndDiscriminator, generator_config
 from bert_core.model import BertModel, EncoderLayer
 from bert_core.packed_sequences import PackedSequences
 from tests.bert_core.reference import ragged_batch, scattered, small_config
@@ -122,7 +122,7 @@ def test_names_of_weights_stay_and_so_do_random_numbers_and_gradients() -> None:
 @pytest.mark.heavy
 def test_an_encoder_without_embeddings_of_its_own_is_compiled() -> None:
     config = small_config(num_hidden_layers=1)
-    bert = GeneratorAndDiscriminator(config, generator=narrower(config, 1.0)).bert
+    bert = GeneratorAndDiscriminator(config, generator=generator_config(config, 1.0)).bert
     assert not list(bert.embeddings.parameters())
     compile_layers(bert, backend="eager", num_first_rows=64)
 

@@ -22,7 +22,7 @@ from bert_core.heads.replaced_tokens import (
     BertForReplacedTokenDetection,
     GeneratorAndDiscriminator,
     draw_tokens,
-    narrower,
+    generator_config,
 )
 from bert_core.model import BertModel
 from bert_core.objectives.packed_batches import build_packed_batch
@@ -205,7 +205,7 @@ def test_a_discriminator_starts_other_heads_and_takes_a_new_generator(tmp_path: 
 @pytest.mark.parametrize(("share", "width", "heads"), [(0.25, 192, 3), (0.5, 384, 6), (0.01, 8, 1), (1.0, 768, 12)])
 def test_a_generator_is_as_deep_and_its_heads_are_about_as_wide(share: float, width: int, heads: int) -> None:
     config = BertConfig.from_size("base", "bert", vocab_size=60)
-    found = narrower(config, share)
+    found = generator_config(config, share)
     assert (found.hidden_size, found.num_attention_heads, found.num_hidden_layers) == (width, heads, 12)
     assert found.embedding_size == (None if share == 1 else 768)
     assert found.intermediate_size == round(3072 * share)
