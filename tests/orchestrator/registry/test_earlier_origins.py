@@ -11,6 +11,7 @@ from orchestrator.base.run_states import RunState
 from orchestrator.registry import Registry
 from orchestrator.registry.merging import merge_registry
 from orchestrator.registry.model_origins import NAME_PATHS
+from orchestrator.registry.parameters import START
 from orchestrator.specs import SPEC_KINDS, spec_class
 from orchestrator.specs.fields import Section
 from orchestrator.specs.references import NAME_FIELDS, Product
@@ -143,4 +144,4 @@ def name_paths(section: type[Section], beginning: str = "") -> Iterator[str]:
 
 def test_every_field_of_a_spec_that_names_a_model_leads_back() -> None:
     found = {path for kind in SPEC_KINDS if kind != "pipeline" for path in name_paths(spec_class(kind))}
-    assert found == set(NAME_PATHS)
+    assert found | {START} == set(NAME_PATHS)

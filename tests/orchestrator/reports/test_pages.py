@@ -130,11 +130,11 @@ def test_the_way_to_a_model_is_told_once_for_each_part() -> None:
 @pytest.mark.parametrize(
     ("varied", "names"),
     [
-        ([("a", 0), ("b", 0)], ["start a", "start b"]),
+        ([("a", 0), ("b", 0)], ["shape a", "shape b"]),
         ([("a", 0), ("a", 1)], ["seed 0", "seed 1"]),
-        ([("a", 0), ("b", 0), ("b", 1)], ["start a, seed 0", "start b, seed 0", "start b, seed 1"]),
+        ([("a", 0), ("b", 0), ("b", 1)], ["shape a, seed 0", "shape b, seed 0", "shape b, seed 1"]),
         ([("a", 0), ("a", 0)], ["(trial 0)", "(trial 1)"]),
-        ([("a", 0), ("a", 0), ("b", 0)], ["start a (trial 0)", "start a (trial 1)", "start b"]),
+        ([("a", 0), ("a", 0), ("b", 0)], ["shape a (trial 0)", "shape a (trial 1)", "shape b"]),
     ],
 )
 def test_a_trial_is_named_by_its_number_where_nothing_else_tells_it_apart(
@@ -142,8 +142,8 @@ def test_a_trial_is_named_by_its_number_where_nothing_else_tells_it_apart(
 ) -> None:
     sweep = new_run(registry, kind="sweep", spec={"kind": "sweep"}, task="own", metric="f1")
     trials = [
-        trial_result(f"k{number}", number=number, parameters={"start": start}, seed=seed, metrics={"f1": 0.5})
-        for number, (start, seed) in enumerate(varied)
+        trial_result(f"k{number}", number=number, parameters={"shape": shape}, seed=seed, metrics={"f1": 0.5})
+        for number, (shape, seed) in enumerate(varied)
     ]
     for trial_id in registry.trials.record(sweep, trials):
         registry.metrics.record(trial_id, [MetricEvent(step, "validation", {"f1": 0.5}) for step in (1, 2)])

@@ -102,6 +102,7 @@ def test_a_choice_changes_that_alone_and_without_one_it_is_the_family_s(family: 
             config = build_config(asked, VOCAB_SIZE)
             changed = {name for name in vars(own) if getattr(own, name) != getattr(config, name)}
             follows = {"feed_forward": "intermediate_size", "norm_placement": "first_norm", "tie_layers": "first_norm"}
+            follows["norm"] = "norm_bias"
             assert changed <= {names.get(axis, axis), follows.get(axis)}
             assert changed or config.family.model_type == own.family.model_type
             if axis == "tie_layers":
