@@ -11,15 +11,14 @@ from typing import Any
 
 from bert_core.config_fields import ConfigFields
 from bert_core.errors import ConfigError
-from bert_core.families.family import Family
+from bert_core.families.rotary import RotaryFamily
 
 
 @dataclass(frozen=True)
-class _EuroBert(Family):
+class _EuroBert(RotaryFamily):
     def read(self, values: Mapping[str, Any]) -> dict[str, Any]:
         pooling = values.get("classifier_pooling", values.get("clf_pooling", "late"))
-        rope = values.get("rope_parameters") or {}  # where transformers 5 has the rotary base
-        found = super().read({**values, **rope, "classifier_pooling": "cls" if pooling == "bos" else pooling})
+        found = super().read({**values, "classifier_pooling": "cls" if pooling == "bos" else pooling})
         head_size = found.get("hidden_size", 768) // found.get("num_attention_heads", 12)
         if values.get("head_dim", head_size) not in (None, head_size):
             raise ConfigError(f"head_dim is {values['head_dim']!r}; only {head_size}, a head's share, can be built")
@@ -52,7 +51,6 @@ EUROBERT = _EuroBert(
     fields={
         "attention_probs_dropout_prob": "attention_dropout",
         "layer_norm_eps": "rms_norm_eps",
-        "rotary_base": "rope_theta",
         **{name: name for name in ("num_key_value_heads", "tie_word_embeddings", "classifier_pooling")},
     },
     fixed_fields={
@@ -72,9 +70,10 @@ EUROBERT = _EuroBert(
         "pad_token_id": 128001,
         "attention_dropout": 0.0,
         "hidden_dropout_prob": 0.0,
+        "rope_theta": 10_000.0,
         "tie_word_embeddings": False,
     },
-    required={"attention_bias": False, "mlp_bias": False, "rope_scaling": None, "rope_type": "default"},
+    required={"attention_bias": False, "mlp_bias": False},
     tied_weights={"lm_head.weight": "model.embed_tokens.weight"},
     architectures={"BertForPreTraining": "EuroBertForMaskedLM"},
     has_base_pooler=False,

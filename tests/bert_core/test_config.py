@@ -304,7 +304,7 @@ def test_a_family_that_is_not_read_is_named_with_the_file_and_those_that_are(tmp
         (DEBERTA_V3 | {"pos_att_type": "p2p|c2p"}, "pos_att_type 'c2p|p2p'"),
         (DEBERTA_V3 | {"norm_rel_ebd": "rms"}, "norm_rel_ebd 'rms'"),
         ({"model_type": "eurobert", "head_dim": 32}, "head_dim is 32"),
-        ({"model_type": "eurobert", "rope_parameters": {"rope_type": "yarn"}}, "rope_type is 'yarn'"),
+        ({"model_type": "eurobert", "rope_parameters": {"rope_type": "yarn"}}, "rope_scaling"),
         ({"model_type": "eurobert", "classifier_pooling": "max"}, "classifier_pooling"),
         ({"model_type": "bert", "tie_word_embeddings": False}, "tie_word_embeddings is False"),
         ({"model_type": "modernbert", "mlp_bias": True}, "mlp_bias is True"),
