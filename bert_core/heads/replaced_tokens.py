@@ -134,6 +134,10 @@ class GeneratorAndDiscriminator(BertForPreTraining):
             if own._modules.pop(name, None) is not None:
                 own.__dict__[name] = getattr(shared, name)  # read here, but no part of this module
 
+    @property
+    def saved_config(self) -> BertConfig:
+        return self.discriminator.config
+
     def packed_loss_sums(
         self,
         seqs: PackedSequences,

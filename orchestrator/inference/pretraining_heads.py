@@ -51,7 +51,7 @@ class MaskFiller:
     @classmethod
     def load(cls, folder: str, device: str = "cpu", precision: AskedPrecision = "fp32") -> Self:
         """Load a model's folder. Raises: CheckpointError when it has no head for masked tokens."""
-        model, tokenizer = _load_pretraining(folder, "prediction", "masked tokens")
+        model, tokenizer = _load_pretraining(folder, "prediction", "masked tokens", GENERATOR_FOLDER)
         return cls(model.to(choose_device(device, precision=precision)), tokenizer, precision)
 
     def answer(self, inputs: Sequence[ModelInput]) -> list[dict[str, Any]]:
@@ -124,8 +124,16 @@ def next_sentence(folder: str, first: str, second: str) -> NextSentenceAnswer:
     return NextSentenceAnswer(probability, probability >= 0.5)
 
 
-def _load_pretraining(folder: str, head: str, what: str) -> tuple[BertForPreTraining, Tokenizer]:
-    """A model with its pretraining heads, and its tokenizer. Raises: CheckpointError when it lacks that head."""
+def _load_pretraining(
+    folder: str, head: str, what: str, inner: str | None = None
+) -> tuple[BertForPreTraining, Tokenizer]:
+    """A model with its pretraining heads, and its tokenizer.
+
+    Args:
+        inner: folder inside the model's in which another model may have the head.
+
+    Raises: CheckpointError when the model lacks that head.
+    """
     local = local_copy(folder)
     model = BertForPreTraining.from_pretrained(local)
     if model.config.causal_attention:
@@ -135,14 +143,14 @@ def _load_pretraining(folder: str, head: str, what: str) -> tuple[BertForPreTrai
         )
     tokenizer = Tokenizer.load(local)
     tokenizer.check_fits(model.config.vocab_size)
-    if head == "next_sentence" and not model.config.sentence_head:
+    if getattr(model, head) is None:
         raise CheckpointError(
             f"{folder} has no head for {what}: a model of its family ({model.config.model_type}) is pretrained without "
             "one; use one pretrained with sentence pairs, as BERT is"
         )
     if model.was_without(head):
-        fills_masks = (local / GENERATOR_FOLDER).exists() and head == "prediction"
-        other = join(folder, GENERATOR_FOLDER) if fills_masks else "a pretrained model, not a fine-tuned one"
+        has_inner = inner is not None and (local / inner).exists()
+        other = join(folder, str(inner)) if has_inner else "a pretrained model, not a fine-tuned one"
         raise CheckpointError(f"{folder} has no head for {what}; use {other}")
     return model, tokenizer
 

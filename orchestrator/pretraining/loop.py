@@ -302,12 +302,11 @@ class TrainingLoop:
         Latest weight averaging (Kaddour 2022), with steps of one's own choice.
         """
         weights, steps = self.model.state_dict(), self.spec.average_steps
-        config = getattr(self.model, "discriminator", self.model).config  # of the model in a snapshot's own folder
         if self.worker.rank == 0:
             folders = snapshot_folders(self.job.run_folder)
             sums = {name: torch.zeros_like(tensor) for name, tensor in weights.items()}
             for step in steps:
-                snapshot = type(self.model).from_pretrained(local_copy(folders[step]), config)
+                snapshot = type(self.model).from_pretrained(local_copy(folders[step]), self.model.saved_config)
                 for name, tensor in snapshot.state_dict().items():
                     sums[name] += tensor.to(self.worker.device)
             for name, tensor in weights.items():

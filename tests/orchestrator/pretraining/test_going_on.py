@@ -99,7 +99,7 @@ def test_a_run_that_goes_on_is_resumed_from_its_own_checkpoint(
 
 
 def test_masks_follow_left_to_right_with_weights_and_optimizer(tmp_path: Path) -> None:
-    """What experiments/causal_then_masked.yaml does."""
+    """Masks after reading left to right, with the same optimizer, as experiments/causal_then_masked.yaml has it."""
     single = {**STABLE, "sentence_objective": "none", "execution": {**EXECUTION, "checkpoint_every_steps": 8}}
     first: list[Event] = []
     causal = run(make_job(tmp_path / "causal", steps=8, token_objective="left_to_right", **single), first.append)
