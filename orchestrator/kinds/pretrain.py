@@ -258,7 +258,7 @@ def record_steps(spec: PretrainSpec, context: RunContext) -> None:
     """Put the number of steps that was chosen into the run's record, which later attempts go by."""
     context.refuse_if_superseded()
     lifecycle, run = context.recorder.registry.lifecycle, context.recorder.registry.run(context.run_id)
-    lifecycle.reopen(run.id, {**run.spec, "steps": spec.steps}, spec.fingerprint())
+    lifecycle.replace_spec(run.id, {**run.spec, "steps": spec.steps}, spec.fingerprint())
     logger.info(f"{spec.num_steps:,} steps fit into execution.max_hours {spec.execution.max_hours:g}")
 
 

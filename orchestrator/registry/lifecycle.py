@@ -64,8 +64,8 @@ class RunLifecycle(RegistryPart):
                 raise InputError(f"run {run_id} was removed; to bring it back: orchestrator runs restore {run_id}")
         return run_id
 
-    def reopen(self, run_id: str, spec: Mapping[str, Any], fingerprint: str) -> None:
-        """Give a run a spec with the same fields and more work; a completed run is STOPPED until its next attempt.
+    def replace_spec(self, run_id: str, spec: Mapping[str, Any], fingerprint: str) -> None:
+        """Put a spec with the same fields into a run's record; a completed run is STOPPED until its next attempt.
 
         Raises: NotFoundError.
         """

@@ -176,7 +176,7 @@ def test_a_sweep_that_is_given_more_points_goes_on_under_its_id(registry: Regist
     run = recorder.start(spec, "2" * 64)
     (trial,) = recorder.registry.trials.record(run.id, [trial_result()])
     recorder.complete(run.id, RunOutcome())
-    registry.lifecycle.reopen(run.id, {**spec, "trials": 4}, "4" * 64)
+    registry.lifecycle.replace_spec(run.id, {**spec, "trials": 4}, "4" * 64)
     resumed = recorder.resume(run.id)
     assert (resumed.state, resumed.attempt, resumed.spec["trials"]) == (RunState.RUNNING, 2, 4)
     assert [registry.run(one).fingerprint for one in (run.id, trial)] == ["4" * 64] * 2

@@ -89,7 +89,7 @@ CHANGES: list[Callable[[Registry, str], object]] = [
     lambda registry, sweep: registry.lifecycle.remove(sweep),
     lambda registry, sweep: registry.annotations.set_flag(sweep, "archived"),
     lambda registry, sweep: registry.trials.set_metric(sweep, "mrpc", "accuracy"),
-    lambda registry, sweep: registry.lifecycle.reopen(sweep, {"kind": "sweep"}, "f"),
+    lambda registry, sweep: registry.lifecycle.replace_spec(sweep, {"kind": "sweep"}, "f"),
 ]
 
 
