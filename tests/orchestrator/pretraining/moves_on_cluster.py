@@ -87,8 +87,8 @@ if __name__ == "__main__":
         ray.init(address=cluster.address, log_to_driver=False, logging_level="ERROR")
         moves = Moves(cluster)
         moved, straight = (make_job(folder / name, steps=STEPS, execution=EXECUTION) for name in ("moved", "straight"))
-        _train(moved, False, moves.on_event, moves.on_wait)
-        _train(straight, False, lambda event: None, lambda: None)
+        _train(moved, moves.on_event, moves.on_wait)
+        _train(straight, lambda event: None, lambda: None)
         found = {
             "groups": moves.groups,
             "lines": lines.texts,
