@@ -116,7 +116,7 @@ def run(
     loop = TrainingLoop(job, worker, emit, num_confirmed, note_step)
 
     def batches(first_step: int) -> Iterator[tuple[int, PackedBatch]]:
-        for step in range(first_step, job.spec.steps):
+        for step in range(first_step, job.spec.num_steps):
             yield from job.stream.batches(range(step, step + 1), worker.rank, worker.num_workers)
 
     loop.train(traced(batches, worker, job.attempt))
