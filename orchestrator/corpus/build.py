@@ -282,6 +282,7 @@ def _to_row(bundle: int, sequence: int, unit: DocumentBatch, error: str) -> pa.T
             "facts": [FinishedUnit((), tuple(unit.files), unit.num_bytes_read, unit.is_last).to_json()],
             "ids": pa.array([[document.id for document in unit.documents]], strings),
             "texts": pa.array([[document.text for document in unit.documents]], strings),
+            "languages": pa.array([[document.language for document in unit.documents]], strings),
         }
     )
 
@@ -290,8 +291,8 @@ def tokenize_batch(table: pa.Table, *, folder: str, tokenizer: Tokenizer, valida
     """Tokenize batches, in a Ray task: write a shard of each split for each row, and give and note the facts."""
     facts, errors = [], []
     for row in table.to_batches(max_chunksize=1):
-        ids, texts = row["ids"].flatten().to_pylist(), row["texts"].flatten().to_pylist()
-        documents = [Document(name, text) for name, text in zip(ids, texts, strict=True)]
+        columns = (row[name].flatten().to_pylist() for name in ("ids", "texts", "languages"))
+        documents = [Document(*values) for values in zip(*columns, strict=True)]
         unit_id = row["bundle"][0].as_py(), row["sequence"][0].as_py()
         unit, error = FinishedUnit.from_json(row["facts"][0].as_py()), row["error"][0].as_py()
         try:

@@ -124,6 +124,7 @@ class Document(NamedTuple):
 
     id: str
     text: str
+    language: str = "en"
 
 
 class DocumentReader:
@@ -155,13 +156,14 @@ class DocumentReader:
     def read(self) -> Iterator[Document]:
         """Read the documents that hold text, in order. Raises: CorpusError."""
         records = {"text": self._read_text, "jsonl": self._read_json_lines, "parquet": self._read_parquet}
+        language = self.source.language(self.file.entry)
         try:
             for name, text in records[self.file.format]():
                 if text and not text.isspace():
                     self.num_documents += 1
                     own_name = name or f"{self.file.name}#{self.num_documents}"
                     # Half of a surrogate pair, which JSON and file names may have, becomes a question mark.
-                    yield Document(own_name.encode(errors="replace").decode(), text)
+                    yield Document(own_name.encode(errors="replace").decode(), text, language)
         except DamagedFileError as damage:
             if self.source.on_bad_record == "error":
                 raise DamagedFileError(

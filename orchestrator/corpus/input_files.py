@@ -53,7 +53,7 @@ class InputFile:
     num_bytes: int
     version: str
     """Value that changes when the file does: its time of modification, or an object store's tag."""
-    language: int = 0
+    entry: int = 0
     """Number of the entry of `corpus.files` by which the file was found."""
     mean_copies: float = 1.0
     """Number of times that each of its documents is read, on average."""
@@ -64,7 +64,7 @@ class InputFile:
 
     @property
     def estimated_text_bytes(self) -> float:
-        """Bytes of text that are read from it, about: unpacked, and as often as its language is sampled."""
+        """Bytes of text that are read from it, about: unpacked, and as often as its entry is sampled."""
         is_compressed = bool(self.compression) or self.format == "parquet"
         return self.num_bytes * self.mean_copies * (_TEXT_PER_COMPRESSED_BYTE if is_compressed else 1)
 
@@ -74,22 +74,22 @@ def find_files(source: TextSource) -> tuple[InputFile, ...]:
     files: list[InputFile] = []
     sizes = [0] * len(source.files)
     seen: set[str] = set()
-    for language, pattern in enumerate(source.files):
+    for entry, pattern in enumerate(source.files):
         found = _find_local(pattern, source) if is_local(pattern) else _find_remote(pattern, source)
         num_matches = 0
         for identity, file in found:
             num_matches += 1
             if identity not in seen:
                 seen.add(identity)
-                files.append(replace(file, language=language))
-                sizes[language] += file.num_bytes
+                files.append(replace(file, entry=entry))
+                sizes[entry] += file.num_bytes
         if not num_matches:
             raise CorpusError(
                 f"corpus.files: {pattern!r} matches no file; check the path, "
                 f"and that files in a folder end in {_ENDINGS}, or set corpus.format (--input-format)"
             )
     copies = mean_copies(sizes, source.sampling_exponent)
-    return tuple(replace(file, mean_copies=copies[file.language]) for file in files)
+    return tuple(replace(file, mean_copies=copies[file.entry]) for file in files)
 
 
 def _find_local(pattern: str, source: TextSource) -> Iterator[tuple[str, InputFile]]:

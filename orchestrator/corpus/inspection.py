@@ -63,7 +63,8 @@ def _inspect_file(file: InputFile, source: TextSource, limit: int | None) -> Fil
     try:
         for document in islice(reader.read(), limit):
             num_characters += len(document.text)
-            sentence_words.update(len(sentence.split()) for sentence in split_sentences(document.text))
+            sentences = split_sentences(document.text, document.language)
+            sentence_words.update(len(sentence.split()) for sentence in sentences)
             if len(sample) < _SAMPLE_DOCUMENTS:
                 sample.append(" ".join(document.text[:_SAMPLE_CHARACTERS].split()))
     except CorpusError as error:

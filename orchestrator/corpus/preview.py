@@ -79,7 +79,7 @@ class ExamplePreview:
 def preview_sentences(documents: Iterable[Document], tokenizer: Tokenizer | None = None) -> Iterator[SentencePreview]:
     """Sentences of documents, as the splitter cuts them and as the tokenizer cuts those into word pieces."""
     for document in documents:
-        sentences = split_sentences(document.text)
+        sentences = split_sentences(document.text, document.language)
         encoded = tokenizer.encode_ids(sentences) if tokenizer else [None] * len(sentences)
         for text, ids in zip(sentences, encoded, strict=True):
             pieces = tuple(map(tokenizer.token, ids)) if tokenizer and ids is not None else None
@@ -200,11 +200,11 @@ def _write_first(
     Of entries that have weights it is the first text of each.
     """
     shards: list[ShardInfo] = []
-    entries = {file.language if source.weights else 0 for file in files}
+    entries = {file.entry if source.weights else 0 for file in files}
     room, full = dict.fromkeys(entries, sample_bytes // max(1, len(entries))), set[int]()
     num_documents = 0
     for number, bundle in enumerate(plan_bundles(files, source)):
-        entry = bundle[0].language if source.weights else 0
+        entry = bundle[0].entry if source.weights else 0
         batches = () if entry in full else read_batches(bundle, source, min(shard_bytes, sample_bytes))
         for sequence, batch in enumerate(batches):
             if room[entry] <= 0 and batch.documents:

@@ -34,6 +34,12 @@ class TextSource(Section):
         "twice as often, 0 never. All documents alike when left out.",
         is_new=True,
     )
+    languages: tuple[Annotated[str, Field(pattern="^[a-z]{2,3}$")], ...] = identity(
+        (),
+        "ISO 639 code of each entry of `files`, or one for all: `[de]`. Its abbreviations and marks decide where a "
+        "sentence ends. English when left out.",
+        is_new=True,
+    )
     format: Literal["auto", "text", "jsonl", "parquet"] = identity(
         "auto",
         "Format of the files: plain text with a blank line between documents, one JSON object a line, or Parquet.",
@@ -56,10 +62,15 @@ class TextSource(Section):
     )
 
     @model_validator(mode="after")
-    def _check_sampling(self) -> Self:
+    def _check_entries(self) -> Self:
         if self.weights and len(self.weights) != len(self.files):
             raise ValueError(
                 f"weights has {len(self.weights)} numbers for the {len(self.files)} entries of files; give one for each"
+            )
+        if len(self.languages) not in (0, 1, len(self.files)):
+            raise ValueError(
+                f"languages has {len(self.languages)} codes for the {len(self.files)} entries of files; give one for "
+                "each, or one for all"
             )
         if self.weights and (self.sampling_exponent < 1 or self.max_documents is not None):
             other = "sampling_exponent" if self.sampling_exponent < 1 else "max_documents"
@@ -70,6 +81,11 @@ class TextSource(Section):
                 f"{self.sampling_exponent} some of each language: leave one of them out"
             )
         return self
+
+    def language(self, entry: int) -> str:
+        """ISO 639 code of an entry of `files`."""
+        languages = self.languages or ("en",)
+        return languages[entry if len(languages) > 1 else 0]
 
 
 class TokenizerSpec(Spec):

@@ -21,6 +21,7 @@ from orchestrator.base.results import DatasetResult, FileCount
 from orchestrator.corpus import build as build_module
 from orchestrator.corpus.build import build_token_store
 from orchestrator.corpus.document_batches import tokenize
+from orchestrator.corpus.document_readers import Document
 from orchestrator.corpus.token_store import TokenStore
 from orchestrator.specs import TextSource
 from tests.orchestrator.corpus.shards import document_ids
@@ -86,7 +87,7 @@ def test_a_store_holds_the_corpus_and_does_not_depend_on_cpus(
     for shard in store.shards("train"):
         documents, ids = store.read_shard(shard), document_ids(store, shard)
         for number, name in enumerate(ids):
-            expected, _ = tokenize([texts[name]], tokenizer)
+            expected, _ = tokenize([Document(name, texts[name])], tokenizer)
             start, end = documents.document_ends[number : number + 2]
             np.testing.assert_array_equal(documents.tokens[start:end], expected)
         order += ids

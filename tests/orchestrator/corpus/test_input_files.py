@@ -255,7 +255,7 @@ def test_weights_are_the_shares_in_which_text_is_read_for_a_vocabulary(
     whole = Counter(document.text[:2] for document in read_corpus(source))
     assert whole["sw"] == NUM_DOCUMENTS["sw"], "those of the largest weight come once"
     bundles = plan_bundles(find_files(source), source)
-    assert [{file.language for file in bundle} for bundle in bundles] == [{0}, {1}, {2}], "a shard is of one entry"
+    assert [{file.entry for file in bundle} for bundle in bundles] == [{0}, {1}, {2}], "a shard is of one entry"
 
 
 def corpus(folder: Path, documents_per_file: int = 20, num_files: int = 3) -> TextSource:

@@ -15,12 +15,14 @@ from bert_core.text.tokenizer_training import train_wordpiece
 from orchestrator.corpus.document_batches import (
     MAX_SENTENCE_CHARACTERS,
     is_validation,
+    read_corpus,
     split_sentences,
     tokenize,
     write_documents,
 )
 from orchestrator.corpus.document_readers import Document
 from orchestrator.corpus.token_store import Manifest, TokenStore
+from orchestrator.specs.corpus import TextSource
 from tests.orchestrator.corpus.shards import document_ids
 
 TEXTS = [f"Mr. {name} has {n} boats. They float!\nThe end." for n, name in enumerate(["Ash", "Birch", "Cedar"] * 40)]
@@ -32,7 +34,7 @@ def tokenizer() -> Tokenizer:
 
 
 def test_tokens_are_those_of_the_sentences_in_order(tokenizer: Tokenizer) -> None:
-    tokens, lengths = tokenize(TEXTS[:2], tokenizer)
+    tokens, lengths = tokenize([Document("a", text) for text in TEXTS[:2]], tokenizer)
     sentences = ["Mr. Ash has 0 boats.", "They float!", "The end.", "Mr. Birch has 1 boats.", "They float!", "The end."]
     expected = tokenizer.encode_ids(sentences)
     assert tokens.dtype == np.uint16
@@ -51,7 +53,7 @@ def test_what_leaves_no_token_is_left_out(tokenizer: Tokenizer, tmp_path: Path) 
 
 
 def test_special_tokens_in_a_document_are_text(tokenizer: Tokenizer) -> None:
-    tokens, _ = tokenize(["[MASK] [SEP] boats [CLS]"], tokenizer)
+    tokens, _ = tokenize([Document("a", "[MASK] [SEP] boats [CLS]")], tokenizer)
     assert not {tokenizer.mask_id, tokenizer.sep_id, tokenizer.cls_id} & set(tokens.tolist())
 
 
@@ -90,6 +92,18 @@ def test_splits_are_apart_and_the_bytes_are_the_same_every_time(tokenizer: Token
 )  # fmt: skip
 def test_sentences_end_where_a_reader_would_say(text: str, sentences: list[str]) -> None:
     assert split_sentences(text) == sentences
+
+
+def test_sentences_end_as_the_language_of_the_entry_has_it(tmp_path: Path) -> None:
+    text = "Am 3. Mai kam er. Gut."
+    for language in ("en", "de"):
+        (tmp_path / f"{language}.txt").write_text(text)
+    source = TextSource(files=tuple(str(tmp_path / f"{name}.txt") for name in ("en", "de")), languages=("en", "de"))
+    english, german = read_corpus(source)
+    assert split_sentences(text, english.language) == ["Am 3.", "Mai kam er.", "Gut."]
+    assert split_sentences(text, german.language) == ["Am 3. Mai kam er.", "Gut."]
+    one_for_all = source.model_copy(update={"languages": ("de",)})
+    assert [document.language for document in read_corpus(one_for_all)] == ["de", "de"]
 
 
 @given(

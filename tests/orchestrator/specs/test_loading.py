@@ -160,6 +160,8 @@ VARIANTS = "    corpus: {files: [a.txt]}\n    variants: {small: {vocab_size: 99}
         (PRETRAIN + "init_from: model\ninit_step: 5\ndecay_ratio: 0.6\n", "decay_ratio 0.6"),
         (PRETRAIN + "init_from: model\ninit_step: 5\nexecution: {snapshot_steps: [5]}\n", "snapshot_steps [5]"),
         (PRETRAIN.replace("[a.txt]", "[a.txt]\n  weights: [1, 2]"), "spec.yaml:4: corpus weights has 2"),
+        (PRETRAIN.replace("[a.txt]", "[a.txt]\n  languages: [de, en]"), "spec.yaml:4: corpus languages has 2"),
+        (PRETRAIN.replace("[a.txt]", "[a.txt]\n  languages: [German]"), "corpus.languages"),
         (PRETRAIN.replace("[a.txt]", "[a.txt]\n  weights: [0]"), "spec.yaml:4: corpus.weights are all 0"),
         (PRETRAIN.replace("[a.txt]", "[a.txt]\n  weights: [1]\n  max_documents: 9"), "max_documents"),
         (PRETRAIN + "phases: [{corpus_weights: [1]}]\n", "phases.corpus_weights"),
