@@ -7,7 +7,6 @@ import click
 
 from orchestrator.base.console import counted
 from orchestrator.base.errors import NotFoundError
-from orchestrator.base.formatting import setting_cell
 from orchestrator.cli.frame import refuse_options
 from orchestrator.cli.messages import notify
 from orchestrator.cli.output import page_size, show_record, show_rows, show_table, show_text
@@ -89,7 +88,7 @@ def leaderboard(
 
 
 def _show_group(registry: "Registry", name: str) -> None:
-    from orchestrator.reports.ranked_groups import group_record
+    from orchestrator.reports.ranked_groups import group_record, own_settings
 
     found = registry.group(name)
     record = group_record(found, registry.seed_noise(found))
@@ -114,7 +113,7 @@ def _show_group(registry: "Registry", name: str) -> None:
         record |= {"parameters": dict(found.parameters), "runs": runs}
         show_record(record)
         return
-    record |= {path: setting_cell(value) for path, value in found.parameters.items()}
+    record |= own_settings(found)
     show_record(record)
     show_text("\n")
     columns = ["seed", *(["fold"] if found.num_folds > 1 else []), "run", "of", "state", "score"]
