@@ -21,8 +21,8 @@ from torch.autograd.function import once_differentiable
 from bert_core.constants import IGNORE_INDEX
 from bert_core.kernels.linear import product, weight_gradient
 
-# Rows of a block that stay in a CPU's second-level cache from maximum to gradient.
-_CPU_CACHED_ROWS = 32
+# Rows of a block whose float32 copies stay in a CPU's second-level cache from maximum to gradient.
+_CPU_CACHED_ROWS = 8
 # On a GPU without Triton: enough rows to fill it, few enough that their float32 copies need little memory.
 _GPU_EAGER_ROWS = 512
 # Compute capability from which Triton is supported: Ampere.
@@ -47,7 +47,8 @@ class Totals:
 def add_block(logits: Tensor, labels: Tensor, num_columns: int, totals: Totals, with_gradients: bool) -> None:
     """Add a block's loss and right guesses to the totals: (R, W), (R,). Logits behind `num_columns`, V, are padding.
 
-    With gradients the logits become softmax − one-hot, 0 in padding, which is added up for the bias too.
+    With gradients the logits become softmax − one-hot, 0 in padding, which is added up for the bias too; without, they
+    are used up.
     """
     kernel = _fused_kernel(logits.device)
     if kernel is None:
@@ -64,18 +65,21 @@ def add_block(logits: Tensor, labels: Tensor, num_columns: int, totals: Totals, 
 def _add_eagerly(logits: Tensor, labels: Tensor, totals: Totals, with_gradients: bool) -> None:
     is_counted, columns = _neutralize_ignored_rows(logits, labels)
     size = _GPU_EAGER_ROWS if logits.is_cuda else _CPU_CACHED_ROWS
-    cached = (torch.split(each, size) for each in (logits, columns, is_counted))
-    for rows, own_columns, counted in zip(*cached, strict=True):
-        scores = rows.float()
-        tops, own = scores.amax(dim=-1), scores.gather(1, own_columns).squeeze(1)
-        probabilities = scores.softmax(dim=-1)
-        # The largest probability is 1 / Σ exp(score − top): the rest of the logarithm of the softmax's total.
-        totals.loss.add_((tops - probabilities.amax(dim=-1).log() - own).sum())
-        totals.num_correct.add_(((own == tops) & counted).sum())
+    cache = logits.new_empty((min(size, len(logits)), logits.shape[1]), dtype=torch.float32)
+    ones = cache.new_ones(len(cache))
+    parts = (torch.split(each, size) for each in (logits, columns, is_counted))
+    for rows, own_columns, counted in zip(*parts, strict=True):
+        scores = rows if rows.dtype == torch.float32 else cache[: len(rows)].copy_(rows)
+        tops, own = scores.amax(dim=-1, keepdim=True), scores.gather(1, own_columns)  # (R, 1)
+        exponentials = scores.sub_(tops).exp_()
+        sums = exponentials.sum(dim=-1, keepdim=True)
+        totals.loss.add_((tops + sums.log() - own).sum())
+        totals.num_correct.add_(((own == tops).squeeze(1) & counted).sum())
         if with_gradients:
-            probabilities.scatter_add_(1, own_columns, probabilities.new_full(own_columns.shape, -1.0))
-            totals.d_bias.add_(probabilities.sum(dim=0))
-            rows.copy_(probabilities)
+            probabilities = exponentials.mul_(sums.reciprocal())
+            gradients = probabilities.scatter_add_(1, own_columns, ones[: len(rows), None].neg())
+            totals.d_bias.addmv_(gradients.T, ones[: len(rows)])
+            rows.copy_(gradients)  # nothing to do where they are the rows
 
 
 def _neutralize_ignored_rows(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
@@ -120,10 +124,9 @@ def _fused_kernel(device: torch.device) -> FusedKernel | None:
 # The weight is read anew for each block, so blocks are large: those of a usual batch's predictions, or a few.
 _CPU_BLOCK_ROWS = 512
 _GPU_BLOCK_BYTES = 512 * 2**20
-# The vocabulary's multiple in products. Tensor cores want rows that begin at multiples of 16 bytes, and tiles that are
-# full: BERT's 30,522 pieces are neither. On a CPU padding may save time as well, but would change the bits of runs.
-_CPU_COLUMN_MULTIPLE = 1
-_GPU_COLUMN_MULTIPLE = 64
+# The vocabulary's multiple in products that pad it. Tensor cores and a CPU's matrix units want rows that begin at
+# multiples of 16 bytes, and tiles that are full: BERT's 30,522 pieces are neither.
+_COLUMN_MULTIPLE = 64
 
 
 def linear_cross_entropy_sums(
@@ -142,17 +145,23 @@ def linear_cross_entropy_sums(
 def vocabulary_logits(hidden: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """Compute logits over a vocabulary, with gradients: (P, H), (V, H), (V,) → (P, V).
 
-    On a GPU the product is one of a padded vocabulary, as in the loss.
+    The product is one of a padded vocabulary where that of the loss is.
     """
-    device, multiple = hidden.device.type, _column_multiple(hidden.device.type)
+    dtype = _product_dtype(hidden)
+    multiple = _column_multiple(weight, dtype)
     if len(bias) % multiple == 0:
         return F.linear(hidden, weight, bias)
-    dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
     return F.linear(hidden, _padded(weight, dtype, multiple), _padded(bias, dtype, multiple))[..., : len(bias)]
 
 
-def _column_multiple(device: str) -> int:
-    return _CPU_COLUMN_MULTIPLE if device == "cpu" else _GPU_COLUMN_MULTIPLE
+def _product_dtype(hidden: Tensor) -> torch.dtype:
+    device = hidden.device.type
+    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
+
+
+def _column_multiple(weight: Tensor, dtype: torch.dtype) -> int:
+    """1 on a CPU where the weight would be copied for the padding alone."""
+    return 1 if weight.device.type == "cpu" and weight.dtype == dtype else _COLUMN_MULTIPLE
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
@@ -160,10 +169,9 @@ class _LinearCrossEntropy(torch.autograd.Function):
     def forward(
         ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor, labels: Tensor, with_gradients: bool
     ) -> tuple[Tensor, Tensor]:
-        device = hidden.device.type
-        dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
-        multiple = _column_multiple(device)
-        with torch.autocast(device, enabled=False):
+        dtype = _product_dtype(hidden)
+        multiple = _column_multiple(weight, dtype)
+        with torch.autocast(hidden.device.type, enabled=False):
             operands = hidden.to(dtype), _padded(weight, dtype, multiple), _padded(bias, dtype, multiple)
             loss, correct, gradients = _sums(*operands, labels, len(bias), with_gradients)
         ctx.gradients = gradients

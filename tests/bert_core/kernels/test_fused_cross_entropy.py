@@ -115,8 +115,8 @@ def test_the_output_layer_with_the_kernel_agrees_with_itself_without(
     results = []
     for kernel in (None, cross_entropy_in_place):
         monkeypatch.setattr(linear_cross_entropy, "_fused_kernel", lambda device, kernel=kernel: kernel)
-        for name in ("_CPU_COLUMN_MULTIPLE", "_GPU_COLUMN_MULTIPLE"):
-            monkeypatch.setattr(linear_cross_entropy, name, 1 if kernel is None else 64)
+        multiple = 1 if kernel is None else 64
+        monkeypatch.setattr(linear_cross_entropy, "_column_multiple", lambda *_, multiple=multiple: multiple)
         sums = linear_cross_entropy_sums(*tensors, labels)
         results.append([*sums, *torch.autograd.grad(sums[0], tensors)])
     torch.testing.assert_close(results[1], results[0], atol=1e-5, rtol=1e-5)

@@ -109,7 +109,7 @@ def test_a_padded_vocabulary_gives_the_same(autocast: bool, monkeypatch: pytest.
     labels[::7] = IGNORE_INDEX
     results = []
     for multiple in (1, 64):  # of 50
-        monkeypatch.setattr(linear_cross_entropy, "_CPU_COLUMN_MULTIPLE", multiple)
+        monkeypatch.setattr(linear_cross_entropy, "_column_multiple", lambda *_, multiple=multiple: multiple)
         with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
             sums = linear_cross_entropy_sums(*tensors, labels)
         results.append([*sums, *torch.autograd.grad(sums[0], tensors)])
@@ -120,7 +120,7 @@ def test_a_padded_vocabulary_gives_the_same(autocast: bool, monkeypatch: pytest.
 def test_logits_of_a_padded_vocabulary_are_the_same(autocast: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     results = []
     for multiple in (1, 64):
-        monkeypatch.setattr(linear_cross_entropy, "_CPU_COLUMN_MULTIPLE", multiple)
+        monkeypatch.setattr(linear_cross_entropy, "_column_multiple", lambda *_, multiple=multiple: multiple)
         tensors, labels = inputs(5)
         with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
             logits = vocabulary_logits(*tensors)
