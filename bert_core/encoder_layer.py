@@ -87,13 +87,17 @@ class Embeddings(nn.Module):
         self.dropout = Dropout(config.hidden_dropout_prob)
         self.projection = None if config.embedding_size is None else Linear(width, config.hidden_size)
 
-    def forward(self, seqs: PackedSequences, residual_dtype: torch.dtype | None = None) -> Tensor:
+    def forward(
+        self, seqs: PackedSequences, residual_dtype: torch.dtype | None = None, words: Tensor | None = None
+    ) -> Tensor:
         """Embed each token: (T,) → (T, H).
 
         Args:
             residual_dtype: type of the result, and so of the residual stream; that of the weights when None.
+            words: vectors of the tokens' words, (T, E), where they were looked up already.
         """
-        words: Tensor = self.word(seqs.input_ids)  # (T, E)
+        if words is None:
+            words = self.word(seqs.input_ids)
         positions = None if self.position is None else self.position(seqs.position_ids + self.position_offset)
         token_types = None if self.token_type is None else self.token_type(seqs.token_type_ids)
         return self.combine(words, positions, token_types, residual_dtype or words.dtype)

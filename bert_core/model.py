@@ -137,14 +137,17 @@ class BertModel(PretrainedModel):
         padding_id = self.config.pad_token_id if self.config.position_offset else None
         return PackedSequences.from_padded(input_ids, attention_mask, token_type_ids, keep_padding, padding_id)
 
-    def encode(self, seqs: PackedSequences, rows: Tensor | None = None) -> Tensor:
+    def encode(self, seqs: PackedSequences, rows: Tensor | None = None, words: Tensor | None = None) -> Tensor:
         """Output of the last layer: (T, H), or for the tokens `rows` (R,) alone: (R, H).
 
         What a token costs behind the last layer's attention, it costs then only where its output is read.
 
+        Args:
+            words: vectors of the tokens' words, (T, E), where they were looked up already.
+
         Raises: DataError when a sequence is longer than the model can read.
         """
-        return last_output(self.layer_outputs(seqs, rows))
+        return last_output(self.layer_outputs(seqs, rows, words))
 
     def head_states(self, seqs: PackedSequences, rows: Tensor | None = None, selected: Tensor | None = None) -> Tensor:
         """Vectors that a task's head reads, as `config.layer_pooling` says: (T, W), or of `rows` (R,) alone: (R, W).
@@ -169,14 +172,16 @@ class BertModel(PretrainedModel):
         states = self.head_states(seqs, selected=selected)
         return self.pool(states) if self.config.heads.has_head_layer else states
 
-    def layer_outputs(self, seqs: PackedSequences, rows: Tensor | None = None) -> Iterator[Tensor]:
+    def layer_outputs(
+        self, seqs: PackedSequences, rows: Tensor | None = None, words: Tensor | None = None
+    ) -> Iterator[Tensor]:
         """Yield the embeddings, then the output of each layer, the last one normalized: L + 1 times (T, H).
 
-        Given `rows` (R,), the last one is (R, H).
+        Given `rows` (R,), the last one is (R, H). `words` is as that of `encode`.
 
         Raises: DataError when a sequence is longer than the model can read.
         """
-        x, positions = self.embed(seqs)
+        x, positions = self.embed(seqs, words)
         yield x
         *earlier, (last, at_last) = zip(self.layers_in_order(), positions, strict=True)
         for layer, place in earlier:
@@ -185,8 +190,10 @@ class BertModel(PretrainedModel):
         x = last(x, seqs, at_last, rows)
         yield x if self.norm is None else self.norm(x)
 
-    def embed(self, seqs: PackedSequences) -> tuple[Tensor, tuple[Positions, ...]]:
+    def embed(self, seqs: PackedSequences, words: Tensor | None = None) -> tuple[Tensor, tuple[Positions, ...]]:
         """Input of the first layer, (T, H), and the positions that each of the L layers uses.
+
+        `words` is as that of `encode`.
 
         Raises: DataError when a sequence is longer than the model can read.
         """
@@ -196,7 +203,7 @@ class BertModel(PretrainedModel):
                 f"{self.config.max_seq_length} (max_position_embeddings); cut it or split it"
             )
         is_autocast = torch.is_autocast_enabled(seqs.input_ids.device.type)
-        x = self.embeddings(seqs, self.residual_dtype if is_autocast else None)  # (T, H)
+        x = self.embeddings(seqs, self.residual_dtype if is_autocast else None, words)  # (T, H)
         distances = self.embeddings.distance_table(seqs)
         if distances is not None and seqs.includes_padding:  # it is zero in front of the layers, as in transformers
             x = x * seqs.attention_mask.reshape(-1, 1)

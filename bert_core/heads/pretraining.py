@@ -23,6 +23,7 @@ from bert_core.encoder_layer import ACTIVATIONS
 from bert_core.errors import DataError
 from bert_core.kernels.linear import Linear
 from bert_core.kernels.linear_cross_entropy import linear_cross_entropy_sums, vocabulary_logits
+from bert_core.kernels.tied_embedding import look_up
 from bert_core.losses import check_labels, cross_entropy_sums
 from bert_core.model import BertModel
 from bert_core.objectives import OBJECTIVES
@@ -57,6 +58,17 @@ class LossSums:
     num_predictions: Tensor
 
 
+@dataclass(frozen=True)
+class HeadInputs:
+    """Inputs of the heads of a packed batch beside their rows of the encoder's output."""
+
+    bert: BertModel
+    seqs: PackedSequences
+    labels: PretrainingLabels
+    word_embedding: Tensor
+    """(V, E) the encoder's, for output layers that are tied to it"""
+
+
 class ObjectiveHead(ABC, Generic[Module]):
     """An objective's head and loss in `BertForPreTraining`. The object has no state: the weights are in its module."""
 
@@ -67,14 +79,12 @@ class ObjectiveHead(ABC, Generic[Module]):
     def build(self, config: BertConfig) -> Module | None:
         """The module, or None where a model of this configuration has none."""
 
-    def rows(self, bert: BertModel, seqs: PackedSequences, labels: PretrainingLabels) -> Tensor | None:
+    def rows(self, inputs: HeadInputs) -> Tensor | None:
         """Indices of the tokens whose outputs the head reads, (R,); None: all of them, R = T."""
         return None
 
     @abstractmethod
-    def loss_sums(
-        self, module: Module, bert: BertModel, seqs: PackedSequences, hidden: Tensor, labels: PretrainingLabels
-    ) -> LossSums:
+    def loss_sums(self, module: Module, inputs: HeadInputs, hidden: Tensor) -> LossSums:
         """Sums over a packed batch, given the encoder's output for the head's rows, `hidden` (R, H).
 
         `num_predictions` is what the other half's `num_predictions` says of the same batch.
@@ -125,13 +135,11 @@ class MaskedLMHead(ObjectiveHead[VocabularyHead]):
     def build(self, config: BertConfig) -> VocabularyHead:
         return VocabularyHead(config)
 
-    def rows(self, bert: BertModel, seqs: PackedSequences, labels: PretrainingLabels) -> Tensor | None:
-        return labels.masked_positions
+    def rows(self, inputs: HeadInputs) -> Tensor | None:
+        return inputs.labels.masked_positions
 
-    def loss_sums(
-        self, module: VocabularyHead, bert: BertModel, seqs: PackedSequences, hidden: Tensor, labels: PretrainingLabels
-    ) -> LossSums:
-        return module.loss_sums(hidden, bert.embeddings.word.weight, labels.masked_labels)
+    def loss_sums(self, module: VocabularyHead, inputs: HeadInputs, hidden: Tensor) -> LossSums:
+        return module.loss_sums(hidden, inputs.word_embedding, inputs.labels.masked_labels)
 
 
 class LeftToRightHead(MaskedLMHead):
@@ -140,20 +148,19 @@ class LeftToRightHead(MaskedLMHead):
     Its weights have the names of masked language modeling's, so that one goes on from a model of the other.
     """
 
-    def rows(self, bert: BertModel, seqs: PackedSequences, labels: PretrainingLabels) -> Tensor | None:
+    def rows(self, inputs: HeadInputs) -> Tensor | None:
         return None  # all tokens: leaving out each sequence's last one is not worth a choice
 
-    def loss_sums(
-        self, module: VocabularyHead, bert: BertModel, seqs: PackedSequences, hidden: Tensor, labels: PretrainingLabels
-    ) -> LossSums:
+    def loss_sums(self, module: VocabularyHead, inputs: HeadInputs, hidden: Tensor) -> LossSums:
         """Cross entropy of each token, given the output of the token before it."""
+        seqs = inputs.seqs
         num_followed = seqs.num_tokens - seqs.num_sequences  # T − B
         order = torch.arange(seqs.num_tokens, device=hidden.device)
         # The number is known beforehand, so that nothing waits for the device.
         sequence = order[: seqs.num_sequences].repeat_interleave(seqs.cu_seqlens.diff() - 1, output_size=num_followed)
         followed = order[:num_followed] + sequence  # (T − B,)
         next_tokens = seqs.input_ids.index_select(0, followed + 1)
-        return module.loss_sums(hidden.index_select(0, followed), bert.embeddings.word.weight, next_tokens)
+        return module.loss_sums(hidden.index_select(0, followed), inputs.word_embedding, next_tokens)
 
 
 _LONGEST_SPAN = 20
@@ -200,18 +207,11 @@ class SpanBoundaryHead(ObjectiveHead[SpanBoundaryLayers]):
     def build(self, config: BertConfig) -> SpanBoundaryLayers | None:
         return SpanBoundaryLayers(config) if config.span_boundary_objective else None
 
-    def loss_sums(
-        self,
-        module: SpanBoundaryLayers,
-        bert: BertModel,
-        seqs: PackedSequences,
-        hidden: Tensor,
-        labels: PretrainingLabels,
-    ) -> LossSums:
+    def loss_sums(self, module: SpanBoundaryLayers, inputs: HeadInputs, hidden: Tensor) -> LossSums:
         """Cross entropy of the hidden tokens; all masked positions count as predictions, also those beyond the 20th."""
-        masked_labels = labels.masked_labels.long()
-        inner, targets = module(hidden, labels.masked_positions, masked_labels)  # (P, E), (P,)
-        loss, num_correct, _ = linear_cross_entropy_sums(inner, bert.embeddings.word.weight, module.bias, targets)
+        masked_labels = inputs.labels.masked_labels.long()
+        inner, targets = module(hidden, inputs.labels.masked_positions, masked_labels)  # (P, E), (P,)
+        loss, num_correct, _ = linear_cross_entropy_sums(inner, inputs.word_embedding, module.bias, targets)
         return LossSums(loss, num_correct, (masked_labels != IGNORE_INDEX).sum(dtype=torch.float32))
 
 
@@ -241,14 +241,12 @@ class SentencePairHead(ObjectiveHead[nn.Linear]):
     def build(self, config: BertConfig) -> nn.Linear | None:
         return nn.Linear(config.hidden_size, 2) if config.sentence_head else None
 
-    def rows(self, bert: BertModel, seqs: PackedSequences, labels: PretrainingLabels) -> Tensor | None:
-        return bert.pooled_tokens(seqs)
+    def rows(self, inputs: HeadInputs) -> Tensor | None:
+        return inputs.bert.pooled_tokens(inputs.seqs)
 
-    def loss_sums(
-        self, module: nn.Linear, bert: BertModel, seqs: PackedSequences, hidden: Tensor, labels: PretrainingLabels
-    ) -> LossSums:
-        logits = module(bert.pool(hidden))  # (B, 2)
-        return LossSums(*cross_entropy_sums(logits, labels.sentence_labels.long()))
+    def loss_sums(self, module: nn.Linear, inputs: HeadInputs, hidden: Tensor) -> LossSums:
+        logits = module(inputs.bert.pool(hidden))  # (B, 2)
+        return LossSums(*cross_entropy_sums(logits, inputs.labels.sentence_labels.long()))
 
 
 OBJECTIVE_HEADS: Mapping[str, ObjectiveHead[Any]] = {
@@ -321,15 +319,18 @@ class BertForPreTraining(PretrainedModel):
         for name, head in heads.items():
             if self._modules[head.module_name] is None:
                 raise DataError(f"the model ({self.config.model_type}) has no head for {name}; leave it out")
-        rows = [head.rows(self.bert, seqs, labels) for head in heads.values()]  # (R,) or None each
+        words, word_embedding = look_up(self.bert.embeddings.word, seqs.input_ids)  # (T, E), (V, E)
+        inputs = HeadInputs(self.bert, seqs, labels, word_embedding)
+        rows = [head.rows(inputs) for head in heads.values()]  # (R,) or None each
         read = [each for each in rows if each is not None]
         if hidden is None and len(read) == len(rows) > 0:
-            states = torch.split(self.bert.encode(seqs, torch.cat(read)), [len(each) for each in read])  # (R, H) each
+            whole = self.bert.encode(seqs, torch.cat(read), words)
+            states = torch.split(whole, [len(each) for each in read])  # (R, H) each
         else:
-            whole = self.bert.encode(seqs) if hidden is None else hidden  # (T, H)
+            whole = self.bert.encode(seqs, words=words) if hidden is None else hidden  # (T, H)
             states = tuple(whole if each is None else whole.index_select(0, each) for each in rows)
         return {
-            name: head.loss_sums(self._modules[head.module_name], self.bert, seqs, state, labels)
+            name: head.loss_sums(self._modules[head.module_name], inputs, state)
             for (name, head), state in zip(heads.items(), states, strict=True)
         }
 

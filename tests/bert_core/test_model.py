@@ -26,7 +26,7 @@ from bert_core.counter_random import derive_key, integers, permutation, random_b
 from bert_core.encoder_layer import EncoderLayer
 from bert_core.errors import DataError
 from bert_core.heads import BertForMultipleChoice, BertForPreTraining, BertForSequenceClassification
-from bert_core.heads.pretraining import OBJECTIVE_HEADS, PretrainingLabels
+from bert_core.heads.pretraining import OBJECTIVE_HEADS, HeadInputs, PretrainingLabels
 from bert_core.model import BertModel
 from bert_core.packed_sequences import PackedSequences
 from tests.bert_core.reference import (
@@ -263,9 +263,10 @@ def test_objectives_lose_nothing_by_reading_rows(chosen: tuple[str, ...]) -> Non
     sums, again = model.packed_loss_sums(seqs, labels, chosen), model.packed_loss_sums(seqs, labels, chosen, whole)
     for name in chosen:
         head = OBJECTIVE_HEADS[name]
-        rows = head.rows(model.bert, seqs, labels)
+        inputs = HeadInputs(model.bert, seqs, labels, model.bert.embeddings.word.weight)
+        rows = head.rows(inputs)
         hidden = whole if rows is None else whole[rows]
-        expected = head.loss_sums(model.get_submodule(head.module_name), model.bert, seqs, hidden, labels)
+        expected = head.loss_sums(model.get_submodule(head.module_name), inputs, hidden)
         torch.testing.assert_close(sums[name].loss, expected.loss)
         assert again[name].loss.equal(expected.loss), "the encoder is not run again"
 
