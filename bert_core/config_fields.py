@@ -75,6 +75,7 @@ FeedForward = Literal["mlp", "gated"]
 NormPlacement = Literal["post", "pre"]
 Norm = Literal["layer", "rms"]
 PoolerActivation = Literal["tanh", "gelu", "gelu_new", "relu", "silu", "hidden_act"]
+ConvActivation = Literal["tanh", "gelu", "gelu_new", "relu", "silu"]
 ClassifierPooling = Literal["cls", "mean", "late"]
 PooledLayers = Literal["last", "second_to_last", "sum_last_four", "concat_last_four", "scalar_mix", "embeddings"]
 TokenDecoder = Literal["softmax", "crf"]
@@ -167,6 +168,11 @@ class ConfigFields:
     """Whether vectors of distances are projected by the matrices of queries and keys, or by matrices of their own."""
     norm_rel_ebd: DistanceNorm = "layer_norm"
     """Norm of the vectors of distances."""
+    conv_kernel_size: CountFromZero = 0
+    """Width, an odd number, of a convolution of the embeddings that is added to the first layer's output, as in
+    DeBERTa-v2; 0 without one."""
+    conv_act: ConvActivation = "tanh"
+    """Activation of the convolution."""
     pad_token_id: int | None = 0
     """Id of the padding token, whose embedding starts at zero and gets no gradient as an input."""
 
@@ -260,6 +266,8 @@ class ConfigFields:
                 f"max_relative_positions {self.max_relative_positions} leaves no distance to the wider ones of "
                 f"{self.position_buckets} position_buckets; make it {num_single + 2} or more"
             )
+        if self.conv_kernel_size and self.conv_kernel_size % 2 == 0:
+            raise ConfigError(f"conv_kernel_size {self.conv_kernel_size} has no token in its middle; make it odd")
         if self.num_hidden_groups is not None and self.num_hidden_groups > self.num_hidden_layers:
             raise ConfigError(
                 f"num_hidden_groups {self.num_hidden_groups} is more than the {self.num_hidden_layers} layers; "

@@ -133,6 +133,28 @@ class Embeddings(nn.Module):
         return x if self.projection is None else self.projection(x).to(residual_dtype)  # (T, H)
 
 
+class Convolution(nn.Module):
+    """Convolution of the embeddings along a sequence, added to the first layer's output and normalized (DeBERTa-v2)."""
+
+    def __init__(self, config: BertConfig) -> None:
+        super().__init__()
+        width, size = config.hidden_size, config.conv_kernel_size
+        self.matrices = nn.Conv1d(width, width, size, padding=size // 2)  # (H, H, size)
+        self.norm = build_norm(config, width)
+        self.dropout = Dropout(config.hidden_dropout_prob)
+        self.activation = ACTIVATIONS[config.conv_act]
+
+    def forward(self, embedded: Tensor, x: Tensor, seqs: PackedSequences, rows: Tensor | None) -> Tensor:
+        """Add the convolution of (T, H) to the layer's output, of all tokens or of `rows` alone: (R, H) → (R, H)."""
+        padded = self.matrices(seqs.unpack(embedded).transpose(1, 2)).transpose(1, 2)  # (B, S, H)
+        added = self.activation(self.dropout(seqs.pack(padded).to(x.dtype)))  # (T, H)
+        output: Tensor = self.norm(x + (added if rows is None else added.index_select(0, rows)))
+        if not seqs.includes_padding:
+            return output
+        is_token = seqs.attention_mask.reshape(-1, 1)  # padding is zero, as in transformers
+        return output * (is_token if rows is None else is_token.index_select(0, rows))
+
+
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu": F.gelu,
     "gelu_new": partial(F.gelu, approximate="tanh"),

@@ -15,7 +15,7 @@ from torch.utils.checkpoint import checkpoint
 from bert_core.attention.positions import Positions
 from bert_core.checkpoints.pretrained import PretrainedModel
 from bert_core.config import BertConfig
-from bert_core.encoder_layer import ACTIVATIONS, Embeddings, EncoderLayer, LayerNorm, build_norm
+from bert_core.encoder_layer import ACTIVATIONS, Convolution, Embeddings, EncoderLayer, LayerNorm, build_norm
 from bert_core.errors import DataError
 from bert_core.kernels.dropout import Dropout
 from bert_core.kernels.linear import Linear
@@ -108,6 +108,7 @@ class BertModel(PretrainedModel):
         self.embeddings = Embeddings(config)
         num_groups = config.num_hidden_groups or config.num_hidden_layers  # layers with weights of their own
         self.layers = nn.ModuleList(EncoderLayer(config, is_first=place == 0) for place in range(num_groups))
+        self.convolution = Convolution(config) if config.conv_kernel_size else None
         self.norm = None
         if config.norm_placement == "pre" and config.final_norm:
             self.norm = build_norm(config, config.hidden_size)
@@ -183,12 +184,15 @@ class BertModel(PretrainedModel):
         """
         x, positions = self.embed(seqs, words)
         yield x
-        *earlier, (last, at_last) = zip(self.layers_in_order(), positions, strict=True)
-        for layer, place in earlier:
-            x = layer(x, seqs, place)
+        embedded, num_layers = x, len(positions)
+        for number, (layer, place) in enumerate(zip(self.layers_in_order(), positions, strict=True), start=1):
+            read = rows if number == num_layers else None
+            x = layer(x, seqs, place, read)
+            if number == 1 and self.convolution is not None:
+                x = self.convolution(embedded, x, seqs, read)
+            if number == num_layers and self.norm is not None:
+                x = self.norm(x)
             yield x
-        x = last(x, seqs, at_last, rows)
-        yield x if self.norm is None else self.norm(x)
 
     def embed(self, seqs: PackedSequences, words: Tensor | None = None) -> tuple[Tensor, tuple[Positions, ...]]:
         """Input of the first layer, (T, H), and the positions that each of the L layers uses.

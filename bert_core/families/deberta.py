@@ -1,8 +1,7 @@
 """DeBERTa-v3 and mDeBERTa (He et al. 2023), and v2 (He et al. 2021): vectors of distances in place of positions.
 
-The convolution that v2's published models have is not built. Of the two masked-token heads that transformers has,
-equal but for their names, both are read and the new one is written (`legacy: false`); v3's own head, replaced-token
-detection, is passed over.
+Of the two masked-token heads that transformers has, equal but for their names, both are read and the new one is written
+(`legacy: false`); v3's own head, replaced-token detection, is passed over.
 """
 
 from collections.abc import Mapping
@@ -16,6 +15,15 @@ from bert_core.families.family import Family
 
 _COUNTS = ("position_buckets", "max_relative_positions")
 """Counts that are −1 in config.json where there is none."""
+_SAME_NAMES = (
+    *_COUNTS,
+    "conv_kernel_size",
+    "conv_act",
+    "share_att_key",
+    "norm_rel_ebd",
+    "pos_att_type",
+    "pooler_dropout",
+)
 
 
 @dataclass(frozen=True)
@@ -47,6 +55,8 @@ DEBERTA = _Deberta(
     weights={
         **EMBEDDINGS,
         **LAYERS,
+        r"convolution\.matrices\.": "encoder.conv.conv.",
+        r"convolution\.norm\.": "encoder.conv.LayerNorm.",
         r"embeddings\.distances\.": "encoder.rel_embeddings.",
         r"embeddings\.distance_norm\.": "encoder.LayerNorm.",
         r"layers\.(\d+)\.qkv\.": tuple(f"{_SELF}{part}_proj." for part in ("query", "key", "value")),
@@ -60,7 +70,7 @@ DEBERTA = _Deberta(
     fields={
         "classifier_dropout": "cls_dropout",
         "pooler_activation": "pooler_hidden_act",
-        **{name: name for name in (*_COUNTS, "share_att_key", "norm_rel_ebd", "pos_att_type", "pooler_dropout")},
+        **{name: name for name in _SAME_NAMES},
     },
     fixed_fields={"position_embedding_type": "disentangled", "sentence_head": False},
     defaults={
@@ -79,6 +89,9 @@ DEBERTA = _Deberta(
         "norm_rel_ebd": "none",
         "pos_att_type": None,
         "pooler_hidden_act": "gelu",
+        "conv_kernel_size": 0,
+        "conv_groups": 1,
+        "conv_act": "tanh",
     },
     new_model={
         "relative_attention": True,
@@ -88,7 +101,7 @@ DEBERTA = _Deberta(
         "norm_rel_ebd": "layer_norm",
         "pos_att_type": "c2p|p2c",
     },
-    required={"relative_attention": True, "position_biased_input": False, "conv_kernel_size": 0},
+    required={"relative_attention": True, "position_biased_input": False, "conv_groups": 1},
     tied_weights={
         "cls.predictions.decoder.weight": "deberta.embeddings.word_embeddings.weight",
         "cls.predictions.decoder.bias": f"{_HEAD}bias",

@@ -89,6 +89,8 @@ def random_config(family: str, seed: int) -> BertConfig:
         "pos_att_type": ["c2p", "p2c", "c2p|p2c"],
         "share_att_key": [False, True],
         "norm_rel_ebd": ["none", "layer_norm"],
+        "conv_kernel_size": [0, 1, 3],
+        "conv_act": ["tanh", "gelu"],
         "pooler_activation": ["gelu", "tanh", "relu"],
         "rotary_base": [500.0],
         "num_key_value_heads": [None, 1],
