@@ -19,6 +19,7 @@ from bert_core.encoder_layer import ACTIVATIONS
 from bert_core.heads.pretraining import BertForPreTraining, LossSums, PretrainingLabels
 from bert_core.kernels.linear import Linear
 from bert_core.kernels.linear_cross_entropy import linear_cross_entropy_sums, vocabulary_logits
+from bert_core.kernels.tied_embedding import look_up
 from bert_core.losses import check_labels
 from bert_core.model import BertModel
 from bert_core.objectives.replaced_tokens import DRAW_BITS, GENERATOR_SIZE, Generator, ReplacedTokens
@@ -152,9 +153,10 @@ class GeneratorAndDiscriminator(BertForPreTraining):
             hidden: output of the generator's encoder for all tokens, (T, H), where it was run already.
         """
         positions, truth, draws = labels.masked_positions, labels.masked_labels.long(), labels.draws
-        states = self.bert.encode(seqs, positions) if hidden is None else hidden.index_select(0, positions)
+        rows, word_embedding = look_up(self.bert.embeddings.word, seqs.input_ids)  # (T, E), (V, E)
+        states = self.bert.encode(seqs, positions, rows) if hidden is None else hidden.index_select(0, positions)
         inner = self.prediction.inner(states)  # (P, E)
-        words, bias = self.prediction.output_layer(self.bert.embeddings.word.weight)  # (V, E), (V,)
+        words, bias = self.prediction.output_layer(word_embedding)  # (V, E), (V,)
         loss, _, num_masked = linear_cross_entropy_sums(inner, words, bias, truth)
         drawn = draw_tokens(inner, words, bias, draws)  # (P,)
         is_other = drawn != truth  # (P,)
