@@ -228,8 +228,7 @@ def count_flops_per_token(config: BertConfig) -> int:
     they are given: packed sequences have no padding, and logits are made for predicted positions alone. Left out is
     what is small: the products of queries with keys and of weights with values (a share of S / 6H, with sequences of S
     tokens and a hidden size of H: 3 % of BERT base at 128 tokens, 11 % at 512), heads over pairs and spans, norms,
-    activations. Behind its attention the last layer runs for tokens alone that a head reads: a token costs
-    `count_flops_per_read_token` less where none does.
+    activations.
     """
     hidden = config.hidden_size
     matrices = 3 if config.feed_forward == "gated" else 2
@@ -239,10 +238,20 @@ def count_flops_per_token(config: BertConfig) -> int:
     return _PER_WEIGHT * (config.num_hidden_layers * layer + widening)
 
 
-def count_flops_per_read_token(config: BertConfig) -> int:
-    """Part of a token's FLOPs that the last layer takes only where a head reads its output, forward and backward."""
+def count_pretraining_flops(
+    config: BertConfig, num_tokens: float, num_predictions: float, num_pairs: float = 0.0
+) -> float:
+    """FLOPs of a pretraining's tokens and predictions, forward and backward: the numerator of its utilization (MFU).
+
+    Behind its attention the last layer runs for tokens alone that a head reads, which are those predicted. `num_pairs`
+    is Σ length² over the sequences, for the products of queries with keys and of weights with values; 0 leaves them
+    out.
+    """
     matrices = 3 if config.feed_forward == "gated" else 2
-    return _PER_WEIGHT * config.hidden_size * (config.hidden_size + matrices * config.intermediate_size)
+    read = _PER_WEIGHT * config.hidden_size * (config.hidden_size + matrices * config.intermediate_size)
+    of_tokens = (count_flops_per_token(config) - read) * num_tokens
+    of_predictions = (count_flops_per_prediction(config) + read) * num_predictions
+    return of_tokens + of_predictions + 2 * _PER_WEIGHT * config.num_hidden_layers * config.hidden_size * num_pairs
 
 
 def count_flops_per_prediction(config: BertConfig) -> int:

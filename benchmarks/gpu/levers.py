@@ -100,9 +100,11 @@ def build_without(setting: Setting, config: BertConfig, name: str) -> Learner:
     return learner
 
 
-def _encode_all_rows(bert: BertModel, seqs: PackedSequences, rows: Tensor | None = None) -> Tensor:
+def _encode_all_rows(
+    bert: BertModel, seqs: PackedSequences, rows: Tensor | None = None, words: Tensor | None = None
+) -> Tensor:
     """Output of the whole last layer, of which the rows are taken that are read: (T, H) or (R, H)."""
-    hidden = BertModel.encode(bert, seqs)
+    hidden = BertModel.encode(bert, seqs, words=words)
     return hidden if rows is None else hidden.index_select(0, rows)
 
 

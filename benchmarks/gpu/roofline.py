@@ -19,7 +19,7 @@ P predicted positions, W parameters.
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 
-from bert_core.config import BertConfig, count_flops_per_prediction, count_flops_per_token
+from bert_core.config import BertConfig
 
 _SHORT = 2
 """Bytes of a bf16 number."""
@@ -116,16 +116,6 @@ class Operation:
         if self.is_attention:
             rate = ceilings.attention_flops_per_s(width, varlen)
         return max(self.flops / rate, self.bytes / (ceilings.copy_bytes_per_s * ceilings.memory_share))
-
-
-def useful_flops(config: BertConfig, shape: BatchShape) -> float:
-    """Count operations that the model asks for, forward and backward: the numerator of the model FLOPs utilization.
-
-    6·N·T for the encoder's N weights, 12·L·H·Σ length² for attention, 6·P·(H² + H·V) for the predicted positions.
-    """
-    attention = 12 * config.num_hidden_layers * config.hidden_size * shape.num_pairs
-    predictions = count_flops_per_prediction(config) * shape.num_predictions
-    return float(count_flops_per_token(config) * shape.num_tokens + attention + predictions)
 
 
 def product(component: str, rows: int, inputs: int, outputs: int) -> Operation:

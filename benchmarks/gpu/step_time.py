@@ -2,7 +2,7 @@
 
 All sides see the same batches, which lie on the device beforehand, with a hidden dropout of 0.1 and an attention
 dropout of 0, unless the side's name says another. A step is forward, loss, backward, clipping and AdamW, in bf16
-autocast. Real tokens are counted, and operations that the model asks for (`roofline.useful_flops`): padding is no work.
+autocast. Real tokens are counted, and operations that the model asks for, as in a run's `mfu`: padding is no work.
 
 All cases take longer than one run has: a second run with the same code, on the same day, goes on behind the first.
 """
@@ -22,7 +22,7 @@ from benchmarks._pretraining_batches import make_batch
 from benchmarks.gpu.ceilings import measured_ceilings
 from benchmarks.gpu.own_step import Learner
 from benchmarks.gpu.results import NOT_REACHED, Report, Row, Value, is_reached
-from benchmarks.gpu.roofline import BatchShape, useful_flops
+from benchmarks.gpu.roofline import BatchShape
 from benchmarks.gpu.setting import SMALL_SIZE, Budget, Setting
 from benchmarks.gpu.sides import (
     COMPILED_HERE,
@@ -42,7 +42,7 @@ from benchmarks.gpu.sides import (
     refusal,
     shape_of,
 )
-from bert_core.config import BertConfig
+from bert_core.config import BertConfig, count_pretraining_flops
 from orchestrator.pretraining.meter import peak_flops
 
 FILLS = (1.0, 0.56)
@@ -230,7 +230,8 @@ def figures(
         return {"side": side.name, "outcome": NOT_REACHED}
     ms = statistics.median(side.times_ms)
     tokens = statistics.mean(shape.num_tokens for shape in shapes)
-    flops_per_s = statistics.mean(useful_flops(config, shape) for shape in shapes) / (ms / 1000)
+    counts = ((shape.num_tokens, shape.num_predictions, shape.num_pairs) for shape in shapes)
+    flops_per_s = statistics.mean(count_pretraining_flops(config, *each) for each in counts) / (ms / 1000)
     ceilings = measured_ceilings(report)
     predicted = None if ceilings is None else predicted_ms(side.name, config, shapes, ceilings)
     sheet = peak_flops(torch.cuda.get_device_name(setting.device)) if setting.is_cuda else None

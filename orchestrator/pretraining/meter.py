@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 import torch
 from torch import Tensor
 
-from bert_core.config import BertConfig, count_flops_per_prediction, count_flops_per_read_token, count_flops_per_token
+from bert_core.config import BertConfig, count_pretraining_flops
 from bert_core.objectives import OBJECTIVES, TOKEN_OBJECTIVES
 from orchestrator.base.errors import RunFailedError
 from orchestrator.pretraining.collectives import Worker, all_reduce_sum
@@ -66,10 +66,7 @@ class Utilization:
     Activations computed again do not count, nor do the few FLOPs that `count_flops_per_token` leaves out.
     """
 
-    flops_per_token: int
-    """FLOPs for each token, read by a head or not."""
-    flops_per_prediction: int
-    """FLOPs for each prediction of a token, those of the last layer among them."""
+    config: BertConfig
     peak: float
     """FLOP/s of all workers' devices."""
 
@@ -83,13 +80,11 @@ class Utilization:
         all_reduce_sum(peak, worker)
         if math.isnan(float(peak)):
             return None
-        read = count_flops_per_read_token(config)
-        return cls(count_flops_per_token(config) - read, count_flops_per_prediction(config) + read, float(peak))
+        return cls(config, float(peak))
 
     def share(self, num_tokens: float, num_predictions: float, seconds: float) -> float:
         """Share of the peak, from 0 to 1, at which tokens were trained on and predicted in a time."""
-        flops = self.flops_per_token * num_tokens + self.flops_per_prediction * num_predictions
-        return flops / seconds / self.peak
+        return count_pretraining_flops(self.config, num_tokens, num_predictions) / seconds / self.peak
 
 
 class DivergedStepError(RunFailedError):

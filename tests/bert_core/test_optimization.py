@@ -8,7 +8,7 @@ import torch
 import transformers
 from torch.utils.flop_counter import FlopCounterMode
 
-from bert_core.config import BertConfig, count_flops_per_prediction, count_flops_per_read_token, count_flops_per_token
+from bert_core.config import BertConfig, count_flops_per_token, count_pretraining_flops
 from bert_core.heads import BertForPreTraining, BertForSequenceClassification, BertForTokenClassification
 from bert_core.heads.pretraining import PretrainingLabels
 from bert_core.kernels import linear
@@ -193,11 +193,8 @@ def test_a_step_takes_them_and_those_of_attention(config: BertConfig, monkeypatc
     labels = PretrainingLabels(torch.arange(num_predictions), torch.arange(num_predictions) + 5, torch.tensor([]))
     with FlopCounterMode(display=False) as counter:
         model.packed_loss_sums(seqs, labels, ("masked_lm",))["masked_lm"].loss.backward()
-    tokens, predictions = count_flops_per_token(config), count_flops_per_prediction(config)
-    attention = 12 * config.num_hidden_layers * config.hidden_size * num_sequences * length**2
-    unread = count_flops_per_read_token(config) * (num_sequences * length - num_predictions)
-    whole = tokens * num_sequences * length + predictions * num_predictions + attention
-    assert counter.get_total_flops() == whole - unread
+    expected = count_pretraining_flops(config, num_sequences * length, num_predictions, num_sequences * length**2)
+    assert counter.get_total_flops() == expected
 
 
 def test_bert_base_takes_six_for_each_of_its_85_million_weights() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from bert_core.config import BertConfig
+from bert_core.config import BertConfig, count_pretraining_flops
 from bert_core.heads.pretraining import LossSums
 from bert_core.objectives import OBJECTIVES
 from orchestrator.pretraining.collectives import Worker
@@ -210,10 +210,10 @@ def test_the_peak_is_that_of_all_workers_or_unknown(
 def test_a_meter_tells_the_share_of_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = FakeClock(monkeypatch)
     names = ("masked_lm", "next_sentence")
-    meter = Meter(Worker(), names, utilization=Utilization(flops_per_token=10, flops_per_prediction=100, peak=1e4))
+    meter = Meter(Worker(), names, utilization=Utilization(BASE, peak=1e12))
     totals = empty_totals(names, CPU)
     sums = {name: sums_of(1.0, 1.0, count) for name, count in zip(names, (15.0, 4.0), strict=True)}
     add_sums(totals, sums, num_tokens=100)
     meter.add(1, totals, torch.zeros(()))
     clock.now += 2.0
-    assert meter.read()["mfu"] == (10 * 100 + 100 * 15) / 2.0 / 1e4
+    assert meter.read()["mfu"] == count_pretraining_flops(BASE, 100, 15) / 2.0 / 1e12
