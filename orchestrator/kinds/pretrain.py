@@ -43,7 +43,7 @@ from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
 from orchestrator.specs import ExecutionSpec, PretrainSpec
-from orchestrator.specs.network import build_config
+from orchestrator.specs.network import DROPOUT_FIELDS, build_config
 from orchestrator.specs.references import RANDOM, STAGE_MARK, Product
 from orchestrator.storage import join, read_json
 from orchestrator.training.checkpoints import Checkpoints, refuse_other_sizes
@@ -71,6 +71,9 @@ class PretrainKind(Kind[PretrainSpec, PretrainResult]):
         find_init_state(spec, inputs)
 
     def facts(self, spec: PretrainSpec, inputs: Resolved) -> Iterator[Fact]:
+        if spec.init_from != RANDOM and (others := spec.model.model_fields_set - DROPOUT_FIELDS):
+            names = ", ".join(f"model.{name}" for name in sorted(others))
+            yield "network", f"that of {spec.init_from}; not used: {names}"
         yield from step_facts(spec)
         yield from passes_facts(spec, inputs)
         if spec.execution.is_elastic:

@@ -21,7 +21,7 @@ from orchestrator.corpus.input_files import InputFile
 from orchestrator.corpus.stream import ExampleStream
 from orchestrator.pretraining.step import StepLoss, new_model
 from orchestrator.specs import PretrainSpec
-from orchestrator.specs.network import build_config
+from orchestrator.specs.network import DROPOUT_FIELDS, build_config
 from orchestrator.storage import local_copy
 from orchestrator.training.checkpoints import versions
 
@@ -170,7 +170,7 @@ def build_model(job: PretrainJob) -> BertForPreTraining:
     if job.init_folder is None:
         config = with_phases(job.spec, build_config(job.spec.model, job.tokenizer.vocab_size, job.tokenizer.pad_id))
         return new_model(job.spec, replace(config, causal_attention=is_causal), job.spec.seed)
-    asked = {name: getattr(job.spec.model, name) for name in ("hidden_dropout_prob", "attention_probs_dropout_prob")}
+    asked = {name: getattr(job.spec.model, name) for name in DROPOUT_FIELDS}
     config = replace(
         BertConfig.from_pretrained(local_copy(job.init_folder)),
         **{name: value for name, value in asked.items() if value is not None},

@@ -57,6 +57,8 @@ _SAME_NAME = (
     "span_boundary_objective",
 )
 """Fields of a spec's model that are fields of BertConfig."""
+DROPOUT_FIELDS = frozenset(("hidden_dropout_prob", "attention_probs_dropout_prob"))
+"""Fields of a spec's model that count for a model to continue from, too."""
 
 
 class ModelSpec(Section):

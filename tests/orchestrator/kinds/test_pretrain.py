@@ -122,6 +122,14 @@ def test_a_plan_leaves_out_what_only_the_run_decides(settings: Settings) -> None
     assert "parameters" not in rows
 
 
+def test_a_plan_tells_choices_of_a_network_that_another_model_brings(settings: Settings) -> None:
+    model = {"size": "tiny", "hidden_act": "relu", "hidden_dropout_prob": 0.0}
+    asked = {**PRETRAIN, "model": model, "tokenizer": "short", "phases": [{"max_seq_length": 40}]}
+    assert "network" not in plan(settings, asked)
+    rows = plan(settings, asked | {"init_from": "short"})
+    assert rows["network"] == "that of short; not used: model.hidden_act, model.size"
+
+
 def test_workers_hold_a_gpu_each_beside_cpus_for_their_data(settings: Settings) -> None:
     execution = {"num_workers": 4, "device": "gpu", "cpus_per_worker": 2, "data_cpus": 3}
     resources = PretrainKind().resources(PretrainSpec.model_validate({**PRETRAIN, "execution": execution}))
