@@ -3,7 +3,6 @@
 Every field of a configuration can be said, under BertConfig's own name.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -26,24 +25,9 @@ MODERN: dict[str, Any] = {
 Everything else is BERT's: normalized embeddings, LayerNorm, GELU, initial weights that do not depend on the depth, an
 epsilon of 1e-12. How much is masked, 30 % in both of these papers, is no choice of a model."""
 
-# Weights keep the names that they always had in files.
-_WEIGHTS = {r"lstm\.": "recurrent.", r"layer_pooling\.": "head_input.", r"choice_projection\.": "summary."}
-
-
-_FORMER_FLAGS = {
-    "zero_padding": "flaubert",
-    "dropout_before_pooler": "roberta",
-    "token_dropout_from_hidden": "distilbert",
-}
-"""Fields that stood for a family's heads before `head_family` named it."""
-
 
 @dataclass(frozen=True)
 class _Native(Family):
-    def read(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        former = next((family for flag, family in _FORMER_FLAGS.items() if values.get(flag)), None)
-        return super().read({"head_family": former, **values})
-
     def write(self, config: ConfigFields) -> dict[str, Any]:
         own = None if config.model_type == self.model_type else config.model_type
         return {**super().write(config), "head_family": config.head_family or own}
@@ -53,7 +37,7 @@ NATIVE = _Native(
     model_type="bert_core",
     class_prefix="Bert",
     prefix=ENCODER,
-    weights=_WEIGHTS,
+    weights={},
     fields={item.name: item.name for item in fields(ConfigFields) if item.name not in ("id2label", "model_type")},
     for_new_models=False,  # it fixes no choice; "modern" is the name of one set of choices
 )

@@ -117,14 +117,6 @@ def test_what_a_family_cannot_say_is_saved_under_a_type_of_its_own(
 
 
 @pytest.mark.parametrize(
-    ("flag", "family"),
-    [("zero_padding", "flaubert"), ("dropout_before_pooler", "roberta"), ("token_dropout_from_hidden", "distilbert")],
-)
-def test_a_flag_of_earlier_files_names_the_family_of_the_heads(flag: str, family: str) -> None:
-    assert BertConfig.from_dict({"model_type": "bert_core", flag: True}).heads == FAMILIES[family]
-
-
-@pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"hidden_size": 100, "num_attention_heads": 3}, "hidden_size"),

@@ -23,8 +23,8 @@ from bert_core.checkpoints.pretrained import WeightNames, read_weights
 from bert_core.checkpoints.tensor_files import save_tensors
 from bert_core.config import BertConfig
 from bert_core.errors import CheckpointError
-from bert_core.families import FAMILIES, NATIVE
-from bert_core.heads import BertForMultipleChoice, BertForPreTraining, BertForTokenClassification
+from bert_core.families import FAMILIES
+from bert_core.heads import BertForPreTraining
 from bert_core.model import BertModel
 from tests.bert_core.reference import scattered, small_config
 
@@ -261,22 +261,6 @@ def test_an_encoder_alone_is_written_without_the_prefix_and_found_with_and_witho
 def test_decoder_s_bias_stands_in_for_a_missing_one() -> None:
     file = {"cls.predictions.decoder.bias": torch.ones(1), "bert.embeddings.position_ids": torch.ones(1)}
     assert list(NAMES.normalized(file, ["prediction.bias"])) == ["cls.predictions.bias"]
-
-
-def test_renamed_parameters_keep_their_names_in_files() -> None:
-    config = small_config(model_type="bert_core", layer_pooling="scalar_mix", head_family="flaubert")
-    model = BertForMultipleChoice.from_config(config)
-    names = {model.weight_names.of(name)[0] for name, _ in model.named_parameters()}
-    assert names >= {"bert.head_input.weights", "bert.head_input.scale", "summary.weight", "summary.bias"}
-    assert NATIVE.file_names("bert.layer_pooling.scale", "BertForMultipleChoice") == ("bert.head_input.scale",)
-
-
-def test_weights_of_an_lstm_keep_their_names_in_files() -> None:
-    config = small_config(model_type="bert_core", num_lstm_layers=1, lstm_hidden_size=8)
-    model = BertForTokenClassification.from_config(config)
-    assert model.lstm is not None
-    names = {model.weight_names.of(f"lstm.{name}")[0] for name, _ in model.lstm.named_parameters()}
-    assert names == {f"recurrent.{name}" for name, _ in model.lstm.named_parameters()}
 
 
 def test_a_folder_that_cannot_be_written_is_named_and_no_temporary_file(tmp_path: Path) -> None:
