@@ -14,16 +14,9 @@ from orchestrator.finetuning.logits import compute_states
 from orchestrator.finetuning.training import Evaluation, fine_tune
 from orchestrator.specs import RecipeSpec
 from orchestrator.tasks import Task, build_features
+from orchestrator.training import step_time
 from orchestrator.training.batch_order import num_evaluations
 from orchestrator.training.optimizers import optimizer_of
-from orchestrator.training.step_time import (
-    FORWARD_SHARE,
-    NUM_MEASURED_STEPS,
-    example_seconds,
-    measure_update,
-    num_measured_examples,
-    on_threads,
-)
 
 
 @dataclass(frozen=True)
@@ -38,12 +31,12 @@ class ExampleTime:
     @property
     def answer_s(self) -> float:
         """Seconds of an example that is read without learning from it."""
-        return self.frozen_s + FORWARD_SHARE * self.step_s
+        return self.frozen_s + step_time.FORWARD_SHARE * self.step_s
 
     def training_s(self, recipe: RecipeSpec, num_examples: int, num_validation_examples: int) -> float:
         """Seconds of a training by a recipe, evaluations among them, once a frozen encoder has read all examples."""
         num_scored = num_evaluations(recipe.epochs, recipe.evaluations_per_epoch) * num_validation_examples
-        return self.step_s * (recipe.epochs * num_examples + FORWARD_SHARE * num_scored)
+        return self.step_s * (recipe.epochs * num_examples + step_time.FORWARD_SHARE * num_scored)
 
 
 def measure_examples(
@@ -62,12 +55,12 @@ def measure_examples(
     options = task.type.options_type.of_recipe(recipe)
     some = _spread(examples, recipe.batch_size)
     num_tokens = len(build_features(task, some, tokenizer, options).input_ids)
-    size = num_measured_examples(config, num_tokens / len(some), len(some))
+    size = step_time.num_measured_examples(config, num_tokens / len(some), len(some))
     if not size:
         return None
     measured = _spread(some, size)
     few = recipe.model_copy(
-        update={"batch_size": size, "epochs": float(NUM_MEASURED_STEPS), "evaluations_per_epoch": 1}
+        update={"batch_size": size, "epochs": float(step_time.NUM_MEASURED_STEPS), "evaluations_per_epoch": 1}
         | {"patience": None, "unfreeze_every_epochs": None}
     )
     seconds: list[float] = []
@@ -75,7 +68,7 @@ def measure_examples(
     def note(evaluation: Evaluation[None], best_score: float) -> None:
         seconds.append(num_groups / evaluation.examples_per_s)
 
-    with on_threads(num_threads):
+    with step_time.on_threads(num_threads):
         features: Any = build_features(task, measured, tokenizer, options)
         num_groups, num_measured_tokens = len(features.group_lengths), len(features.input_ids)
         model = build_untrained(task, few, config, tokenizer)
@@ -87,8 +80,8 @@ def measure_examples(
             frozen_s = (perf_counter() - begun_at) / len(measured)
             unfreeze_top_layers(model, 0)
         fine_tune(model, features, few, lambda: (0.0, None), note)
-        update_s = measure_update(model, optimizer_of(recipe, model))
-    example_s = example_seconds(seconds, update_s, len(measured), len(some))
+        update_s = step_time.measure_update(model, optimizer_of(recipe, model))
+    example_s = step_time.example_seconds(seconds, update_s, len(measured), len(some))
     return ExampleTime(example_s * num_tokens / len(some) * len(measured) / num_measured_tokens, frozen_s)
 
 

@@ -22,25 +22,19 @@ from typing import Any
 from bert_core.checkpoints.weight_files import WEIGHTS_FILE
 from bert_core.config import BertConfig
 from bert_core.text.tokenization import Tokenizer
+from orchestrator import tasks
 from orchestrator.base.console import UNDER_WAY
 from orchestrator.base.errors import RunFailedError
 from orchestrator.base.results import DatasetResult, Split, SweepResult, TrialResult
 from orchestrator.base.run_states import RunState
 from orchestrator.cluster.gpus import call_on_device, take_gpus
 from orchestrator.cluster.torch_devices import SLOW_BF16, choose_device, has_bf16_cpu
+from orchestrator.finetuning import trial
 from orchestrator.finetuning.building import check_fit
 from orchestrator.finetuning.evaluation import EvaluatedSplit, evaluate_model
 from orchestrator.finetuning.gpu_sharing import most_sharing, share_gpu
 from orchestrator.finetuning.search_space import TrialQueue, check_space, listed_values, most_evaluations
 from orchestrator.finetuning.sweep_progress import SweepListener, SweepProgress, first_reason
-from orchestrator.finetuning.trial import (
-    WITHOUT_GPU,
-    TrialJob,
-    baseline_metrics,
-    prepare_trial_features,
-    run_trial,
-    trial_folder,
-)
 from orchestrator.finetuning.trial_journal import POINTS, write_leader
 from orchestrator.finetuning.trial_slots import watch_trials
 from orchestrator.finetuning.tune_run import run_with_tune
@@ -50,15 +44,6 @@ from orchestrator.storage import AppendLog, delete, exists, join, local_copy
 from orchestrator.storage.attempts import marked_storage
 from orchestrator.storage.model_folder import describe_model
 from orchestrator.storage.uris import absolute
-from orchestrator.tasks import (
-    Features,
-    Task,
-    dataset_result,
-    kept_rows,
-    majority_baseline,
-    unread_notes,
-    write_prediction_rows,
-)
 from orchestrator.training.checkpoints import delete_checkpoints
 
 logger = logging.getLogger(__name__)
@@ -67,7 +52,7 @@ logger = logging.getLogger(__name__)
 def run_sweep(
     spec: SweepSpec,
     *,
-    task: Task,
+    task: tasks.Task,
     run_folder: str,
     storage: str,
     resolve_name: Callable[[str, str], str],
@@ -119,7 +104,7 @@ def run_sweep(
     best, test_metrics = _score_best(progress.best, spec, job, gpus)
     for result in progress.results.values():
         if result.state == RunState.FAILED:  # kept for an attempt that will not come
-            delete_checkpoints(trial_folder(run_folder, result.key))
+            delete_checkpoints(trial.trial_folder(run_folder, result.key))
     trials = sorted((best if r.key == best.key else r for r in progress.results.values()), key=lambda r: r.number)
     return SweepResult(task.id, task.metric, trials, best, test_metrics, [dataset], time.monotonic() - begun_at)
 
@@ -130,7 +115,7 @@ def _with_gpus(spec: SweepSpec, gpus: float) -> SweepSpec:
 
 def _run_trials(
     spec: SweepSpec,
-    job: TrialJob,
+    job: trial.TrialJob,
     listener: SweepListener,
     finished: Mapping[str, TrialResult],
     kept_models: Collection[str],
@@ -138,7 +123,7 @@ def _run_trials(
     """Run the trials that are not finished yet; returns what is known of all when the last one has ended."""
 
     def drop_weights(result: TrialResult) -> None:
-        folder = join(trial_folder(job.run_folder, result.key), "model")
+        folder = join(trial.trial_folder(job.run_folder, result.key), "model")
         if folder not in kept_models:
             delete(folder)
 
@@ -150,22 +135,24 @@ def _run_trials(
         listener=listener,
         on_leading=lambda result: write_leader(job.run_folder, result, job.task.metric),
         on_superseded=drop_weights,
-        on_ended=lambda result: delete_checkpoints(trial_folder(job.run_folder, result.key)),
+        on_ended=lambda result: delete_checkpoints(trial.trial_folder(job.run_folder, result.key)),
         results=dict(finished),
     )
     watch = watch_trials(spec.execution, job.run_folder.rstrip("/").rpartition("/")[2])
-    run_with_tune(spec, partial(run_trial, job), progress, watch, job.run_folder, most_evaluations(spec))
+    run_with_tune(spec, partial(trial.run_trial, job), progress, watch, job.run_folder, most_evaluations(spec))
     return progress
 
 
-def _score_best(best: TrialResult, spec: SweepSpec, job: TrialJob, gpus: float) -> tuple[TrialResult, dict[str, float]]:
+def _score_best(
+    best: TrialResult, spec: SweepSpec, job: trial.TrialJob, gpus: float
+) -> tuple[TrialResult, dict[str, float]]:
     """Describe the best trial's model, and score it on the test split where there is one.
 
     The test split is scored as the trial scored its validation split: in the arithmetic of its recipe.
     The model stays where its trial wrote it, and the result names that folder: object stores cannot move a folder in
     one piece, and an end in the middle would leave half of it in each place.
     """
-    task, folder = job.task, join(trial_folder(job.run_folder, best.key), "model")
+    task, folder = job.task, join(trial.trial_folder(job.run_folder, best.key), "model")
     if not exists(folder):
         raise RunFailedError(f"the weights of the best trial, number {best.number}, are gone from {folder}")
     model = describe_model(folder, task.head)
@@ -176,24 +163,24 @@ def _score_best(best: TrialResult, spec: SweepSpec, job: TrialJob, gpus: float) 
     evaluate = partial(_score_on_test, folder, task, job.cache, recipe)
     problem = "the best trial's model was not scored on the test split"
     tested = call_on_device(evaluate, spec.execution.cpus_per_trial, gpus, problem)
-    rows = kept_rows(tested.task, "test", tested.predictions)
-    write_prediction_rows(join(job.run_folder, "predictions/test.jsonl"), rows)
-    return replace(best, model=model), tested.metrics | baseline_metrics(majority_baseline(task, "test"))
+    rows = tasks.kept_rows(tested.task, "test", tested.predictions)
+    tasks.write_prediction_rows(join(job.run_folder, "predictions/test.jsonl"), rows)
+    return replace(best, model=model), tested.metrics | trial.baseline_metrics(tasks.majority_baseline(task, "test"))
 
 
-def _score_on_test(folder: str, task: Task, cache: str, recipe: RecipeSpec, device: str) -> EvaluatedSplit:
-    chosen = choose_device(device, recipe.allow_tf32, recipe.precision, or_else=WITHOUT_GPU)
+def _score_on_test(folder: str, task: tasks.Task, cache: str, recipe: RecipeSpec, device: str) -> EvaluatedSplit:
+    chosen = choose_device(device, recipe.allow_tf32, recipe.precision, or_else=trial.WITHOUT_GPU)
     return evaluate_model(folder, task, "test", 64, cache, chosen, recipe.precision)
 
 
 def prepare_job(
     spec: SweepSpec,
-    task: Task,
+    task: tasks.Task,
     run_folder: str,
     mark: str,
     cache: str,
     resolve_name: Callable[[str, str], str],
-) -> tuple[TrialJob, DatasetResult]:
+) -> tuple[trial.TrialJob, DatasetResult]:
     """Find the models, tokenize the data; returns what all trials are given, and what is recorded of the data."""
     models, tokenizers = ([str(name) for name in listed_values(spec, field)] for field in ("init_from", "tokenizer"))
     named = {name: ("init_from", name) for name in models if name != RANDOM}
@@ -201,9 +188,9 @@ def prepare_job(
         named |= {name: ("tokenizer", name) for name in tokenizers if name not in named}
     folders = {name: absolute(resolve_name(*field_and_name)) for name, field_and_name in named.items()}
     dataset = _prepare_data(spec, task.first_fold, folders, cache)
-    job = TrialJob(
+    job = trial.TrialJob(
         task=task,
-        baseline=majority_baseline(task, "validation"),
+        baseline=tasks.majority_baseline(task, "validation"),
         folders=folders,
         run_folder=run_folder,
         mark=mark,
@@ -215,7 +202,7 @@ def prepare_job(
     return job, dataset
 
 
-def _prepare_data(spec: SweepSpec, task: Task, folders: Mapping[str, str], cache: str) -> DatasetResult:
+def _prepare_data(spec: SweepSpec, task: tasks.Task, folders: Mapping[str, str], cache: str) -> DatasetResult:
     """Tokenize both splits for every tokenizer and length that the sweep lists, and see that models fit them.
 
     What a range or another fold adds is tokenized by the first trial that needs it.
@@ -223,7 +210,7 @@ def _prepare_data(spec: SweepSpec, task: Task, folders: Mapping[str, str], cache
     logger.info(f"task {task.id}: reading and tokenizing", extra=UNDER_WAY)
     if "test" in task.files:
         task.read("test")  # what is wrong with it shows now, not after the trials
-    features: dict[Split, Features[Any]] = {}
+    features: dict[Split, tasks.Features[Any]] = {}
     for recipe in _listed_recipes(spec, task.type.options_type.window_fields()):
         is_random = recipe.init_from == RANDOM
         folder = local_copy(folders[str(recipe.tokenizer) if is_random else recipe.init_from], skip=(WEIGHTS_FILE,))
@@ -232,16 +219,16 @@ def _prepare_data(spec: SweepSpec, task: Task, folders: Mapping[str, str], cache
         if config is not None:
             check_fit(config, recipe, tokenizer)
         for split in ("train", "validation"):
-            made = prepare_trial_features(task, split, recipe, tokenizer, cache)
+            made = trial.prepare_trial_features(task, split, recipe, tokenizer, cache)
             features.setdefault(split, made)
-    result = dataset_result(task, features)
+    result = tasks.dataset_result(task, features)
     counts = result.counts
     logger.info(
         f"task {task.id}: {counts['num_train_examples']} training and {counts['num_validation_examples']} "
         f"validation examples{', as tokenized before' if result.reused else ''}"
     )
     for split, made in features.items():
-        for note in unread_notes(made):
+        for note in tasks.unread_notes(made):
             logger.info(f"task {task.id}, {split}: {note}")
     logger.info("starting the trials", extra=UNDER_WAY)
     return result

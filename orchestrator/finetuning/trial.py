@@ -18,6 +18,7 @@ from bert_core.checkpoints.weight_files import WEIGHTS_FILE
 from bert_core.micro_batches import is_out_of_memory
 from bert_core.optimization import unfreeze_top_layers
 from bert_core.text.tokenization import Tokenizer
+from orchestrator import tasks
 from orchestrator.base.metric_names import BASELINE, COLLAPSED
 from orchestrator.base.results import MetricEvent, Split, TrialResult
 from orchestrator.base.run_states import RunState
@@ -37,14 +38,6 @@ from orchestrator.specs import RecipeSpec
 from orchestrator.specs.references import RANDOM
 from orchestrator.storage import join, local_copy
 from orchestrator.storage.attempts import refuse_without_mark
-from orchestrator.tasks import (
-    Features,
-    Task,
-    kept_rows,
-    majority_baseline,
-    prepare_features,
-    write_prediction_rows,
-)
 from orchestrator.training.checkpoints import Checkpoints
 
 logger = logging.getLogger(__name__)
@@ -63,7 +56,7 @@ _CACHE: dict[str, dict[tuple[object, ...], Any]] = {}
 class TrialJob:
     """Value that every trial of a sweep gets; it pickles small: the task travels without its examples."""
 
-    task: Task
+    task: tasks.Task
     baseline: Mapping[str, float]
     """Scores of the majority baseline on the validation split."""
     folders: Mapping[str, str]
@@ -91,7 +84,7 @@ class TrialJob:
         assert name is not None, "the sweep refuses random weights without a tokenizer"
         return self.folders[name]
 
-    def shared_task(self, fold: int | None) -> Task:
+    def shared_task(self, fold: int | None) -> tasks.Task:
         """The task of a fold, which keeps the examples that a trial of this process has read."""
         if fold is None:
             return self._cached(("task",), lambda: self.task)
@@ -102,7 +95,7 @@ class TrialJob:
     def shared_baseline(self, fold: int | None) -> Mapping[str, float]:
         if fold is None:
             return self.baseline
-        return self._cached(("baseline", fold), lambda: majority_baseline(self.shared_task(fold), "validation"))
+        return self._cached(("baseline", fold), lambda: tasks.majority_baseline(self.shared_task(fold), "validation"))
 
     def shared_tokenizer(self, recipe: RecipeSpec) -> Tokenizer:
         folder = self.tokenizer_folder(recipe)
@@ -110,7 +103,7 @@ class TrialJob:
 
     def shared_features(
         self, split: Split, recipe: RecipeSpec, tokenizer: Tokenizer, fold: int | None
-    ) -> Features[Any]:
+    ) -> tasks.Features[Any]:
         options = self.task.type.options_type.of_recipe(recipe)
         return self._cached(
             ("features", split, fold, tokenizer.fingerprint, recipe.train_fraction, *options.window_values().values()),
@@ -137,11 +130,11 @@ def trial_folder(run_folder: str, key: str) -> str:
 
 
 def prepare_trial_features(
-    task: Task, split: Split, recipe: RecipeSpec, tokenizer: Tokenizer, cache: str
-) -> Features[Any]:
+    task: tasks.Task, split: Split, recipe: RecipeSpec, tokenizer: Tokenizer, cache: str
+) -> tasks.Features[Any]:
     """A split's features as a recipe wants them, from the cache where they are there."""
     task = task.with_train_fraction(recipe.train_fraction) if split == "train" else task
-    return prepare_features(task, split, tokenizer, task.type.options_type.of_recipe(recipe), cache)
+    return tasks.prepare_features(task, split, tokenizer, task.type.options_type.of_recipe(recipe), cache)
 
 
 def run_trial(job: TrialJob, plan: TrialPlan, report: Report) -> TrialResult:
@@ -223,9 +216,9 @@ def _train(job: TrialJob, plan: TrialPlan, report: Report) -> tuple[Evaluation[S
 def train_and_save(
     model: HeadModel,
     tokenizer: Tokenizer,
-    task: Task,
-    train: Features[Any],
-    validation: Features[Any],
+    task: tasks.Task,
+    train: tasks.Features[Any],
+    validation: tasks.Features[Any],
     recipe: RecipeSpec,
     folder: str,
     checkpoint: CheckpointedTraining | None = None,
@@ -267,5 +260,5 @@ def train_and_save(
     if leads(best.score):
         save_model_folder(model.cpu(), tokenizer, FineTuningRecord(task, best.scored.options), join(folder, "model"))
     predictions_path = join(folder, "predictions.jsonl")
-    write_prediction_rows(predictions_path, kept_rows(task, "validation", best.scored.predictions))
+    tasks.write_prediction_rows(predictions_path, tasks.kept_rows(task, "validation", best.scored.predictions))
     return best, predictions_path

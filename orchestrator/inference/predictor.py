@@ -12,16 +12,7 @@ from orchestrator.cluster.torch_devices import choose_device
 from orchestrator.finetuning.evaluation import predict_examples
 from orchestrator.finetuning.logits import TokenBudget
 from orchestrator.finetuning.model_folder import FineTunedModel, load_fine_tuned
-from orchestrator.inference.line_blocks import (
-    Abilities,
-    LineBlock,
-    ModelInput,
-    PredictedBlock,
-    json_lines,
-    line_blocks,
-    number_inputs,
-    rounded,
-)
+from orchestrator.inference import line_blocks
 from orchestrator.inference.requests import ANSWER_COLUMNS, TableColumns, make_request
 from orchestrator.storage import local_copy
 from orchestrator.storage.text_lines import csv_lines, tsv_lines
@@ -65,7 +56,7 @@ class Predictor:
         request, columns = self.task.type.request, dict.fromkeys(self.task.columns.names)
         takes_text = not columns and request.parse_text is not None
         keys, example = (*request.keys, *columns), {**request.example, **columns}
-        self.abilities = Abilities(self.task.head, keys, self.task.labels, takes_text, example)
+        self.abilities = line_blocks.Abilities(self.task.head, keys, self.task.labels, takes_text, example)
 
     @classmethod
     def load(
@@ -81,8 +72,8 @@ class Predictor:
         model.model.to(choose_device(device, precision=precision))
         return cls(model, batch_size, form, precision)
 
-    def answer(self, inputs: Sequence[ModelInput], numbers: Sequence[int] = ()) -> list[dict[str, Any]]:
-        task, table, numbered = self.task, self.form.table, number_inputs(inputs, numbers)
+    def answer(self, inputs: Sequence[line_blocks.ModelInput], numbers: Sequence[int] = ()) -> list[dict[str, Any]]:
+        task, table, numbered = self.task, self.form.table, line_blocks.number_inputs(inputs, numbers)
         text_columns = table.text if table else task.text_columns or task.type.layout.text_columns
         requests = [make_request(given, number, task, text_columns) for number, given in numbered]
         examples = [task.type.example_of(task, request) for request in requests]
@@ -101,13 +92,15 @@ class Predictor:
             for (number, _), values, answer in zip(numbered, said, answers, strict=True)
         ]
 
-    def __call__(self, block: LineBlock) -> PredictedBlock:
+    def __call__(self, block: line_blocks.LineBlock) -> line_blocks.PredictedBlock:
         rows, form = self.answer(*block.parse()), self.form
         if form.delimiter is None:
-            return PredictedBlock(json_lines(rows, form.digits), len(rows))
-        fields = [list(row.values()) for row in (rows if form.digits is None else rounded(rows, form.digits))]
+            return line_blocks.PredictedBlock(line_blocks.json_lines(rows, form.digits), len(rows))
+        fields = [
+            list(row.values()) for row in (rows if form.digits is None else line_blocks.rounded(rows, form.digits))
+        ]
         names = list(rows[0]) if rows else []
-        return PredictedBlock(_delimited(names, fields, form.delimiter), len(rows))
+        return line_blocks.PredictedBlock(_delimited(names, fields, form.delimiter), len(rows))
 
 
 def brief_answer(task: TaskDefinition, prediction: Any) -> tuple[object, float | None]:
@@ -159,5 +152,5 @@ def predict(
     Raises: InputError, naming the line.
     """
     predictor = Predictor.load(folder, batch_size, precision=precision)
-    for block in line_blocks(lines):
+    for block in line_blocks.line_blocks(lines):
         yield from predictor.answer(*block.parse())

@@ -20,24 +20,8 @@ from orchestrator.finetuning.heads import HEADS
 from orchestrator.finetuning.measured_steps import measure_examples
 from orchestrator.finetuning.model_folder import FineTunedModel, read_record
 from orchestrator.finetuning.search_space import check_recipe
+from orchestrator.kinds import checks, estimates
 from orchestrator.kinds.base import AnyKind, DiskUse, Fact, Kind, MeasuredTime, Resources, RunContext
-from orchestrator.kinds.checks import (
-    check_examples,
-    check_layer_pooling,
-    check_positions,
-    check_tokenizer,
-    check_vectors,
-)
-from orchestrator.kinds.estimates import (
-    count_encoder_parameters,
-    fine_tuning_disk,
-    memory_text,
-    pretraining_disk,
-    short_training_advice,
-    steps_text,
-    task_facts,
-    trains_on_gpu,
-)
 from orchestrator.kinds.pretrain import (
     PretrainKind,
     build_listener,
@@ -87,13 +71,13 @@ class _Distillation(Kind[DistillSpec, R]):
     def facts(self, spec: DistillSpec, inputs: Resolved) -> Iterator[Fact]:
         student, teacher = self.student_config(spec, inputs), inputs.config(spec.teacher)
         if student is not None and teacher is not None:
-            own, theirs = count_encoder_parameters(student), count_encoder_parameters(teacher)
+            own, theirs = estimates.count_encoder_parameters(student), estimates.count_encoder_parameters(teacher)
             yield "parameters", f"{own:,} in the student, {theirs:,} in the teacher, and a small head each"
-            yield "memory", f"{memory_text(own)}, and {size_text(4 * theirs)} of the teacher"
+            yield "memory", f"{estimates.memory_text(own)}, and {size_text(4 * theirs)} of the teacher"
 
     def num_parameters(self, spec: DistillSpec, inputs: Resolved) -> int | None:
         student = self.student_config(spec, inputs)
-        return None if student is None else count_encoder_parameters(student)
+        return None if student is None else estimates.count_encoder_parameters(student)
 
     def model_configs(self, spec: DistillSpec, inputs: Resolved) -> Iterator[BertConfig | None]:
         yield self.student_config(spec, inputs)
@@ -111,27 +95,27 @@ class DistillKind(_Distillation[DistillResult]):
     def check(self, spec: DistillSpec, inputs: Resolved) -> None:
         """Check that the teacher knows the task, and that the recipe fits both models."""
         task, recipe, teacher = _task(spec, inputs), spec.recipe, spec.teacher
-        check_positions("recipe.max_seq_length", recipe.max_seq_length, [teacher, recipe.init_from], inputs)
+        checks.check_positions("recipe.max_seq_length", recipe.max_seq_length, [teacher, recipe.init_from], inputs)
         if spec.num_hidden_layers is None:
-            check_layer_pooling([recipe.layer_pooling], [recipe.init_from], [recipe.size], inputs)
-        check_vectors(task, recipe, [teacher], [], inputs)
+            checks.check_layer_pooling([recipe.layer_pooling], [recipe.init_from], [recipe.size], inputs)
+        checks.check_vectors(task, recipe, [teacher], [], inputs)
         check_recipe(recipe, task)
         _check_teacher(teacher, task, inputs)
-        check_examples(task, inputs)
+        checks.check_examples(task, inputs)
         for path in spec.unlabeled:
             task.without_labels(path)
         self.check_student(spec, inputs, task.head)
 
     def facts(self, spec: DistillSpec, inputs: Resolved) -> Iterator[Fact]:
         task, recipe = _task(spec, inputs), spec.recipe
-        yield from task_facts(task)
+        yield from estimates.task_facts(task)
         schedule = _schedule(spec, task)
         if spec.unlabeled:
             labeled = task.with_train_fraction(recipe.train_fraction)
             num_unlabeled = schedule.num_examples - len(labeled.examples("train"))
             yield "texts without labels", f"{num_unlabeled:,}, which the teacher answers"
-        yield "steps", f"{steps_text(task, schedule.num_steps)} of {recipe.batch_size:,} examples"
-        if advice := short_training_advice(schedule):
+        yield "steps", f"{estimates.steps_text(task, schedule.num_steps)} of {recipe.batch_size:,} examples"
+        if advice := estimates.short_training_advice(schedule):
             yield "note", f"the student has {advice}"
         yield from super().facts(spec, inputs)
 
@@ -139,7 +123,7 @@ class DistillKind(_Distillation[DistillResult]):
         """Measure steps of the student and of the teacher, whose answers take a share of a step's time."""
         student, teacher = self.student_config(spec, inputs), inputs.config(spec.teacher)
         tokenizer = inputs.tokenizer_like(spec.teacher)
-        if student is None or teacher is None or tokenizer is None or trains_on_gpu(spec.execution.gpus):
+        if student is None or teacher is None or tokenizer is None or estimates.trains_on_gpu(spec.execution.gpus):
             return None
         task, recipe = _task(spec, inputs), spec.recipe
         train, num_validation = task.examples("train"), len(task.examples("validation"))
@@ -157,7 +141,7 @@ class DistillKind(_Distillation[DistillResult]):
         return MeasuredTime(seconds, f"{schedule.num_steps:,} steps and the teacher's answers")
 
     def disk(self, spec: DistillSpec, inputs: Resolved) -> Iterator[DiskUse]:
-        yield from fine_tuning_disk(self.num_parameters(spec, inputs), 1, 1, keep=Checkpoints.keep)
+        yield from estimates.fine_tuning_disk(self.num_parameters(spec, inputs), 1, 1, keep=Checkpoints.keep)
 
     def resources(self, spec: DistillSpec) -> Resources:
         return Resources.of_one_process(spec.execution.cpus, spec.execution.gpus)
@@ -226,8 +210,8 @@ class _CorpusDistillation(_Distillation[PretrainResult]):
         pretraining = _pretraining(spec)
         _PRETRAIN.check(pretraining, inputs)
         longest = max(phase.max_seq_length for phase in pretraining.phases)
-        check_positions("pretraining.phases.max_seq_length", longest, [spec.teacher], inputs)
-        check_tokenizer(spec.teacher, pretraining.tokenizer, inputs)
+        checks.check_positions("pretraining.phases.max_seq_length", longest, [spec.teacher], inputs)
+        checks.check_tokenizer(spec.teacher, pretraining.tokenizer, inputs)
         config = inputs.config(spec.teacher)
         if config is not None and config.causal_attention:
             raise SpecError(
@@ -246,7 +230,7 @@ class _CorpusDistillation(_Distillation[PretrainResult]):
         return None if teacher is None else measure_steps(_pretraining(spec), inputs, student, teacher)
 
     def disk(self, spec: DistillSpec, inputs: Resolved) -> Iterator[DiskUse]:
-        yield from pretraining_disk(_pretraining(spec), self.num_parameters(spec, inputs), inputs)
+        yield from estimates.pretraining_disk(_pretraining(spec), self.num_parameters(spec, inputs), inputs)
 
     def pretraining(self, spec: DistillSpec) -> tuple[str, PretrainSpec]:
         return "pretraining.", _pretraining(spec)

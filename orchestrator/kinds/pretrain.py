@@ -17,26 +17,13 @@ from orchestrator.base.results import DatasetResult, Event, MetricEvent, Pretrai
 from orchestrator.cluster.capacity import cluster_resources
 from orchestrator.cluster.gpus import are_gpus_unusable, log_device
 from orchestrator.corpus.input_files import find_files
+from orchestrator.kinds import estimates
 from orchestrator.kinds.base import DiskUse, Fact, Kind, MeasuredTime, Resources, RunContext
 from orchestrator.kinds.checks import check_tokenizer
 from orchestrator.kinds.corpus import log_dataset, report_tokenizing
-from orchestrator.kinds.estimates import (
-    BYTES_PER_SAVED_PARAMETER,
-    count_pretraining_parameters,
-    memory_text,
-    precision_facts,
-    pretraining_disk,
-)
 from orchestrator.kinds.pretraining_estimates import measure_steps, passes_facts, step_facts
 from orchestrator.kinds.resolved import Resolved
-from orchestrator.pretraining.job import (
-    PretrainListener,
-    PretrainRequest,
-    check_init_state,
-    text_sizes,
-    with_phases,
-    worker_processes,
-)
+from orchestrator.pretraining import job
 from orchestrator.pretraining.progress_line import TrainingStatus
 from orchestrator.registry.costs import HOUR_S
 from orchestrator.registry.recorder import Recorder, RunOutcome
@@ -79,19 +66,19 @@ class PretrainKind(Kind[PretrainSpec, PretrainResult]):
         if spec.execution.is_elastic:
             yield "workers", f"{workers_text(spec.execution)}; the resources below are those of the fewest"
         config = pretraining_config(spec, inputs)
-        yield from precision_facts([spec.precision], spec.execution.device, [config])
+        yield from estimates.precision_facts([spec.precision], spec.execution.device, [config])
         if config is not None:
-            num_parameters = count_pretraining_parameters(spec, config)
+            num_parameters = estimates.count_pretraining_parameters(spec, config)
             yield "parameters", f"{num_parameters:,}"
-            yield "memory of a worker", memory_text(num_parameters)
+            yield "memory of a worker", estimates.memory_text(num_parameters)
             if spec.execution.device == "gpu":
-                copy = size_text(num_parameters * BYTES_PER_SAVED_PARAMETER)
+                copy = size_text(num_parameters * estimates.BYTES_PER_SAVED_PARAMETER)
                 yield "copy of a checkpoint", f"{copy} on the first worker's host"
 
     def disk(self, spec: PretrainSpec, inputs: Resolved) -> Iterator[DiskUse]:
         config = pretraining_config(spec, inputs)
-        num_parameters = None if config is None else count_pretraining_parameters(spec, config)
-        yield from pretraining_disk(spec, num_parameters, inputs)
+        num_parameters = None if config is None else estimates.count_pretraining_parameters(spec, config)
+        yield from estimates.pretraining_disk(spec, num_parameters, inputs)
 
     def pretraining(self, spec: PretrainSpec) -> tuple[str, PretrainSpec]:
         return "", spec
@@ -104,8 +91,10 @@ class PretrainKind(Kind[PretrainSpec, PretrainResult]):
         execution, num_workers = spec.execution, spec.execution.min_workers
         total = {"CPU": num_workers * (execution.cpus_per_worker + execution.data_cpus)}
         up_to = execution.max_workers / num_workers
-        on_cpus = Resources(total, [worker_processes(spec, use_gpu=False)], up_to=up_to)
-        on_gpus = Resources(total | {"GPU": float(num_workers)}, [worker_processes(spec, use_gpu=True)], up_to=up_to)
+        on_cpus = Resources(total, [job.worker_processes(spec, use_gpu=False)], up_to=up_to)
+        on_gpus = Resources(
+            total | {"GPU": float(num_workers)}, [job.worker_processes(spec, use_gpu=True)], up_to=up_to
+        )
         if execution.device == "auto":
             return replace(on_cpus, with_gpus=on_gpus)
         return on_gpus if execution.device == "gpu" else on_cpus
@@ -119,7 +108,7 @@ class PretrainKind(Kind[PretrainSpec, PretrainResult]):
         # Where only the first documents are read, more text behind them changes nothing.
         if saved is not None and spec.corpus.max_documents is None:
             step, extra = saved
-            refuse_other_sizes(extra.get("details", {}), text_sizes(find_files(spec.corpus)), step)
+            refuse_other_sizes(extra.get("details", {}), job.text_sizes(find_files(spec.corpus)), step)
 
     def run(self, spec: PretrainSpec, inputs: Resolved, context: RunContext) -> PretrainResult:
         from orchestrator.pretraining.launch import run_pretraining  # Ray is loaded when a run starts
@@ -203,7 +192,7 @@ def pretraining_config(spec: PretrainSpec, inputs: Resolved) -> BertConfig | Non
         vocab_size = inputs.vocab_size(spec.tokenizer)
         config = None if vocab_size is None else build_config(spec.model, vocab_size)
     is_causal = TOKEN_OBJECTIVES[spec.token_objective].is_causal
-    return None if config is None else replace(with_phases(spec, config), causal_attention=is_causal)
+    return None if config is None else replace(job.with_phases(spec, config), causal_attention=is_causal)
 
 
 def find_init_state(spec: PretrainSpec, inputs: Resolved) -> str | None:
@@ -223,11 +212,11 @@ def find_init_state(spec: PretrainSpec, inputs: Resolved) -> str | None:
         )
     folder = found[spec.init_step]
     if not folder.startswith(STAGE_MARK):
-        check_init_state(spec, read_json(join(folder, STATE_FILE))["extra"])
+        job.check_init_state(spec, read_json(join(folder, STATE_FILE))["extra"])
     return folder
 
 
-def build_request(spec: PretrainSpec, inputs: Resolved, context: RunContext) -> PretrainRequest:
+def build_request(spec: PretrainSpec, inputs: Resolved, context: RunContext) -> job.PretrainRequest:
     """Build the request for one attempt on the connected Ray, and record the device that it trains on."""
     use_gpu, has_checkpoint = decide_device(spec), Checkpoints(context.run_folder).newest_extra() is not None
     left_s = math.inf
@@ -235,7 +224,7 @@ def build_request(spec: PretrainSpec, inputs: Resolved, context: RunContext) -> 
         spent_s = context.recorder.registry.run(context.run_id).seconds or 0.0
         left_s = HOUR_S * (spec.execution.max_hours or 0.0) - spent_s
     context.recorder.record_device(context.run_id, "gpu" if use_gpu else "cpu")
-    return PretrainRequest(
+    return job.PretrainRequest(
         spec=spec,
         storage=context.settings.storage,
         run_folder=context.run_folder,
@@ -287,7 +276,7 @@ def takes_gpus(spec: PretrainSpec, have: Mapping[str, float]) -> bool:
     return "GPU" in asked.on(have).total
 
 
-def build_listener(spec: PretrainSpec, context: RunContext) -> PretrainListener:
+def build_listener(spec: PretrainSpec, context: RunContext) -> job.PretrainListener:
     """A listener that records what happens in the training and shows it."""
     status = None if spec.steps == "auto" else TrainingStatus(spec.phase_steps())
 
@@ -314,4 +303,4 @@ def build_listener(spec: PretrainSpec, context: RunContext) -> PretrainListener:
         logger.info(f"starting the training workers{elastic}", extra=UNDER_WAY)
 
     tokenizing = report_tokenizing(context.progress)
-    return PretrainListener(on_event, on_dataset, tokenizing, on_steps, context.refuse_if_superseded)
+    return job.PretrainListener(on_event, on_dataset, tokenizing, on_steps, context.refuse_if_superseded)

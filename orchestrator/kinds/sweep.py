@@ -13,19 +13,11 @@ from orchestrator.base.errors import InputError
 from orchestrator.base.results import SweepResult, TrialResult
 from orchestrator.finetuning.search_space import build_search, check_space, listed_values, value_bounds
 from orchestrator.finetuning.trial_journal import TrialJournal, drop_trials
+from orchestrator.kinds import sweep_estimates
 from orchestrator.kinds.base import DiskUse, Fact, Kind, MeasuredTime, Resources, RunContext
 from orchestrator.kinds.checks import check_examples, check_layer_pooling, check_positions, check_vectors
 from orchestrator.kinds.estimates import fine_tuning_disk, short_training_advice, task_facts, times_text
 from orchestrator.kinds.resolved import Resolved, data_digests
-from orchestrator.kinds.sweep_estimates import (
-    first_recipe,
-    first_tokenizer,
-    measure_trials,
-    most_parameters,
-    num_taken,
-    trial_facts,
-    trial_schedules,
-)
 from orchestrator.kinds.sweep_summary import sweep_summary
 from orchestrator.kinds.trial_recording import trial_recording
 from orchestrator.registry.recorder import Recorder, RunOutcome
@@ -84,7 +76,7 @@ class SweepKind(Kind[SweepSpec, SweepResult]):
         longest = int(value_bounds(spec, "max_seq_length")[1])
         check_positions("recipe.max_seq_length", longest, map(str, models), inputs)
         check_layer_pooling(listed_values(spec, "layer_pooling"), models, listed_values(spec, "size"), inputs)
-        check_vectors(task, first_recipe(spec), models, listed_values(spec, "size"), inputs)
+        check_vectors(task, sweep_estimates.first_recipe(spec), models, listed_values(spec, "size"), inputs)
         check_examples(task, inputs)
         task.first_fold.read("train")  # enough texts for the folds
 
@@ -95,11 +87,11 @@ class SweepKind(Kind[SweepSpec, SweepResult]):
         folds = f" × {len(spec.folds)} folds" if len(spec.folds) > 1 else ""
         what = f"{times_text(points, 'point', spec.seeds)}{folds}{meaning}"
         yield "trials", f"{points * spec.trials_per_point:,} ({what})"
-        yield from trial_facts(spec, inputs, list(self.model_configs(spec, inputs)))
+        yield from sweep_estimates.trial_facts(spec, inputs, list(self.model_configs(spec, inputs)))
 
     def disk(self, spec: SweepSpec, inputs: Resolved) -> Iterator[DiskUse]:
         at_a_time = min(_num_trials(spec), spec.execution.max_concurrent_trials or 1)
-        num_parameters = most_parameters(spec, list(self.model_configs(spec, inputs)))
+        num_parameters = sweep_estimates.most_parameters(spec, list(self.model_configs(spec, inputs)))
         yield from fine_tuning_disk(num_parameters, at_a_time, 1 + at_a_time, keep=1)
 
     def resources(self, spec: SweepSpec) -> Resources:
@@ -108,7 +100,7 @@ class SweepKind(Kind[SweepSpec, SweepResult]):
         return replace(one, up_to=min(num_trials, spec.execution.max_concurrent_trials or num_trials))
 
     def measure_time(self, spec: SweepSpec, inputs: Resolved) -> MeasuredTime | None:
-        return measure_trials(spec, inputs, _num_trials(spec))
+        return sweep_estimates.measure_trials(spec, inputs, _num_trials(spec))
 
     def check_more_points(self, recorded: SweepSpec, spec: SweepSpec) -> None:
         num_points = build_search(recorded).num_points
@@ -125,12 +117,12 @@ class SweepKind(Kind[SweepSpec, SweepResult]):
         if journal.trials:
             logger.info(f"{counted(len(journal.trials), 'trial')} of an earlier attempt will not run again")
         first = task.first_fold
-        if advice := short_training_advice(trial_schedules(spec, first)[0]):
+        if advice := short_training_advice(sweep_estimates.trial_schedules(spec, first)[0]):
             logger.warning(f"trials of this sweep may have {advice}")
 
         def advise(result: TrialResult) -> str | None:
             recipe = spec.recipe.model_copy(update=dict(result.parameters))
-            num_examples = num_taken(first, recipe.train_fraction)
+            num_examples = sweep_estimates.num_taken(first, recipe.train_fraction)
             return short_training_advice(Schedule(num_examples, recipe.batch_size, recipe.epochs, 1))
 
         with trial_recording(context, journal, advise) as recording:
@@ -175,7 +167,7 @@ class SweepKind(Kind[SweepSpec, SweepResult]):
                 yield None if vocab_size is None else BertConfig.from_size(str(size), str(family), **changes)
 
     def tokenizer_like(self, spec: SweepSpec, inputs: Resolved) -> Tokenizer | None:
-        return first_tokenizer(first_recipe(spec), inputs)
+        return sweep_estimates.first_tokenizer(sweep_estimates.first_recipe(spec), inputs)
 
 
 def record_trials(result: SweepResult, run_id: str, recorder: Recorder) -> RunOutcome:

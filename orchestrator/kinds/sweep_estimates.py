@@ -11,16 +11,8 @@ from orchestrator.base.console import counted
 from orchestrator.finetuning.building import random_config
 from orchestrator.finetuning.measured_steps import measure_examples
 from orchestrator.finetuning.search_space import listed_values, value_bounds
+from orchestrator.kinds import estimates
 from orchestrator.kinds.base import Fact, MeasuredTime
-from orchestrator.kinds.estimates import (
-    count_encoder_parameters,
-    count_lstm_parameters,
-    memory_text,
-    precision_facts,
-    short_training_advice,
-    steps_text,
-    trains_on_gpu,
-)
 from orchestrator.kinds.resolved import Resolved
 from orchestrator.specs import RecipeSpec, SweepSpec
 from orchestrator.specs.references import RANDOM
@@ -58,14 +50,14 @@ def trial_facts(spec: SweepSpec, inputs: Resolved, configs: Sequence[BertConfig 
     task = inputs.task(spec.task).first_fold
     shortest, longest = trial_schedules(spec, task)
     fewest, most = shortest.num_steps, longest.num_steps
-    yield "steps of a trial", steps_text(task, fewest) + (f" to {most:,}" if most > fewest else "")
-    if advice := short_training_advice(shortest):
+    yield "steps of a trial", estimates.steps_text(task, fewest) + (f" to {most:,}" if most > fewest else "")
+    if advice := estimates.short_training_advice(shortest):
         yield "note", f"{'a trial has' if most == fewest else 'the shortest trials have'} {advice}"
-    yield from precision_facts(listed_values(spec, "precision"), spec.execution.gpus_per_trial, configs)
+    yield from estimates.precision_facts(listed_values(spec, "precision"), spec.execution.gpus_per_trial, configs)
     num_parameters = most_parameters(spec, configs)
     if num_parameters is not None:
         yield "parameters", f"{num_parameters:,}, and a small head"
-        yield "memory of a trial", memory_text(num_parameters)
+        yield "memory of a trial", estimates.memory_text(num_parameters)
     yield from _unread_facts(spec, inputs)
     if spec.execution.max_concurrent_trials:
         yield "trials at a time", f"at most {spec.execution.max_concurrent_trials}"
@@ -87,7 +79,8 @@ def most_parameters(spec: SweepSpec, configs: Sequence[BertConfig | None]) -> in
     """Parameters of the largest encoder that a trial may have and of the LSTM layers on it; None where unknown."""
     known = [config for config in configs if config is not None]
     return max(
-        (count_encoder_parameters(config) + _most_lstm_parameters(config, spec) for config in known), default=None
+        (estimates.count_encoder_parameters(config) + _most_lstm_parameters(config, spec) for config in known),
+        default=None,
     )
 
 
@@ -95,7 +88,7 @@ def _most_lstm_parameters(config: BertConfig, spec: SweepSpec) -> int:
     num_layers = int(value_bounds(spec, "num_lstm_layers")[1])
     choices = product(listed_values(spec, "layer_pooling"), listed_values(spec, "lstm_hidden_size"))
     return max(
-        (count_lstm_parameters(config, pooling, num_layers, size) for pooling, size in choices),  # type: ignore[arg-type]
+        (estimates.count_lstm_parameters(config, pooling, num_layers, size) for pooling, size in choices),  # type: ignore[arg-type]
         default=0,
     )
 
@@ -116,7 +109,7 @@ def measure_trials(spec: SweepSpec, inputs: Resolved, num_trials: int) -> Measur
     Returns None where trials take GPUs, where only an earlier stage's run decides the model that the first point
     begins with, and for models whose steps take long.
     """
-    if trains_on_gpu(spec.execution.gpus_per_trial):
+    if estimates.trains_on_gpu(spec.execution.gpus_per_trial):
         return None
     recipe = first_recipe(spec)
     tokenizer = first_tokenizer(recipe, inputs)

@@ -28,28 +28,7 @@ from orchestrator.base.errors import InputError, OrchestratorError
 from orchestrator.base.metric_names import is_better_lower
 from orchestrator.registry.group_records import GroupRecord, GroupRun
 from orchestrator.registry.parameters import varying_paths
-from orchestrator.significance.comparison import (
-    POWER,
-    DifferenceResult,
-    McNemarResult,
-    ScoreOfWeights,
-    compare_answers,
-    compare_means,
-    compare_over_examples,
-    compare_pairs,
-    holm,
-    least_p_value,
-    pairs_of_seeds,
-    seeds_of_each_group,
-)
-from orchestrator.significance.predictions import (
-    OF_RIGHT_ANSWERS,
-    Pair,
-    PredictionRow,
-    prediction_kind,
-    same_examples,
-    scores_for,
-)
+from orchestrator.significance import comparison, predictions
 from orchestrator.significance.summary import LEVEL, has_spread, why_noise_is_unknown
 from orchestrator.storage import read_bytes
 
@@ -61,7 +40,7 @@ class AnswerComparison(NamedTuple):
 
     first_run: str
     second_run: str
-    result: McNemarResult
+    result: comparison.McNemarResult
     corrected_p_value: float
     """Exact p-value, corrected by Holm's method for the pairs of runs."""
 
@@ -77,9 +56,9 @@ class ExampleComparison(NamedTuple):
     """Comparison of right and wrong answers, for each pair of runs; empty where answers are not right or wrong."""
     answers_about: str
     """Name of what McNemar's test counts."""
-    score: DifferenceResult | None
+    score: comparison.DifferenceResult | None
     """Difference of the score, the mean over the pairs of runs; None for a score that the kept rows do not give."""
-    result: McNemarResult | DifferenceResult
+    result: comparison.McNemarResult | comparison.DifferenceResult
     """Result of the test that speaks: McNemar's of the only pair, where it is about the score, or the bootstrap."""
     test: str
     """Test that speaks, in words."""
@@ -95,16 +74,16 @@ class Comparison:
     """Number of comparisons, made at once, that can tell anything: p-values are corrected for so many."""
     differences: Sequence[float]
     """Differences of the scores of common seeds, in the order of the seeds."""
-    paired: DifferenceResult | None
+    paired: comparison.DifferenceResult | None
     """Permutation test over the common seeds; None where there are fewer than two."""
-    welch: DifferenceResult
+    welch: comparison.DifferenceResult
     """Welch's test over all seeds."""
-    of_seeds: DifferenceResult
+    of_seeds: comparison.DifferenceResult
     """One of these, by the rule above; it has no p-value where the noise of seeds is not known."""
     examples: ExampleComparison | None
     """Comparison over the examples that runs of both answered; None where no predictions of the same ones are kept,
     or these do not give the score."""
-    result: DifferenceResult | McNemarResult
+    result: comparison.DifferenceResult | comparison.McNemarResult
     """Result of the test that speaks: over seeds, or where these show no noise, over examples."""
     test: str
     """Test that speaks, in words; empty where the noise of seeds is not known, and nothing else tells."""
@@ -158,7 +137,7 @@ class Comparison:
         if needed is None:
             further = "no number of seeds settles so small a difference"
         elif needed <= min(len(self.first.seeds), len(self.second.seeds)):
-            further = f"{needed} seeds each find a difference of this size {POWER:.0%} of the time"
+            further = f"{needed} seeds each find a difference of this size {comparison.POWER:.0%} of the time"
         return f"not distinguishable{among}: {facts}; {further}"
 
 
@@ -169,19 +148,19 @@ def _compare(
     one, other = ({seed.seed: seed.score for seed in group.seeds} for group in (first, second))
     common = [(one[seed], other[seed]) for seed in one if seed in other and seed is not None]
     differences = [score - other_score for score, other_score in common]
-    paired = compare_pairs(differences) if len(common) > 1 else None
-    welch = of_seeds = compare_means(first.scores, second.scores)
+    paired = comparison.compare_pairs(differences) if len(common) > 1 else None
+    welch = of_seeds = comparison.compare_means(first.scores, second.scores)
     level = 1 - (1 - LEVEL) / num_comparisons  # of the first of Holm's steps
-    result: DifferenceResult | McNemarResult = welch
+    result: comparison.DifferenceResult | comparison.McNemarResult = welch
     test, num_needed = "", None
     shows_noise = any(map(has_spread, zip(*common, strict=True)))
-    if paired is not None and shows_noise and least_p_value(len(common)) < 1 - level:
+    if paired is not None and shows_noise and comparison.least_p_value(len(common)) < 1 - level:
         result = of_seeds = paired
         test = f"paired permutation over {len(common)} common seeds"
-        num_needed = pairs_of_seeds(paired.difference, stdev(differences), level)
+        num_needed = comparison.pairs_of_seeds(paired.difference, stdev(differences), level)
     elif welch.p_value is not None:
         test = f"Welch's test over {len(first.seeds)} and {len(second.seeds)} seeds"
-        num_needed = seeds_of_each_group(welch.difference, stdev(first.scores), stdev(second.scores), level)
+        num_needed = comparison.seeds_of_each_group(welch.difference, stdev(first.scores), stdev(second.scores), level)
     elif examples is not None:
         result, test = examples.result, examples.test
     return Comparison(
@@ -211,23 +190,23 @@ def compare_groups(names: Sequence[str], groups: Sequence[GroupRecord]) -> list[
     alone = [_compare(first, second, compare_examples(first, second)) for first, second in combinations(groups, 2)]
     num_telling = max(1, sum(one.p_value is not None for one in alone))
     found = [_compare(one.first, one.second, one.examples, num_telling) for one in alone]
-    corrected = iter(holm([one.p_value for one in found if one.p_value is not None]))
+    corrected = iter(comparison.holm([one.p_value for one in found if one.p_value is not None]))
     return [one if one.p_value is None else replace(one, corrected_p_value=next(corrected)) for one in found]
 
 
 def compare_examples(first: GroupRecord, second: GroupRecord) -> ExampleComparison | None:
     """Compare two groups by kept predictions; None where there are none of the same examples, or nothing to count."""
-    pairs: dict[tuple[str, str], dict[Any, Pair]] = {}
+    pairs: dict[tuple[str, str], dict[Any, predictions.Pair]] = {}
     for one, other in _pairs_of_runs(first, second):
-        if side_by_side := same_examples(_rows_of(one), _rows_of(other)):
+        if side_by_side := predictions.same_examples(_rows_of(one), _rows_of(other)):
             pairs[one[0].id, other[0].id] = side_by_side
     if not pairs:
         return None
     answers, score = _compare_answers(pairs), _compare_scores(first.metric, list(pairs.values()))
-    num_examples, is_of_score = len(next(iter(pairs.values()))), first.metric in OF_RIGHT_ANSWERS
+    num_examples, is_of_score = len(next(iter(pairs.values()))), first.metric in predictions.OF_RIGHT_ANSWERS
     about = "right answers" if is_of_score else "wholly right examples"
     if len(answers) == 1 and (is_of_score or score is None):
-        result: McNemarResult | DifferenceResult | None = answers[0].result
+        result: comparison.McNemarResult | comparison.DifferenceResult | None = answers[0].result
         test = "McNemar's exact test" if is_of_score else f"McNemar's exact test of {about}"
     else:
         result, test = score, "paired bootstrap"
@@ -250,9 +229,9 @@ def _pairs_of_runs(first: GroupRecord, second: GroupRecord) -> list[tuple[list[G
     return [(best[0], best[1])] if len(best) == 2 else []
 
 
-def _rows_of(runs: Sequence[GroupRun]) -> list[PredictionRow]:
+def _rows_of(runs: Sequence[GroupRun]) -> list[predictions.PredictionRow]:
     """Rows that runs kept; none of a file that is not there any more, or has no predictions."""
-    rows: list[PredictionRow] = []
+    rows: list[predictions.PredictionRow] = []
     for run in runs:
         try:
             rows += read_predictions(run.predictions_path or "")
@@ -261,7 +240,7 @@ def _rows_of(runs: Sequence[GroupRun]) -> list[PredictionRow]:
     return rows
 
 
-def _compare_answers(pairs: Mapping[tuple[str, str], Mapping[Any, Pair]]) -> list[AnswerComparison]:
+def _compare_answers(pairs: Mapping[tuple[str, str], Mapping[Any, predictions.Pair]]) -> list[AnswerComparison]:
     """Compare the answers of each pair of runs; none where answers are not right or wrong, but near or far."""
     results = []
     for rows in pairs.values():
@@ -270,44 +249,44 @@ def _compare_answers(pairs: Mapping[tuple[str, str], Mapping[Any, Pair]]) -> lis
         if key not in keys:
             return []
         results.append(
-            compare_answers(*([bool(row[key]) for row in side] for side in zip(*rows.values(), strict=True)))
+            comparison.compare_answers(*([bool(row[key]) for row in side] for side in zip(*rows.values(), strict=True)))
         )
-    corrected = holm([result.p_value for result in results])
+    corrected = comparison.holm([result.p_value for result in results])
     return [
         AnswerComparison(*ids, *both) for ids, both in zip(pairs, zip(results, corrected, strict=True), strict=True)
     ]
 
 
-def _compare_scores(metric: str, pairs: Sequence[Mapping[Any, Pair]]) -> DifferenceResult | None:
+def _compare_scores(metric: str, pairs: Sequence[Mapping[Any, predictions.Pair]]) -> comparison.DifferenceResult | None:
     """Compare the mean score over the pairs of runs: the examples that are drawn are the same for every run."""
-    scores: list[tuple[ScoreOfWeights, ScoreOfWeights]] = []
+    scores: list[tuple[comparison.ScoreOfWeights, comparison.ScoreOfWeights]] = []
     for rows in pairs:
         if rows.keys() != pairs[0].keys():
             return None
-        found = scores_for(metric, *zip(*(rows[example] for example in pairs[0]), strict=True))
+        found = predictions.scores_for(metric, *zip(*(rows[example] for example in pairs[0]), strict=True))
         if found is None:
             return None
         scores.append(found)
 
-    def mean_score(side: int) -> ScoreOfWeights:
+    def mean_score(side: int) -> comparison.ScoreOfWeights:
         return lambda weights: np.asarray(np.mean([both[side](weights) for both in scores], axis=0), dtype=float)
 
-    return compare_over_examples(len(pairs[0]), mean_score(0), mean_score(1))
+    return comparison.compare_over_examples(len(pairs[0]), mean_score(0), mean_score(1))
 
 
-def read_predictions(path: str) -> list[PredictionRow]:
+def read_predictions(path: str) -> list[predictions.PredictionRow]:
     """Read a file of predictions, which are all of one kind.
 
     Raises: InputError where the file is not there, or a line of it is no prediction, which is named.
     """
-    rows: list[PredictionRow] = []
+    rows: list[predictions.PredictionRow] = []
     first = None
     try:
         for number, line in enumerate(read_bytes(path).decode().split("\n"), start=1):
             if not line.strip():
                 continue
             rows.append(json.loads(line))
-            kind = prediction_kind(rows[-1])
+            kind = predictions.prediction_kind(rows[-1])
             first = first or kind
             if kind is None:
                 raise ValueError(f"line {number} is no prediction beside what is right, in a form that a task keeps")

@@ -16,26 +16,9 @@ import sqlalchemy as sql
 from orchestrator.base.errors import InputError, NotFoundError, SeveralRunsError
 from orchestrator.base.metric_names import BASELINE, COLLAPSED, best_first, is_better_lower, is_direction_known
 from orchestrator.base.run_states import RunState
+from orchestrator.registry import model_origins, records
 from orchestrator.registry.dialects import key_of_name
-from orchestrator.registry.model_origins import (
-    Origin,
-    SplitData,
-    load_origins,
-    load_test_refusals,
-    origin_sentence,
-    use_of,
-)
 from orchestrator.registry.parameters import LABEL_DIGITS, START, group_code, group_key, group_label
-from orchestrator.registry.records import (
-    MAX_CANDIDATES,
-    MIN_ID_DIGITS,
-    find_run,
-    is_flagged,
-    is_ranked,
-    load_parameters_of,
-    newest_called,
-    paused_collection,
-)
 from orchestrator.registry.tables import PARAMETERS, RUNS, SERIES
 from orchestrator.significance.summary import Summary, summarize
 
@@ -110,7 +93,7 @@ class GroupRecord:
     """Parameters that its runs have in common, by dotted path."""
     versions: Sequence[str | None] = (None,)
     """Versions of the code that ran, several where their runs are taken together; None of one that was not recorded."""
-    origin: Origin | None = None
+    origin: model_origins.Origin | None = None
     """Earlier use of the score's data; None where it is not known what the model was chosen on."""
     refusal: str | None = None
     """Reason why its score is not shown, nor ranked; None where it may be."""
@@ -205,7 +188,7 @@ def _mean(scores: Sequence[float]) -> float:
     return sum(scores) / len(scores)
 
 
-@paused_collection()
+@records.paused_collection()
 def load_groups(
     connection: sql.Connection, *conditions: sql.ColumnElement[bool], archived: bool = True, across_code: bool = False
 ) -> list[GroupRecord]:
@@ -218,19 +201,22 @@ def load_groups(
         across_code: whether runs that differ in the version of the code are one group.
     """
     if not archived:
-        conditions = (*conditions, sql.not_(is_flagged("archived")))
+        conditions = (*conditions, sql.not_(records.is_flagged("archived")))
     found: dict[tuple[Any, ...], list[sql.Row[Any]]] = defaultdict(list)
     for row in connection.execute(_ranked_runs().where(*conditions)).all():
         found[row[:4] if across_code else row[:5]].append(row)
-    parameters = load_parameters_of(connection, [rows[-1].id for rows in found.values()])
-    origins = load_origins(connection, parameters)
+    parameters = records.load_parameters_of(connection, [rows[-1].id for rows in found.values()])
+    origins = model_origins.load_origins(connection, parameters)
     tested = [row.id for rows in found.values() for row in rows if row.test is not None or row.split == "test"]
-    refusals = load_test_refusals(connection, tested) if tested else {}
+    refusals = model_origins.load_test_refusals(connection, tested) if tested else {}
     groups = []
     for rows in found.values():
         last, is_evaluated = rows[-1], rows[-1].kind == _EVALUATION
         own = {path: value for path, value in parameters[last.id].items() if path not in (SEED_PATH, FOLD_PATH, START)}
-        data, versions = SplitData.of(own, last.split), tuple(dict.fromkeys(row.code_version for row in rows))
+        data, versions = (
+            model_origins.SplitData.of(own, last.split),
+            tuple(dict.fromkeys(row.code_version for row in rows)),
+        )
         refused = [refusals.get(row.id) for row in rows]
         runs = [(*row[6:], None if is_evaluated else why) for row, why in zip(rows, refused, strict=True)]
         groups.append(
@@ -241,7 +227,7 @@ def load_groups(
                 data=data.taken,
                 parameters=own,
                 versions=versions,
-                origin=use_of(origins[last.id], data) or (None if is_evaluated else "chosen"),
+                origin=model_origins.use_of(origins[last.id], data) or (None if is_evaluated else "chosen"),
                 refusal=next(filter(None, refused), None) if is_evaluated else None,
             )
         )
@@ -277,7 +263,7 @@ def _ranked_runs() -> sql.Select[Any]:
     statement = sql.select(*columns).outerjoin(parent, parent.c.key == RUNS.c.parent_id)
     for row, *its in rows:
         statement = statement.outerjoin(row, sql.and_(row.c.run_id == RUNS.c.key, *its))
-    return statement.where(is_ranked()).order_by(RUNS.c.finished_at.is_not(None), RUNS.c.finished_at, RUNS.c.id)
+    return statement.where(records.is_ranked()).order_by(RUNS.c.finished_at.is_not(None), RUNS.c.finished_at, RUNS.c.id)
 
 
 def find_group(connection: sql.Connection, name: str, state: sql.ColumnElement[RunState]) -> GroupRecord:
@@ -289,20 +275,20 @@ def find_group(connection: sql.Connection, name: str, state: sql.ColumnElement[R
     """
     digest, _, code = name.lower().partition(".")
     is_called = RUNS.c.group_key.between(digest, f"{digest}g")  # by the index; no digit comes after f
-    groups = load_groups(connection, is_called) if len(digest) >= MIN_ID_DIGITS else []
+    groups = load_groups(connection, is_called) if len(digest) >= records.MIN_ID_DIGITS else []
     groups = [group for group in groups if group_code(group.key).startswith(code)]
     shown = [group for group in groups if len(digest) >= LABEL_DIGITS and group_code(group.key) == code]
     if len({group.key for group in shown}) == 1:  # one whose code is unknown has no more to its name than others
         groups = shown
-    named = newest_called(connection, name, state) if groups and not shown else None
+    named = records.newest_called(connection, name, state) if groups and not shown else None
     if named is not None:
         raise SeveralRunsError(f"{name!r} is the name of run {named.id}, and begins a group's digest; give that id.")
     if len(keys := sorted({group.key for group in groups})) > 1:
-        begun = _listed(keys, MAX_CANDIDATES)
+        begun = _listed(keys, records.MAX_CANDIDATES)
         raise SeveralRunsError(f"{name!r} begins the digests of several groups; give more of it: {begun}.")
     if not groups:
         try:
-            run = find_run(connection, name, state)
+            run = records.find_run(connection, name, state)
         except SeveralRunsError:
             raise
         except NotFoundError:
@@ -318,7 +304,7 @@ def find_group(connection: sql.Connection, name: str, state: sql.ColumnElement[R
         told = [f"{one.label} ({one.metric}, run {one.runs[-1].id})" for one in groups]
         raise InputError(
             f"{name} stands for {len(groups)} groups; name one by its id, as `orchestrator leaderboard --all` shows "
-            f"it: {_listed(told, MAX_CANDIDATES)}"
+            f"it: {_listed(told, records.MAX_CANDIDATES)}"
         )
     return groups[0]
 
@@ -353,7 +339,7 @@ def group_notes(group: GroupRecord, alike: Sequence[str] = ()) -> Iterator[str]:
     if not is_direction_known(group.metric):
         yield f"whether a larger {group.metric} is better is not known: it is ranked so"
     if not group.refusal and (group.kind == _EVALUATION or "trained" in (group.origin or "")):
-        yield origin_sentence(group.origin, "its model", "these data")
+        yield model_origins.origin_sentence(group.origin, "its model", "these data")
 
 
 def _listed(names: Sequence[str], most: int = 3) -> str:

@@ -14,22 +14,11 @@ from sqlalchemy import ColumnElement, func, or_, select, union
 from orchestrator.base.errors import NotFoundError, SeveralRunsError
 from orchestrator.base.nearest import nearest
 from orchestrator.base.run_states import LOST_AFTER_S, RunState
+from orchestrator.registry import records
 from orchestrator.registry.database import Database
 from orchestrator.registry.dialects import select_items
 from orchestrator.registry.fields import Test, list_runs, read_in_order
 from orchestrator.registry.parameters import load_parameters
-from orchestrator.registry.records import (
-    AttemptRecord,
-    RecordTable,
-    RunRecord,
-    find_run,
-    is_flagged,
-    is_ranked,
-    load_named,
-    load_runs,
-    record_columns,
-    state_as_read,
-)
 from orchestrator.registry.selection import Selection
 from orchestrator.registry.tables import ATTEMPTS, CODE_DIFFS, OPEN_RUNS, RANKED_GROUPS, RUNS, STAGES
 
@@ -128,7 +117,7 @@ class Registry:
         offset: int = 0,
         trials: bool = True,
         archived: bool = True,
-    ) -> RecordTable:
+    ) -> records.RecordTable:
         """Runs and trials that a query selects, a record each.
 
         Columns: those of `RUN_COLUMNS`, `tags`, then a `metrics.…` and a `params.…` column for each metric and
@@ -155,10 +144,12 @@ class Registry:
         with self._selection(filter, trials, archived) as (selection, conditions):
             return read_in_order(selection.connection, RUNS.c.id, conditions, selection.order(sort))
 
-    def find_records(self, filter: str = "", *, limit: int | None = None, trials: bool = True) -> list[RunRecord]:
+    def find_records(
+        self, filter: str = "", *, limit: int | None = None, trials: bool = True
+    ) -> list[records.RunRecord]:
         """Records of the runs and trials that a query selects, the newest first. Raises: as `run_table`."""
         with self._selection(filter, trials) as (selection, conditions):
-            return load_runs(selection.connection, selection.state, *conditions, limit=limit)
+            return records.load_runs(selection.connection, selection.state, *conditions, limit=limit)
 
     def num_runs(self, filter: str = "", *, trials: bool = True, archived: bool = True) -> int:
         """Number of the runs and trials that a query selects. Raises: InputError, as `run_table` does."""
@@ -180,7 +171,7 @@ class Registry:
         sort: str | None = None,
         trials: bool = True,
         archived: bool = True,
-    ) -> RecordTable:
+    ) -> records.RecordTable:
         """Groups of the runs that a query selects, a row each: `grouped("params.recipe.size", "task = 'mrpc'")`.
 
         Scores of different measurements or tasks are never taken together: where runs have several, `metric` and `task`
@@ -215,9 +206,9 @@ class Registry:
 
     def _state(self) -> ColumnElement[RunState]:
         """State of a run as it reads now: one that is silent for long reads as LOST."""
-        return state_as_read(self._database.lost_after_s)
+        return records.state_as_read(self._database.lost_after_s)
 
-    def run(self, wanted: str, *, or_task: bool = False) -> RunRecord:
+    def run(self, wanted: str, *, or_task: bool = False) -> records.RunRecord:
         """Run or trial by its whole id, its exact name (the newest), or the beginning of its id, four characters of it.
 
         Raises: NotFoundError with the run, or the task (`or_task`), that was nearly meant; SeveralRunsError for the
@@ -225,7 +216,7 @@ class Registry:
         """
         with self._database.connection(writing=False) as connection:
             try:
-                return find_run(connection, wanted, self._state())
+                return records.find_run(connection, wanted, self._state())
             except SeveralRunsError:
                 raise
             except NotFoundError as error:
@@ -243,40 +234,40 @@ class Registry:
         close = nearest(wanted, [*names, *(self.ranked_tasks() if or_task else ())], 1) if wanted else []
         raise NotFoundError(f"{no_run}{f'; did you mean {close[0]}?' if close else '.'}")
 
-    def num_called(self, run: RunRecord) -> int:
+    def num_called(self, run: records.RunRecord) -> int:
         """Number of the runs that are called as a run is, or of a trial of the trials."""
         is_alike = RUNS.c.parent_id.is_(None) if run.parent_id is None else RUNS.c.parent_id.is_not(None)
         so_called = select(func.count()).select_from(RUNS).where(RUNS.c.name == run.name, is_alike)
         with self._database.connection(writing=False) as connection:
             return connection.scalar(so_called) or 0
 
-    def run_records(self, run_ids: Collection[str]) -> list[RunRecord]:
+    def run_records(self, run_ids: Collection[str]) -> list[records.RunRecord]:
         """Records of the runs with these ids, the newest first; without those that are not there."""
         with self._database.connection(writing=False) as connection:
-            return load_runs(connection, self._state(), RUNS.c.id.in_(select_items(connection, run_ids)))
+            return records.load_runs(connection, self._state(), RUNS.c.id.in_(select_items(connection, run_ids)))
 
-    def newest_completed(self, fingerprints: Collection[str]) -> RunRecord | None:
+    def newest_completed(self, fingerprints: Collection[str]) -> records.RunRecord | None:
         """Newest completed run of a spec, by the fingerprints that it may have; None where there is none."""
         is_done = RUNS.c.fingerprint.in_(fingerprints), RUNS.c.state == RunState.COMPLETED, RUNS.c.parent_id.is_(None)
         with self._database.connection(writing=False) as connection:
-            return next(iter(load_runs(connection, self._state(), *is_done, limit=1)), None)
+            return next(iter(records.load_runs(connection, self._state(), *is_done, limit=1)), None)
 
-    def stages(self, run_id: str) -> list[RunRecord]:
+    def stages(self, run_id: str) -> list[records.RunRecord]:
         """Stages of a pipeline that have begun, or were done before, the newest first; none of any other run."""
         of_pipeline = select(STAGES.c.run_id).where(STAGES.c.pipeline == run_id)
         with self._database.connection(writing=False) as connection:  # without the parser, which takes longer to load
-            return load_runs(connection, self._state(), RUNS.c.key.in_(of_pipeline), RUNS.c.parent_id.is_(None))
+            return records.load_runs(connection, self._state(), RUNS.c.key.in_(of_pipeline), RUNS.c.parent_id.is_(None))
 
     def named_in_specs(self, fields: Collection[str], *, except_of: Collection[str] = ()) -> dict[str, set[str]]:
         """Values of fields in specs of any run or trial but `except_of`, each with the ids of the runs, or sweeps."""
         with self._database.connection(writing=False) as connection:
-            return load_named(connection, fields, except_of)
+            return records.load_named(connection, fields, except_of)
 
-    def attempts(self, run_id: str) -> list[AttemptRecord]:
+    def attempts(self, run_id: str) -> list[records.AttemptRecord]:
         """Attempts of a run, in order."""
-        found = select(*record_columns(AttemptRecord, ATTEMPTS)).where(ATTEMPTS.c.run_id == run_id)
+        found = select(*records.record_columns(records.AttemptRecord, ATTEMPTS)).where(ATTEMPTS.c.run_id == run_id)
         with self._database.connection(writing=False) as connection:
-            return [AttemptRecord(*row) for row in connection.execute(found.order_by(ATTEMPTS.c.number))]
+            return [records.AttemptRecord(*row) for row in connection.execute(found.order_by(ATTEMPTS.c.number))]
 
     def code_diff(self, run_id: str, attempt: int) -> str | None:
         """Changes of an attempt's code that were in no commit; None where there were none, or too many to keep."""
@@ -297,7 +288,7 @@ class Registry:
         limit: int | None = None,
         archived: bool = False,
         across_code: bool = False,
-    ) -> RecordTable:
+    ) -> records.RecordTable:
         """Groups of runs that differ only in their seed, ranked for each task, score, split and data.
 
         They are trials of sweeps and probes, students, and evaluations of models. Another recipe, other data, another
@@ -345,14 +336,16 @@ class Registry:
         """Names of the tasks that have groups, of archived runs too, in their order."""
         opened = select(OPEN_RUNS.c.run_id)
         of_open = or_(RUNS.c.key.in_(opened), RUNS.c.parent_id.in_(opened))
-        tasks = union(select(RANKED_GROUPS.c.task), select(RUNS.c.task).where(is_ranked(), of_open))
+        tasks = union(select(RANKED_GROUPS.c.task), select(RUNS.c.task).where(records.is_ranked(), of_open))
         with self._database.connection(writing=False) as connection:
             return sorted(connection.scalars(tasks))
 
     def num_ranked_archived(self, task: str | None = None) -> int:
         """Number of the runs that the leaderboard leaves out since they, or their sweeps, are archived."""
         of_task = [] if task is None else [RUNS.c.task == task]
-        archived = select(func.count()).select_from(RUNS).where(is_ranked(), is_flagged("archived"), *of_task)
+        archived = (
+            select(func.count()).select_from(RUNS).where(records.is_ranked(), records.is_flagged("archived"), *of_task)
+        )
         with self._database.connection(writing=False) as connection:
             return connection.scalar(archived) or 0
 
@@ -361,7 +354,7 @@ class Registry:
         from orchestrator.registry.group_records import load_groups
 
         with self._database.connection(writing=False) as connection:
-            are_own = RUNS.c.id.in_(select_items(connection, run_ids)), is_ranked()
+            are_own = RUNS.c.id.in_(select_items(connection, run_ids)), records.is_ranked()
             keys = connection.scalars(select(RUNS.c.group_key).where(*are_own).distinct()).all()
             return load_groups(connection, RUNS.c.group_key.in_(select_items(connection, keys)), archived=archived)
 

@@ -20,15 +20,8 @@ from torch import nn
 from torch.optim import Optimizer
 
 import bert_core
+from bert_core.checkpoints import training_state
 from bert_core.checkpoints.manifest import MANIFEST_FILE
-from bert_core.checkpoints.training_state import (
-    REMEDY,
-    STATE_FILE,
-    StateContents,
-    TrainingState,
-    contents_of,
-    read_training_state,
-)
 from bert_core.device_copies import HostCopies
 from bert_core.errors import CheckpointError, NewerFormatError
 from orchestrator.base.results import CheckpointEvent, DriftEvent
@@ -89,14 +82,14 @@ class Checkpoints:
         """
         for event in self.newest_first()[:1]:
             with suppress(OSError, ValueError, KeyError):
-                return event.step, read_json(join(event.path, STATE_FILE))["extra"]
+                return event.step, read_json(join(event.path, training_state.STATE_FILE))["extra"]
         return None
 
     def save(self, step: int, model: nn.Module, optimizer: Optimizer, extra: Mapping[str, Any]) -> CheckpointEvent:
         """Write a checkpoint of a model and its optimizer, as `write` does."""
-        return self.write(step, contents_of(model, optimizer, extra))
+        return self.write(step, training_state.contents_of(model, optimizer, extra))
 
-    def write(self, step: int, contents: StateContents, warn: Warn = logger.warning) -> CheckpointEvent:
+    def write(self, step: int, contents: training_state.StateContents, warn: Warn = logger.warning) -> CheckpointEvent:
         """Write a checkpoint, then the pointer file, then delete old ones; `warn` is told where that fails.
 
         Raises: RunStoppedError where a newer attempt of the run has superseded this one.
@@ -118,7 +111,7 @@ class Checkpoints:
                 _delete_or_warn(entry["path"], warn)
         return event
 
-    def read_newest(self, warn: Warn) -> tuple[CheckpointEvent, TrainingState] | None:
+    def read_newest(self, warn: Warn) -> tuple[CheckpointEvent, training_state.TrainingState] | None:
         """Read the newest complete checkpoint; None where the run has none yet.
 
         What the checkpoint says of itself can be looked at before its tensors are put into a model.
@@ -153,12 +146,12 @@ class Checkpoints:
                 _delete_or_warn(join(self.run_folder, FOLDER, name), warn)
 
     @staticmethod
-    def _read(event: CheckpointEvent) -> TrainingState:
+    def _read(event: CheckpointEvent) -> training_state.TrainingState:
         folder = local_copy(event.path)
         manifest = folder / MANIFEST_FILE
         if manifest.is_file() and digest_file(str(manifest)) != event.digest:
             raise CheckpointError(f"{event.path} is not what {POINTER} says: its manifest has another digest")
-        return read_training_state(folder)
+        return training_state.read_training_state(folder)
 
     @property
     def _pointer(self) -> FencedList:
@@ -168,7 +161,7 @@ class Checkpoints:
 
 def _without_remedy(error: Exception) -> str:
     """Drop the advice to take another checkpoint: the next one is tried anyway."""
-    return str(error).removesuffix(f"; {REMEDY}")
+    return str(error).removesuffix(f"; {training_state.REMEDY}")
 
 
 def _delete_or_warn(path: str, warn: Warn) -> None:
@@ -202,10 +195,10 @@ class CheckpointSaver:
     def save(self, step: int, model: nn.Module, optimizer: Optimizer, extra: Mapping[str, Any]) -> None:
         """Save a checkpoint. Raises: without a thread what `Checkpoints.write` raises."""
         if self._thread is None or self._copies is None:
-            self._write(step, contents_of(model, optimizer, extra))
+            self._write(step, training_state.contents_of(model, optimizer, extra))
         else:
             assert self._writing is None, "the copy of a checkpoint must not change while it is written"
-            contents = contents_of(model, optimizer, extra, self._copies.of)
+            contents = training_state.contents_of(model, optimizer, extra, self._copies.of)
             self._writing = self._thread.submit(self._write, step, contents)
 
     def wait(self) -> None:
@@ -226,7 +219,7 @@ class CheckpointSaver:
         except Exception as error:
             logger.warning("the checkpoint that was being written failed: %s", error)
 
-    def _write(self, step: int, contents: StateContents) -> None:
+    def _write(self, step: int, contents: training_state.StateContents) -> None:
         self._on_saved(self._checkpoints.write(step, contents, self._warn))
 
 

@@ -14,15 +14,7 @@ from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, TextIO
 
-from orchestrator.base.console.log_lines import (
-    OWN_LOGGERS,
-    UNDER_WAY,
-    LineFormatter,
-    Pace,
-    attached,
-    folded,
-    is_under_way,
-)
+from orchestrator.base.console import log_lines
 from orchestrator.base.console.run_views import RunView, Shown, StageView
 
 if TYPE_CHECKING:
@@ -82,23 +74,23 @@ class Progress(logging.Handler):
 
     def __init__(self, stream: TextIO | None = None) -> None:
         super().__init__()
-        self.setFormatter(LineFormatter())
+        self.setFormatter(log_lines.LineFormatter())
         self._stream: TextIO | None = stream or sys.stderr  # None where the shell closed it (`2>&-`)
         self._can_overwrite = (
             is_terminal(self._stream) and os.environ.get("TERM") != "dumb" and not _is_pipe(sys.stdout)
         )
         self._live: Live | None = None
         self._shown = Shown()
-        self._pace = Pace(PLAIN_INTERVAL_S)
+        self._pace = log_lines.Pace(PLAIN_INTERVAL_S)
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write the record's line above the redrawn lines; a status becomes the status line."""
         line = self.format(record)
-        if self._can_overwrite and is_under_way(record):
+        if self._can_overwrite and log_lines.is_under_way(record):
             self._set_status(line)
             return
         with self._ignoring_lost_stream():
-            line = folded(line, terminal_width(self._stream))
+            line = log_lines.folded(line, terminal_width(self._stream))
             if self._live is not None:
                 self._live.console.out(line, highlight=False)
             else:
@@ -111,7 +103,7 @@ class Progress(logging.Handler):
                 self._set_status(line)
             is_due = self._pace.is_due()
         if is_due:  # without the lock, since other handlers have locks of their own
-            logger.info(line, extra=UNDER_WAY)
+            logger.info(line, extra=log_lines.UNDER_WAY)
 
     def show(self, view: RunView) -> None:
         """Show the view of a run, in place of the one before. Where nothing can be written over, nothing is shown."""
@@ -219,7 +211,7 @@ class Progress(logging.Handler):
 
 def _present() -> Progress | None:
     """The process's handler, while a block shows progress."""
-    return next((handler for handler in OWN_LOGGERS[0].handlers if isinstance(handler, Progress)), None)
+    return next((handler for handler in log_lines.OWN_LOGGERS[0].handlers if isinstance(handler, Progress)), None)
 
 
 @contextmanager
@@ -227,7 +219,7 @@ def show_progress() -> Iterator[Progress]:
     """Show the project's log lines on stderr during the block; inner blocks share the outer one's terminal."""
     outer = _present()
     if outer is None:
-        with closing(Progress()) as progress, attached(progress):
+        with closing(Progress()) as progress, log_lines.attached(progress):
             yield progress
         return
     try:

@@ -14,18 +14,7 @@ from itertools import chain
 from typing import ClassVar, Self
 
 from orchestrator.base.errors import TaskDataError
-from orchestrator.tasks.bio_tags import (
-    BIO,
-    SPAN_EXAMPLE,
-    TagScheme,
-    find_bad_tag,
-    find_scheme,
-    have_ignored_tags,
-    is_tag,
-    other_tags_problem,
-    read_spans,
-    tag_words,
-)
+from orchestrator.tasks import bio_tags
 from orchestrator.tasks.cell_values import unpack_cell
 from orchestrator.tasks.table_files import TableRow, class_names, read_rows, table_name
 from orchestrator.tasks.text_examples import are_texts
@@ -35,7 +24,7 @@ TAG_LAYOUTS = (
     "CoNLL columns (.conll: a word and its tag a line, an empty line between sentences), lists of words and of tags, "
     "or a word and its tag in each row beside a column 'sentence'"
 )
-SPAN_LAYOUT = f"character spans ({SPAN_EXAMPLE}, the end past the last character)"
+SPAN_LAYOUT = f"character spans ({bio_tags.SPAN_EXAMPLE}, the end past the last character)"
 _READS = (
     f"tagged words are read from {TAG_LAYOUTS} (text_columns: [SENTENCE, WORD]), or {SPAN_LAYOUT}. Convert it, or set "
     "task.head to classification if each row has one label"
@@ -93,7 +82,7 @@ class _ConllLayout:
                 place = 0
                 continue
             is_comment = line.startswith(_COMMENT_MARK)
-            if len(fields) > 1 and (not is_comment or is_tag(fields[-1])):
+            if len(fields) > 1 and (not is_comment or bio_tags.is_tag(fields[-1])):
                 rows.append(fields)
             if not is_comment:
                 shapes["\t" in line, len(fields)] += 1
@@ -115,7 +104,7 @@ class _ConllLayout:
         if not line.startswith(_COMMENT_MARK):
             return False
         fields = _fields(line)
-        has_tag = len(fields) > 1 and (is_tag(fields[-1]) or fields[-1] in self.tags)
+        has_tag = len(fields) > 1 and (bio_tags.is_tag(fields[-1]) or fields[-1] in self.tags)
         if self.shape is None:
             return len(fields) > 1 and not has_tag
         if self.shape != ("\t" in line, len(fields)):
@@ -157,7 +146,7 @@ class ConllReader(LabeledReader[NerExample]):
         sentence_id: str,
         document: int | None,
         layout: _ConllLayout,
-        scheme: TagScheme | None,
+        scheme: bio_tags.TagScheme | None,
         bad: BadRecords,
     ) -> NerExample | None:
         numbers, words, tags = [], [], []
@@ -183,7 +172,7 @@ class ConllReader(LabeledReader[NerExample]):
             bad.remarks["sentences with names within names, of which the outer ones are read"] += 1
         bio = _as_bio(tags, scheme, bad)
         for number, tag in zip(numbers, bio, strict=True):
-            if problem := find_bad_tag((tag,), self.tags, self.are_entities):
+            if problem := bio_tags.find_bad_tag((tag,), self.tags, self.are_entities):
                 bad.found(f"line {number}", problem)
                 return None
         return NerExample(sentence_id, tuple(words), bio, document)
@@ -191,18 +180,20 @@ class ConllReader(LabeledReader[NerExample]):
 
 def _are_nested(outer: Counter[str], inner: Counter[str]) -> bool:
     """Whether two columns of tags mark names, and names within these, unlike chunks of a sentence and its names."""
-    shares = [sum(n for tag, n in tags.items() if is_tag(tag)) / max(1, tags.total()) for tags in (outer, inner)]
-    scheme = find_scheme(outer)
+    shares = [
+        sum(n for tag, n in tags.items() if bio_tags.is_tag(tag)) / max(1, tags.total()) for tags in (outer, inner)
+    ]
+    scheme = bio_tags.find_scheme(outer)
     kinds = {scheme.split(tag)[1] for tag in outer} - {""} if scheme else set()
     return min(shares) > _TAGGED_SHARE and bool(kinds) and kinds.isdisjoint(_CHUNKS)
 
 
-def _known_scheme(path: str, column: str, tags: Counter[str], are_entities: bool) -> TagScheme | None:
+def _known_scheme(path: str, column: str, tags: Counter[str], are_entities: bool) -> bio_tags.TagScheme | None:
     """The scheme of a file's tags; None of those that mark no entities.
 
     Raises: TaskDataError for a file without tags, and where no tag of entities is of any scheme.
     """
-    scheme = find_scheme(tags) if are_entities else None
+    scheme = bio_tags.find_scheme(tags) if are_entities else None
     if scheme is not None:
         return scheme
     if table_name(path) == "CSV" and column == _LAST_COLUMN:
@@ -211,14 +202,16 @@ def _known_scheme(path: str, column: str, tags: Counter[str], are_entities: bool
         raise TaskDataError(f"{path} has no tags behind its words, and {_READS}")
     if not are_entities:
         return None
-    raise TaskDataError(f"{path}: {column} has the {other_tags_problem([tag for tag, _ in tags.most_common(3)])}")
+    raise TaskDataError(
+        f"{path}: {column} has the {bio_tags.other_tags_problem([tag for tag, _ in tags.most_common(3)])}"
+    )
 
 
-def _as_bio(tags: Sequence[str], scheme: TagScheme | None, bad: BadRecords) -> tuple[str, ...]:
+def _as_bio(tags: Sequence[str], scheme: bio_tags.TagScheme | None, bad: BadRecords) -> tuple[str, ...]:
     """A sentence's tags as BIO, counted where they were written in another scheme; without a scheme as they are."""
     if scheme is None:
         return tuple(tags)
-    if scheme != BIO:
+    if scheme != bio_tags.BIO:
         bad.remarks[f"sentences whose tags are {scheme.name}, read as BIO"] += 1
     return scheme.to_bio(tags)
 
@@ -243,7 +236,7 @@ def has_tag_columns(lines: Iterable[str]) -> bool:
         return True
     layout = _ConllLayout.of(filled)
     rows = [line for line in filled if not line.startswith(_DOCUMENT_MARK) and not layout.is_comment(line)]
-    tagged = sum(number for tag, number in layout.tags.items() if is_tag(tag))
+    tagged = sum(number for tag, number in layout.tags.items() if bio_tags.is_tag(tag))
     return bool(rows) and tagged >= _TAGGED_SHARE * len(rows)
 
 
@@ -320,7 +313,7 @@ class NerTable(LabeledReader[NerExample]):
             try:
                 words, tags = self._sentence(values, bad)
                 bio = _as_bio(tags, scheme, bad)
-                if problem := find_bad_tag(bio, self.tags, self.are_entities):
+                if problem := bio_tags.find_bad_tag(bio, self.tags, self.are_entities):
                     raise ValueError(problem)
                 if words:
                     yield NerExample(str(number), tuple(words), bio)
@@ -357,16 +350,16 @@ class NerTable(LabeledReader[NerExample]):
     def _sentence(self, values: tuple[object, ...], bad: BadRecords) -> tuple[list[str], list[str]]:
         """A row's words and their tags, none where they are not read. Raises: ValueError, saying what is wrong."""
         words, tags = values[0], values[1] if self.labeled else []
-        if have_ignored_tags(tags):
+        if bio_tags.have_ignored_tags(tags):
             raise ValueError(f"{self.tags_column} has -100, of pieces of words; list whole words and a tag for each")
         if isinstance(words, str) and self.are_entities:
-            spans = read_spans(tags)
+            spans = bio_tags.read_spans(tags)
             if spans is None:
-                raise ValueError(f"{self.tags_column} must be a list of character spans, {SPAN_EXAMPLE}")
+                raise ValueError(f"{self.tags_column} must be a list of character spans, {bio_tags.SPAN_EXAMPLE}")
             beyond = next((span for span in spans if span.end > len(words)), None)
             if beyond is not None:
                 raise ValueError(f"the span {list(beyond)} ends behind the {len(words)} characters of the text")
-            words, bio = tag_words(words, spans, bad.remarks)
+            words, bio = bio_tags.tag_words(words, spans, bad.remarks)
             return words, bio if self.labeled else []
         if are_texts(words) and isinstance(tags, list) and {*map(type, tags)} == {int}:
             raise ValueError(

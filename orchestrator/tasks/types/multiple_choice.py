@@ -22,16 +22,7 @@ from orchestrator.tasks.features import PER_EXAMPLE, Array, Features, HeadArrays
 from orchestrator.tasks.table_files import read_rows
 from orchestrator.tasks.text_examples import read_texts
 from orchestrator.tasks.text_files import BadRecords, LabeledReader
-from orchestrator.tasks.types.base import (
-    Outputs,
-    Scores,
-    Target,
-    TaskDefinition,
-    TaskOptions,
-    TaskType,
-    check_length,
-    softmax,
-)
+from orchestrator.tasks.types import base
 from orchestrator.tasks.types.requests import Request, RequestForm
 from orchestrator.tasks.types.text import check_text_columns
 
@@ -105,29 +96,31 @@ class MultipleChoiceTable(LabeledReader[MultipleChoiceExample]):
         return int(label)
 
 
-class ChoiceTarget(Target[MultipleChoiceExample, ChoicePrediction]):
+class ChoiceTarget(base.Target[MultipleChoiceExample, ChoicePrediction]):
     """One right choice of several."""
 
     field = "choice"
     metrics = ("accuracy",)
 
     def decode(
-        self, task: TaskDefinition, examples: Examples, rows: Sequence[Array], options: TaskOptions
+        self, task: base.TaskDefinition, examples: Examples, rows: Sequence[Array], options: base.TaskOptions
     ) -> list[ChoicePrediction]:
         """The choice of the largest logit of an example, and the softmax over its choices."""
-        return [ChoicePrediction(int(row.argmax()), tuple(softmax(row).tolist())) for row in rows]
+        return [ChoicePrediction(int(row.argmax()), tuple(base.softmax(row).tolist())) for row in rows]
 
-    def score(self, task: TaskDefinition, examples: Examples, predictions: Sequence[ChoicePrediction]) -> Scores:
+    def score(
+        self, task: base.TaskDefinition, examples: Examples, predictions: Sequence[ChoicePrediction]
+    ) -> base.Scores:
         pairs = zip(predictions, examples, strict=True)
         return {"accuracy": fmean(prediction.choice == example.choice for prediction, example in pairs)}
 
-    def baseline(self, task: TaskDefinition, learned: Examples, examples: Examples) -> list[ChoicePrediction]:
+    def baseline(self, task: base.TaskDefinition, learned: Examples, examples: Examples) -> list[ChoicePrediction]:
         """The most frequent place of the right choice."""
         places = Counter(example.choice or 0 for example in learned)
         return [ChoicePrediction(max(sorted(places), key=lambda place: places[place]))] * len(examples)
 
 
-class MultipleChoice(TaskType[MultipleChoiceExample]):
+class MultipleChoice(base.TaskType[MultipleChoiceExample]):
     head = "multiple_choice"
     target = ChoiceTarget()
     reader_type = MultipleChoiceTable
@@ -142,11 +135,11 @@ class MultipleChoice(TaskType[MultipleChoiceExample]):
         if len(spec.choice_columns) < 2:
             raise SpecError("task.choice_columns: name the two or more columns that hold the choices")
 
-    def example_of(self, task: TaskDefinition, request: Request) -> MultipleChoiceExample:
+    def example_of(self, task: base.TaskDefinition, request: Request) -> MultipleChoiceExample:
         return MultipleChoiceExample(request.id, request.text("text"), request.texts("choices", least=2))
 
     def windows(
-        self, task: TaskDefinition, examples: Examples, tokenizer: Tokenizer, options: TaskOptions
+        self, task: base.TaskDefinition, examples: Examples, tokenizer: Tokenizer, options: base.TaskOptions
     ) -> Windows[ChoiceArrays]:
         """One window per choice, as the second text of a pair; those of an example follow one another."""
         pairs = [(example.text, choice) for example in examples for choice in example.choices]
@@ -155,7 +148,7 @@ class MultipleChoice(TaskType[MultipleChoiceExample]):
         made = build_text_windows(pairs, tokenizer, options.max_seq_length, sizes=sizes)
         return made.with_arrays(ChoiceArrays(np.array(labels, dtype=np.int32)))
 
-    def gather(self, features: Features[ChoiceArrays], outputs: Outputs, options: TaskOptions) -> list[Array]:
+    def gather(self, features: Features[ChoiceArrays], outputs: base.Outputs, options: base.TaskOptions) -> list[Array]:
         """The logits of each example's choices."""
-        check_length(outputs, features.num_windows, "choice")
+        base.check_length(outputs, features.num_windows, "choice")
         return np.split(outputs.reshape(-1), features.group_starts[1:-1])

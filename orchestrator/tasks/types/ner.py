@@ -41,36 +41,12 @@ from orchestrator.tasks.features import (
 )
 from orchestrator.tasks.table_files import JSON_ENDINGS
 from orchestrator.tasks.text_files import Reader, plain_name
-from orchestrator.tasks.types.base import (
-    HEAD_FIELDS,
-    FileLayout,
-    Lengths,
-    Outputs,
-    Scores,
-    Target,
-    TaskDefinition,
-    TaskOptions,
-    TaskType,
-    check_length,
-    share_equal,
-)
-from orchestrator.tasks.types.conll import (
-    SPAN_LAYOUT,
-    TAG_LAYOUTS,
-    ConllReader,
-    NerExample,
-    NerTable,
-    PlainConllReader,
-    PlainTagTable,
-    has_tag_columns,
-    is_named_conll,
-    split_words,
-)
+from orchestrator.tasks.types import base, conll
 from orchestrator.tasks.types.requests import Request, RequestForm
 
 _NUM_LINES_LOOKED_AT = 20
 """Lines of a file that tell whether it has CoNLL columns."""
-Examples: TypeAlias = Sequence[NerExample]
+Examples: TypeAlias = Sequence[conll.NerExample]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,40 +69,42 @@ class NerArrays(HeadArrays):
 
 
 @dataclass(frozen=True, kw_only=True)
-class NerOptions(TaskOptions):
+class NerOptions(base.TaskOptions):
     """The context of a sentence."""
 
     context: Context
     """Text in a window beside the sentence's own words."""
 
 
-class EntityTarget(Target[NerExample, TagsPrediction]):
+class EntityTarget(base.Target[conll.NerExample, TagsPrediction]):
     """A BIO tag for each word."""
 
     field = "tags"
     metrics: ClassVar[tuple[str, ...]] = ("f1", "precision", "recall")
 
     def decode(
-        self, task: TaskDefinition, examples: Examples, rows: Sequence[Array], options: NerOptions
+        self, task: base.TaskDefinition, examples: Examples, rows: Sequence[Array], options: NerOptions
     ) -> list[TagsPrediction]:
         """The tags by their numbers."""
         return [TagsPrediction(tuple(task.labels[number] for number in row.tolist())) for row in rows]
 
-    def score(self, task: TaskDefinition, examples: Examples, predictions: Sequence[TagsPrediction]) -> Scores:
+    def score(
+        self, task: base.TaskDefinition, examples: Examples, predictions: Sequence[TagsPrediction]
+    ) -> base.Scores:
         """Precision, recall and F1 of whole entities, as conlleval counts, and `f1_TYPE` of each type."""
         tags = [prediction.tags for prediction in predictions]
         gold = [example.tags for example in examples]
         by_type = ner_f1_by_type(tags, gold)
         return {**ner_f1(tags, gold), **{f"f1_{kind}": scores["f1"] for kind, scores in by_type.items()}}
 
-    def baseline(self, task: TaskDefinition, learned: Examples, examples: Examples) -> list[TagsPrediction]:
+    def baseline(self, task: base.TaskDefinition, learned: Examples, examples: Examples) -> list[TagsPrediction]:
         """Predict the tag `O` for every word."""
         return [TagsPrediction(("O",) * len(example.words)) for example in examples]
 
-    def row(self, task: TaskDefinition, example: NerExample, prediction: TagsPrediction) -> dict[str, Any]:
+    def row(self, task: base.TaskDefinition, example: conll.NerExample, prediction: TagsPrediction) -> dict[str, Any]:
         return {"words": list(example.words), **super().row(task, example, prediction)}
 
-    def label_names(self, example: NerExample) -> tuple[str, ...]:
+    def label_names(self, example: conll.NerExample) -> tuple[str, ...]:
         """The type of each name."""
         return tuple(tag[2:] for tag in example.tags if tag.startswith("B-"))
 
@@ -135,7 +113,7 @@ class EntityTarget(Target[NerExample, TagsPrediction]):
         is_empty = all(tag == "O" for example in examples for tag in example.tags)
         return "every tag is O: there is no name to find, and f1 is 0" if is_empty else None
 
-    def find_labels(self, examples: Iterable[NerExample]) -> tuple[str, ...]:
+    def find_labels(self, examples: Iterable[conll.NerExample]) -> tuple[str, ...]:
         """`O`, then `B-` and `I-` of every type that occurs."""
         return tag_set(*sorted({tag[2:] for example in examples for tag in example.tags if tag != "O"}))
 
@@ -148,17 +126,19 @@ class EntityTarget(Target[NerExample, TagsPrediction]):
 
     def agreement(self, first: Sequence[TagsPrediction], second: Sequence[TagsPrediction]) -> float:
         """Share of the words with the same tag."""
-        return share_equal(*(chain.from_iterable(one.tags for one in side) for side in (first, second)))
+        return base.share_equal(*(chain.from_iterable(one.tags for one in side) for side in (first, second)))
 
 
 class TagTarget(EntityTarget):
     """Any tag for each word."""
 
     metrics = ("word_accuracy", "macro_f1")
-    find_labels, check_labels, labels_note = Target.find_labels, Target.check_labels, Target.labels_note
-    label_names = Target.label_names
+    find_labels, check_labels, labels_note = base.Target.find_labels, base.Target.check_labels, base.Target.labels_note
+    label_names = base.Target.label_names
 
-    def score(self, task: TaskDefinition, examples: Examples, predictions: Sequence[TagsPrediction]) -> Scores:
+    def score(
+        self, task: base.TaskDefinition, examples: Examples, predictions: Sequence[TagsPrediction]
+    ) -> base.Scores:
         """Share of words with the right tag, and the mean of F1 over the tags that occur."""
         number = {label: i for i, label in enumerate(task.labels)}
         predicted = [number[tag] for prediction in predictions for tag in prediction.tags]
@@ -166,20 +146,20 @@ class TagTarget(EntityTarget):
         scores = classification_metrics(predicted, gold)
         return {"word_accuracy": scores["accuracy"], "macro_f1": scores["macro_f1"]}
 
-    def baseline(self, task: TaskDefinition, learned: Examples, examples: Examples) -> list[TagsPrediction]:
+    def baseline(self, task: base.TaskDefinition, learned: Examples, examples: Examples) -> list[TagsPrediction]:
         """Predict the tag that is most frequent in training, for every word."""
         counts = Counter(tag for example in learned for tag in example.tags)
         most = max(task.labels, key=lambda label: counts[label])
         return [TagsPrediction((most,) * len(example.words)) for example in examples]
 
 
-class Ner(TaskType[NerExample]):
+class Ner(base.TaskType[conll.NerExample]):
     head: ClassVar[Head] = "ner"
     target: EntityTarget = EntityTarget()
     arrays_type = NerArrays
     spec_fields = frozenset({"text_columns", "label_column", "labels"})
     recipe_fields = (
-        HEAD_FIELDS
+        base.HEAD_FIELDS
         | LABEL_LOSS_FIELDS
         | {"token_decoder", "crf_learning_rate", "num_lstm_layers", "lstm_hidden_size", "context"}
     )
@@ -187,17 +167,19 @@ class Ner(TaskType[NerExample]):
     request = RequestForm(
         ("words",),
         {"words": ["Ada", "Lovelace", "lived", "in", "London", "."]},
-        lambda line: {"words": split_words(line)},
+        lambda line: {"words": conll.split_words(line)},
     )
-    layout = FileLayout(f"{TAG_LAYOUTS}, or {SPAN_LAYOUT}", "CoNLL columns (.conll; tags may be missing)", ("tokens",))
-    lengths = Lengths(are_split=True)
+    layout = base.FileLayout(
+        f"{conll.TAG_LAYOUTS}, or {conll.SPAN_LAYOUT}", "CoNLL columns (.conll; tags may be missing)", ("tokens",)
+    )
+    lengths = base.Lengths(are_split=True)
     needs_case = True
-    conll_type: ClassVar[type[ConllReader]] = ConllReader
-    table_type: ClassVar[type[NerTable]] = NerTable
+    conll_type: ClassVar[type[conll.ConllReader]] = conll.ConllReader
+    table_type: ClassVar[type[conll.NerTable]] = conll.NerTable
 
     def reader(
         self, spec: TaskSpec, labels: tuple[str, ...] | None, known: KnownTask | None = None
-    ) -> Reader[NerExample]:
+    ) -> Reader[conll.NerExample]:
         """A table where all files are; its columns are `tokens` and `tags` unless named. Else CoNLL columns.
 
         CSV and TSV are tables where columns are named.
@@ -213,17 +195,17 @@ class Ner(TaskType[NerExample]):
             return self.table_type(tokens, spec.label_column or "tags", labels)
         return self.conll_type(labels)
 
-    def unlabeled_reader(self, path: str) -> ConllReader | None:
+    def unlabeled_reader(self, path: str) -> conll.ConllReader | None:
         """The reader of CoNLL columns: where the name says that they are such, or the first lines have tags."""
-        is_conll = is_named_conll(path) or has_tag_columns(islice(stream_lines(path), _NUM_LINES_LOOKED_AT))
-        return ConllReader(labeled=False) if is_conll else None
+        is_conll = conll.is_named_conll(path) or conll.has_tag_columns(islice(stream_lines(path), _NUM_LINES_LOOKED_AT))
+        return conll.ConllReader(labeled=False) if is_conll else None
 
-    def example_of(self, task: TaskDefinition, request: Request) -> NerExample:
+    def example_of(self, task: base.TaskDefinition, request: Request) -> conll.NerExample:
         """A sentence as a list of words, or as a text."""
         words = request.values.get("words")
         if isinstance(words, str):
-            return NerExample(request.id, tuple(words_of(words)))
-        return NerExample(request.id, request.texts("words", least=0))
+            return conll.NerExample(request.id, tuple(words_of(words)))
+        return conll.NerExample(request.id, request.texts("words", least=0))
 
     def goal(self, spec: TaskSpec) -> str:
         if spec.text_columns:
@@ -231,7 +213,7 @@ class Ner(TaskType[NerExample]):
         return f"a {'BIO ' if self.conll_type.are_entities else ''}tag for each word"
 
     def windows(
-        self, task: TaskDefinition, examples: Examples, tokenizer: Tokenizer, options: NerOptions
+        self, task: base.TaskDefinition, examples: Examples, tokenizer: Tokenizer, options: NerOptions
     ) -> Windows[NerArrays]:
         """Windows of whole words in order; together they tag every word once."""
         number = {label: i for i, label in enumerate(task.labels)}
@@ -278,9 +260,9 @@ class Ner(TaskType[NerExample]):
             counts={"num_split": num_split, "num_words": len(word_starts)},
         )
 
-    def gather(self, features: Features[NerArrays], outputs: Outputs, options: NerOptions) -> list[Array]:
+    def gather(self, features: Features[NerArrays], outputs: base.Outputs, options: NerOptions) -> list[Array]:
         """The number of each word's tag, on its first sub-token, by sentences: (T, C) or (T,)."""
-        check_length(outputs, len(features.input_ids), "token")
+        base.check_length(outputs, len(features.input_ids), "token")
         numbers = outputs.argmax(axis=1) if outputs.ndim == 2 else outputs  # (T,)
         arrays = features.head_arrays
         of_words = numbers[arrays.word_starts].astype(np.int64)  # (K,)
@@ -292,8 +274,8 @@ class TokenClassification(Ner):
 
     head = "token_classification"
     target = TagTarget()
-    layout = replace(Ner.layout, labeled=TAG_LAYOUTS)
-    conll_type, table_type = PlainConllReader, PlainTagTable
+    layout = replace(Ner.layout, labeled=conll.TAG_LAYOUTS)
+    conll_type, table_type = conll.PlainConllReader, conll.PlainTagTable
 
 
 def _documents(examples: Examples) -> Iterator[list[int]]:

@@ -33,17 +33,7 @@ from orchestrator.tasks.features import (
     segment_types,
 )
 from orchestrator.tasks.text_files import plain_name
-from orchestrator.tasks.types.base import (
-    HEAD_FIELDS,
-    FileLayout,
-    Lengths,
-    Outputs,
-    Scores,
-    Target,
-    TaskDefinition,
-    TaskOptions,
-    TaskType,
-)
+from orchestrator.tasks.types import base
 from orchestrator.tasks.types.requests import Request, RequestForm
 from orchestrator.tasks.types.squad import Answer, QaExample, SquadReader
 
@@ -94,7 +84,7 @@ class QaArrays(HeadArrays):
 
 
 @dataclass(frozen=True, kw_only=True)
-class QaOptions(TaskOptions):
+class QaOptions(base.TaskOptions):
     """Lengths of passages, questions and answers, and when no answer is given."""
 
     decoding_fields = frozenset({"max_answer_length", "null_threshold"})
@@ -109,21 +99,21 @@ class QaOptions(TaskOptions):
     """ "No answer" is predicted at null margins above this, where questions may be unanswerable."""
 
 
-class AnswerTarget(Target[QaExample, AnswerPrediction]):
+class AnswerTarget(base.Target[QaExample, AnswerPrediction]):
     """A span of a passage for each question, or none."""
 
     field = "text"
     metrics = ("f1", "exact_match")
 
     def decode(
-        self, task: TaskDefinition, examples: Examples, rows: Sequence[QuestionSpans], options: QaOptions
+        self, task: base.TaskDefinition, examples: Examples, rows: Sequence[QuestionSpans], options: QaOptions
     ) -> list[AnswerPrediction]:
         """The best span of a question, or no answer where that may be."""
         threshold = options.null_threshold if task.unanswerable else math.inf
         return [_answer(question, found, threshold) for question, found in zip(examples, rows, strict=True)]
 
     def fit(
-        self, task: TaskDefinition, examples: Examples, rows: Sequence[QuestionSpans], options: QaOptions
+        self, task: base.TaskDefinition, examples: Examples, rows: Sequence[QuestionSpans], options: QaOptions
     ) -> QaOptions:
         """The null threshold with the best F1 (SQuAD 2.0 tunes it on validation), where there may be no answer."""
         if not task.unanswerable:
@@ -137,12 +127,14 @@ class AnswerTarget(Target[QaExample, AnswerPrediction]):
         margins = np.array([found.null_margin for found in rows])
         return replace(options, null_threshold=tune_null_threshold(margins, answered, null))
 
-    def score(self, task: TaskDefinition, examples: Examples, predictions: Sequence[AnswerPrediction]) -> Scores:
+    def score(
+        self, task: base.TaskDefinition, examples: Examples, predictions: Sequence[AnswerPrediction]
+    ) -> base.Scores:
         """Exact match and F1 as SQuAD's script counts them."""
         texts = {question.id: answer.text for question, answer in zip(examples, predictions, strict=True)}
         return squad_scores(texts, {question.id: question.answer_texts for question in examples})
 
-    def baseline(self, task: TaskDefinition, learned: Examples, examples: Examples) -> list[AnswerPrediction]:
+    def baseline(self, task: base.TaskDefinition, learned: Examples, examples: Examples) -> list[AnswerPrediction]:
         """No answer where that may be; else the passage's first words, as many as half of the answers have."""
         if task.unanswerable:
             return [AnswerPrediction("")] * len(examples)
@@ -153,7 +145,7 @@ class AnswerTarget(Target[QaExample, AnswerPrediction]):
         """Whether there is an answer."""
         return ("answered" if example.answers else "without an answer",)
 
-    def row(self, task: TaskDefinition, example: QaExample, prediction: AnswerPrediction) -> dict[str, Any]:
+    def row(self, task: base.TaskDefinition, example: QaExample, prediction: AnswerPrediction) -> dict[str, Any]:
         """The question and the passage around its answer, predicted and gold answers, scores, candidates."""
         gold = example.answer_texts
         exact, f1 = answer_scores(prediction.text, gold, unanswerable=task.unanswerable)
@@ -168,24 +160,24 @@ class AnswerTarget(Target[QaExample, AnswerPrediction]):
             "null_margin": prediction.null_margin,
         }
 
-    def answer(self, task: TaskDefinition, prediction: AnswerPrediction) -> dict[str, Any]:
+    def answer(self, task: base.TaskDefinition, prediction: AnswerPrediction) -> dict[str, Any]:
         candidates = [asdict(candidate) for candidate in prediction.candidates[:_NUM_ANSWERED]]
         return {"answer": prediction.text, "candidates": candidates}
 
 
-class QuestionAnswering(TaskType[QaExample]):
+class QuestionAnswering(base.TaskType[QaExample]):
     head = "qa"
     target = AnswerTarget()
     reader_type = SquadReader
     arrays_type = QaArrays
     spec_fields = frozenset()
-    recipe_fields = HEAD_FIELDS | {"doc_stride", "max_query_length", "max_answer_length"}
+    recipe_fields = base.HEAD_FIELDS | {"doc_stride", "max_query_length", "max_answer_length"}
     options_type = QaOptions
     request = RequestForm(
         ("question", "context"), {"question": "Where did she live?", "context": "Ada Lovelace lived in London."}
     )
-    layout = FileLayout("SQuAD's JSON, or columns question, context and answers", "SQuAD's JSON (.json)")
-    lengths = Lengths(
+    layout = base.FileLayout("SQuAD's JSON, or columns question, context and answers", "SQuAD's JSON (.json)")
+    lengths = base.Lengths(
         are_split=True, usual=384, shortest={"max_seq_length": 192, "max_query_length": 48, "doc_stride": 64}
     )
 
@@ -193,7 +185,7 @@ class QuestionAnswering(TaskType[QaExample]):
         """The reader of SQuAD's JSON, by the file's ending."""
         return SquadReader().without_labels() if plain_name(path).endswith(".json") else None
 
-    def example_of(self, task: TaskDefinition, request: Request) -> QaExample:
+    def example_of(self, task: base.TaskDefinition, request: Request) -> QaExample:
         return QaExample(request.id, request.text("question"), request.text("context"))
 
     def goal(self, spec: TaskSpec) -> str:
@@ -207,7 +199,7 @@ class QuestionAnswering(TaskType[QaExample]):
         return example.context
 
     def windows(
-        self, task: TaskDefinition, examples: Examples, tokenizer: Tokenizer, options: QaOptions
+        self, task: base.TaskDefinition, examples: Examples, tokenizer: Tokenizer, options: QaOptions
     ) -> Windows[QaArrays]:
         """Every question before its passage, a long passage in windows that overlap; the first answer is learned."""
         ids, offsets, segments, example_index, positions = [], [], [], [], []
@@ -251,7 +243,7 @@ class QuestionAnswering(TaskType[QaExample]):
             counts={"num_misaligned": num_misaligned, "num_unreachable": num_unreachable},
         )
 
-    def gather(self, features: Features[QaArrays], outputs: Outputs, options: QaOptions) -> list[QuestionSpans]:
+    def gather(self, features: Features[QaArrays], outputs: base.Outputs, options: QaOptions) -> list[QuestionSpans]:
         """The best spans over all windows of each question: (T, 2)."""
         if outputs.ndim != 2 or outputs.shape[1] != 2:
             raise DataError(

@@ -26,19 +26,7 @@ from orchestrator.tasks.features import PER_TOKEN, Array, Features, HeadArrays, 
 from orchestrator.tasks.table_files import read_rows
 from orchestrator.tasks.text_examples import are_texts
 from orchestrator.tasks.text_files import BadRecords, LabeledReader
-from orchestrator.tasks.types.base import (
-    HEAD_FIELDS,
-    Lengths,
-    Outputs,
-    Scores,
-    Target,
-    TaskDefinition,
-    TaskOptions,
-    TaskType,
-    check_length,
-    share_equal,
-    sigmoid,
-)
+from orchestrator.tasks.types import base
 from orchestrator.tasks.types.requests import Request, RequestForm
 
 
@@ -132,27 +120,29 @@ def find_selected(column: str, value: object, num_sentences: int) -> tuple[int, 
 
 
 @dataclass(frozen=True, kw_only=True)
-class SentenceOptions(TaskOptions):
+class SentenceOptions(base.TaskOptions):
     """Options of sentence selection."""
 
     max_query_length: int
     """Tokens of a query at most."""
 
 
-class SentencesTarget(Target[SentencesExample, SentencesPrediction]):
+class SentencesTarget(base.Target[SentencesExample, SentencesPrediction]):
     """The sentences of a document that matter."""
 
     field = "selected"
     metrics = ("f1", "precision", "recall", "mrr", "precision_at_1")
 
     def decode(
-        self, task: TaskDefinition, examples: Examples, rows: Sequence[Array], options: SentenceOptions
+        self, task: base.TaskDefinition, examples: Examples, rows: Sequence[Array], options: SentenceOptions
     ) -> list[SentencesPrediction]:
         """The sigmoid of each sentence's logit, and the sentences above one half."""
-        scores = map(sigmoid, rows)
+        scores = map(base.sigmoid, rows)
         return [SentencesPrediction(tuple(np.flatnonzero(s > 0.5).tolist()), tuple(s.tolist())) for s in scores]
 
-    def score(self, task: TaskDefinition, examples: Examples, predictions: Sequence[SentencesPrediction]) -> Scores:
+    def score(
+        self, task: base.TaskDefinition, examples: Examples, predictions: Sequence[SentencesPrediction]
+    ) -> base.Scores:
         """Precision, recall and F1 over the sentences of all documents, and how well scores rank those of a document.
 
         `mrr` is the mean of 1 / rank of the best-ranked sentence that matters, `precision_at_1` the share of documents
@@ -171,7 +161,7 @@ class SentencesTarget(Target[SentencesExample, SentencesPrediction]):
             "precision_at_1": fmean(rank == 1 for rank in ranks),
         }
 
-    def baseline(self, task: TaskDefinition, learned: Examples, examples: Examples) -> list[SentencesPrediction]:
+    def baseline(self, task: base.TaskDefinition, learned: Examples, examples: Examples) -> list[SentencesPrediction]:
         """The first sentences ("lead"), as many as matter in half of the documents; the earlier, the higher."""
         num_selected = int(median(len(example.selected or ()) for example in learned))
         scores = [tuple(np.linspace(1.0, 0.0, len(example.sentences)).tolist()) for example in examples]
@@ -179,27 +169,27 @@ class SentencesTarget(Target[SentencesExample, SentencesPrediction]):
 
     def agreement(self, first: Sequence[SentencesPrediction], second: Sequence[SentencesPrediction]) -> float:
         """Share of the sentences that both select, or neither."""
-        return share_equal(
+        return base.share_equal(
             *([place in one.selected for one in side for place in range(len(one.scores))] for side in (first, second))
         )
 
 
-class SentenceSelection(TaskType[SentencesExample]):
+class SentenceSelection(base.TaskType[SentencesExample]):
     head = "sentence_selection"
     target = SentencesTarget()
     reader_type = SentencesTable
     arrays_type = SentenceArrays
     spec_fields = frozenset({"text_columns", "label_column"})
-    recipe_fields = HEAD_FIELDS | {"max_query_length"}
+    recipe_fields = base.HEAD_FIELDS | {"max_query_length"}
     options_type = SentenceOptions
     request = RequestForm(("sentences", "query"), {"sentences": ["It rained.", "The bridge fell at noon."]})
-    lengths = Lengths(are_split=True, usual=512)
+    lengths = base.Lengths(are_split=True, usual=512)
 
-    def example_of(self, task: TaskDefinition, request: Request) -> SentencesExample:
+    def example_of(self, task: base.TaskDefinition, request: Request) -> SentencesExample:
         return SentencesExample(request.id, request.texts("sentences"), request.optional_text("query"))
 
     def windows(
-        self, task: TaskDefinition, examples: Examples, tokenizer: Tokenizer, options: SentenceOptions
+        self, task: base.TaskDefinition, examples: Examples, tokenizer: Tokenizer, options: SentenceOptions
     ) -> Windows[SentenceArrays]:
         """Windows of whole sentences in order; a sentence that is longer than a window loses its end."""
         layout = tokenizer.segment_layout
@@ -243,9 +233,11 @@ class SentenceSelection(TaskType[SentencesExample]):
             counts={"num_truncated": num_truncated, "num_sentences": len(starts)},
         )
 
-    def gather(self, features: Features[SentenceArrays], outputs: Outputs, options: SentenceOptions) -> list[Array]:
+    def gather(
+        self, features: Features[SentenceArrays], outputs: base.Outputs, options: SentenceOptions
+    ) -> list[Array]:
         """The logits of each document's sentences: (T,) or (T, 1)."""
-        check_length(outputs.reshape(-1), len(features.input_ids), "token")
+        base.check_length(outputs.reshape(-1), len(features.input_ids), "token")
         starts = np.flatnonzero(features.head_arrays.is_sentence_start)  # (K,)
         first_tokens = features.cu_seqlens[np.flatnonzero(np.diff(features.example_index)) + 1]
         return np.split(outputs.reshape(-1)[starts], np.searchsorted(starts, first_tokens))

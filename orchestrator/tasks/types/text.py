@@ -18,15 +18,7 @@ from orchestrator.specs.recipe import LongDocuments
 from orchestrator.specs.task import TaskSpec
 from orchestrator.tasks.features import PER_EXAMPLE, Array, Features, HeadArrays, Windows, build_text_windows
 from orchestrator.tasks.text_examples import TextExample, TextTable
-from orchestrator.tasks.types.base import (
-    HEAD_FIELDS,
-    Outputs,
-    Target,
-    TaskDefinition,
-    TaskOptions,
-    TaskType,
-    check_length,
-)
+from orchestrator.tasks.types import base
 from orchestrator.tasks.types.conll import is_named_conll
 from orchestrator.tasks.types.requests import Request, RequestForm
 
@@ -55,7 +47,7 @@ def split_pair(line: str) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TextOptions(TaskOptions):
+class TextOptions(base.TaskOptions):
     """Treatment of texts longer than a window."""
 
     long_documents: LongDocuments = "cut"
@@ -81,15 +73,15 @@ class LabelOptions(TextOptions):
     """Divisor of logits."""
 
 
-class TextTarget(Target[T, P]):
+class TextTarget(base.Target[T, P]):
     """Target of texts, or of pairs of texts."""
 
     @abstractmethod
-    def encode(self, task: TaskDefinition, examples: Sequence[T]) -> Array:
+    def encode(self, task: base.TaskDefinition, examples: Sequence[T]) -> Array:
         """The labels of examples as numbers: the array `TextArrays.labels`."""
 
 
-class TextType(TaskType[T]):
+class TextType(base.TaskType[T]):
     """A task type whose examples are texts or pairs of texts."""
 
     target: TextTarget[T, Any]
@@ -97,14 +89,14 @@ class TextType(TaskType[T]):
     """Reader of the files, which names the class of the examples."""
     arrays_type = TextArrays
     options_type: type[TextOptions] = TextOptions
-    recipe_fields = HEAD_FIELDS | {"long_documents", "window_stride"}
+    recipe_fields = base.HEAD_FIELDS | {"long_documents", "window_stride"}
     spec_fields = frozenset({"text_columns", "label_column", "numerical_columns", "categorical_columns"})
     request = RequestForm(("text", "text_pair"), {"text": "A charming film."}, split_pair)
 
     def check_spec(self, spec: TaskSpec) -> None:
         check_text_columns(spec)
 
-    def example_of(self, task: TaskDefinition, request: Request) -> T:
+    def example_of(self, task: base.TaskDefinition, request: Request) -> T:
         """A text, perhaps its pair, and the values of the task's own columns."""
         text, pair = request.text("text"), request.optional_text("text_pair")
         try:
@@ -115,7 +107,7 @@ class TextType(TaskType[T]):
         return example
 
     def windows(
-        self, task: TaskDefinition, examples: Sequence[T], tokenizer: Tokenizer, options: TextOptions
+        self, task: base.TaskDefinition, examples: Sequence[T], tokenizer: Tokenizer, options: TextOptions
     ) -> Windows[TextArrays]:
         """One window for each example, without the end of a text that is too long; or windows over all of it."""
         pairs = [(example.text, example.text_pair) for example in examples]
@@ -124,12 +116,12 @@ class TextType(TaskType[T]):
         tabular_features = task.columns.encode(examples) if task.columns.width else None
         return made.with_arrays(TextArrays(self.target.encode(task, examples), tabular_features))
 
-    def gather(self, features: TextFeatures, outputs: Outputs, options: TextOptions) -> Outputs:
+    def gather(self, features: TextFeatures, outputs: base.Outputs, options: TextOptions) -> base.Outputs:
         """The outputs of each example, its windows pooled: (N, …) or (W, …) → (N, …)."""
         if options.long_documents == "cut":
-            check_length(outputs, features.num_examples, "example")
+            base.check_length(outputs, features.num_examples, "example")
             return outputs
-        check_length(outputs, features.num_windows, "window")
+        base.check_length(outputs, features.num_windows, "window")
         starts = features.group_starts
         if options.long_documents == "max":
             return np.asarray(np.maximum.reduceat(outputs, starts[:-1], axis=0))
@@ -142,7 +134,7 @@ def temperature(options: object) -> float:
     return options.logit_temperature if isinstance(options, LabelOptions) else 1.0
 
 
-def check_classes(task: TaskDefinition, logits: Array) -> None:
+def check_classes(task: base.TaskDefinition, logits: Array) -> None:
     """Check that logits are (N, C). Raises: DataError."""
     if logits.shape[1:] != (len(task.labels),):
         raise DataError(f"logits have the shape {logits.shape}; task {task.id} has {len(task.labels)} classes")
