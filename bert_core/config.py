@@ -228,7 +228,7 @@ def count_flops_per_token(config: BertConfig) -> int:
     they are given: packed sequences have no padding, and logits are made for predicted positions alone. Left out is
     what is small: the products of queries with keys and of weights with values (a share of S / 6H, with sequences of S
     tokens and a hidden size of H: 3 % of BERT base at 128 tokens, 11 % at 512), heads over pairs and spans, norms,
-    activations.
+    activations, a convolution.
     """
     hidden = config.hidden_size
     matrices = 3 if config.feed_forward == "gated" else 2
@@ -243,9 +243,9 @@ def count_pretraining_flops(
 ) -> float:
     """FLOPs of a pretraining's tokens and predictions, forward and backward: the numerator of its utilization (MFU).
 
-    Behind its attention the last layer runs for tokens alone that a head reads, which are those predicted. `num_pairs`
-    is Σ length² over the sequences, for the products of queries with keys and of weights with values; 0 leaves them
-    out.
+    Behind its attention the last layer runs for tokens alone that a head reads, taken to be those predicted.
+    `num_pairs` is Σ length² over the sequences, for the products of queries with keys and of weights with values; 0
+    leaves them out.
     """
     matrices = 3 if config.feed_forward == "gated" else 2
     read = _PER_WEIGHT * config.hidden_size * (config.hidden_size + matrices * config.intermediate_size)

@@ -170,7 +170,7 @@ class ConfigFields:
     """Norm of the vectors of distances."""
     conv_kernel_size: CountFromZero = 0
     """Width, an odd number, of a convolution of the embeddings that is added to the first layer's output, as in
-    DeBERTa-v2; 0 without one."""
+    DeBERTa-v2, whose positions it needs; 0 without one."""
     conv_act: ConvActivation = "tanh"
     """Activation of the convolution."""
     pad_token_id: int | None = 0
@@ -268,6 +268,11 @@ class ConfigFields:
             )
         if self.conv_kernel_size and self.conv_kernel_size % 2 == 0:
             raise ConfigError(f"conv_kernel_size {self.conv_kernel_size} has no token in its middle; make it odd")
+        beside = "causal attention, which sees no next token" if self.causal_attention else self.position_embedding_type
+        if self.conv_kernel_size and beside != "disentangled":  # without these padding would reach its neighbors
+            raise ConfigError(
+                f"conv_kernel_size {self.conv_kernel_size} and {beside}: a convolution is for disentangled positions"
+            )
         if self.num_hidden_groups is not None and self.num_hidden_groups > self.num_hidden_layers:
             raise ConfigError(
                 f"num_hidden_groups {self.num_hidden_groups} is more than the {self.num_hidden_layers} layers; "

@@ -184,12 +184,12 @@ class BertModel(PretrainedModel):
         """
         x, positions = self.embed(seqs, words)
         yield x
-        embedded, num_layers = x, len(positions)
+        embedded, num_layers = None if self.convolution is None else x, len(positions)
         for number, (layer, place) in enumerate(zip(self.layers_in_order(), positions, strict=True), start=1):
             read = rows if number == num_layers else None
             x = layer(x, seqs, place, read)
-            if number == 1 and self.convolution is not None:
-                x = self.convolution(embedded, x, seqs, read)
+            if self.convolution is not None and embedded is not None:
+                x, embedded = self.convolution(embedded, x, seqs, read), None
             if number == num_layers and self.norm is not None:
                 x = self.norm(x)
             yield x

@@ -20,7 +20,7 @@ from bert_core.optimizers import OPTIMIZERS
 from bert_core.optimizers.muon import NUM_MATRICES
 
 _LAYER = re.compile(r"(?:^|\.)layers\.(\d+)\.")
-_EMBEDDINGS = re.compile(r"(?:^|\.)embeddings\.")
+_EMBEDDINGS = re.compile(r"(?:^|\.)(?:embeddings|convolution)\.")  # DeBERTa-v2's is of them
 
 
 def depths(model: nn.Module) -> dict[str, int]:

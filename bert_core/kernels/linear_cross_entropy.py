@@ -67,6 +67,7 @@ def _add_eagerly(logits: Tensor, labels: Tensor, totals: Totals, with_gradients:
     size = _GPU_EAGER_ROWS if logits.is_cuda else _CPU_CACHED_ROWS
     cache = logits.new_empty((min(size, len(logits)), logits.shape[1]), dtype=torch.float32)
     ones = cache.new_ones(len(cache))
+    minus_ones = -ones[:, None]  # (R, 1)
     parts = (torch.split(each, size) for each in (logits, columns, is_counted))
     for rows, own_columns, counted in zip(*parts, strict=True):
         scores = rows if rows.dtype == torch.float32 else cache[: len(rows)].copy_(rows)
@@ -77,7 +78,7 @@ def _add_eagerly(logits: Tensor, labels: Tensor, totals: Totals, with_gradients:
         totals.num_correct.add_(((own == tops).squeeze(1) & counted).sum())
         if with_gradients:
             probabilities = exponentials.mul_(sums.reciprocal())
-            gradients = probabilities.scatter_add_(1, own_columns, ones[: len(rows), None].neg())
+            gradients = probabilities.scatter_add_(1, own_columns, minus_ones[: len(rows)])
             totals.d_bias.addmv_(gradients.T, ones[: len(rows)])
             rows.copy_(gradients)  # nothing to do where they are the rows
 

@@ -14,8 +14,9 @@ def look_up(words: nn.Embedding, input_ids: Tensor) -> tuple[Tensor, Tensor]:
     """Look up words, and give the matrix for the output layer of the same pass: (T,) → (T, E), (V, E).
 
     On a CPU the gradient of the look-up is added to the output layer's in place. As a matrix of its own it would be
-    written once and read once, as large as the vocabulary, for the few rows of a batch. On a GPU it stays PyTorch's,
-    which adds up in one order.
+    written once and read once, as large as the vocabulary, for the few rows of a batch. So the matrix is for
+    `linear_cross_entropy_sums`, whose gradient nobody else holds. On a GPU the gradient stays PyTorch's, which adds up
+    in one order.
     """
     if input_ids.is_cuda:
         return words(input_ids), words.weight

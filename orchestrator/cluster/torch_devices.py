@@ -221,7 +221,7 @@ def choose_device(
         for note in new_card_notes(name, is_shared=is_shared, trains_in=precision if trains else None):
             warn(note)
         torch.set_float32_matmul_precision("high" if allow_tf32 else "highest")
-        torch.backends.cudnn.allow_tf32 = allow_tf32  # an LSTM's own products
+        torch.backends.cudnn.allow_tf32 = allow_tf32  # the products of LSTMs and convolutions
     return torch.device(name)
 
 

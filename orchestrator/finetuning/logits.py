@@ -216,7 +216,8 @@ def compute_states(
 def _digest(model: HeadModel) -> str:
     """SHA-256 over the weights that the outputs depend on."""
     digest = hashlib.sha256()
-    for part in (model.bert.embeddings, model.bert.layers, model.bert.norm):
+    bert = model.bert
+    for part in (bert.embeddings, bert.convolution, bert.layers, bert.norm):
         for name, tensor in () if part is None else part.state_dict().items():
             digest.update(name.encode())
             digest.update(np.ascontiguousarray(tensor.cpu().numpy()).data)

@@ -16,6 +16,13 @@ def _check_weights(weights: tuple[float, ...]) -> tuple[float, ...]:
     return weights
 
 
+def _check_language(code: str) -> str:
+    if not (code.isascii() and code.isalpha() and code.islower() and len(code) in (2, 3)):
+        raise ValueError(f"is {code!r}; give Wikipedia's code of the language: two small letters, as de, or three")
+    return code
+
+
+Language = Annotated[str, AfterValidator(_check_language)]
 Weights = Annotated[tuple[Annotated[float, Field(ge=0.0)], ...], AfterValidator(_check_weights)]
 TokenizerAlgorithm = Literal["wordpiece", "byte_bpe", "unigram"]
 
@@ -34,10 +41,10 @@ class TextSource(Section):
         "twice as often, 0 never. All documents alike when left out.",
         is_new=True,
     )
-    languages: tuple[Annotated[str, Field(pattern="^[a-z]{2,3}$")], ...] = identity(
+    languages: tuple[Language, ...] = identity(
         (),
-        "ISO 639 code of each entry of `files`, or one for all: `[de]`. Its abbreviations and marks decide where a "
-        "sentence ends. English when left out.",
+        "Language of each entry of `files`, or one for all, by Wikipedia's codes: `[de]`. Its abbreviations and marks "
+        "decide where a sentence ends; of a language without rules of its own English ones do, as when left out.",
         is_new=True,
     )
     format: Literal["auto", "text", "jsonl", "parquet"] = identity(
@@ -83,7 +90,7 @@ class TextSource(Section):
         return self
 
     def language(self, entry: int) -> str:
-        """ISO 639 code of an entry of `files`."""
+        """Code of the language of an entry of `files`."""
         languages = self.languages or ("en",)
         return languages[entry if len(languages) > 1 else 0]
 

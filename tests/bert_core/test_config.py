@@ -128,6 +128,8 @@ def test_what_a_family_cannot_say_is_saved_under_a_type_of_its_own(
         ({"head_family": "gpt2"}, "head_family"),
         ({"hidden_size": 9, "num_attention_heads": 3, "position_embedding_type": "rotary"}, "3 wide"),
         ({"num_hidden_groups": 13}, "num_hidden_groups"),
+        ({"conv_kernel_size": 3}, "conv_kernel_size 3 and absolute"),
+        ({"conv_kernel_size": 3, "causal_attention": True}, "conv_kernel_size 3 and causal"),
         ({"num_key_value_heads": 5}, "num_key_value_heads"),
         ({"num_key_value_heads": 2, "position_embedding_type": "disentangled"}, "num_key_value_heads"),
         ({"position_offset": 512}, "max_position_embeddings"),

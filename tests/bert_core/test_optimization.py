@@ -165,6 +165,12 @@ def test_frozen_layers_stay_bit_for_bit_and_thawed_ones_move_later() -> None:
     assert moved(3) == {0, 1, 2, 3}
 
 
+def test_a_convolution_lies_with_the_embeddings_that_it_reads() -> None:
+    config = small_config(position_embedding_type="disentangled", conv_kernel_size=3)
+    found = depths(BertForSequenceClassification.from_config(config))
+    assert {depth for name, depth in found.items() if ".convolution." in name} == {0}
+
+
 def test_shared_layers_are_one() -> None:
     model = BertModel.from_config(small_config(num_hidden_layers=6, num_hidden_groups=1))
     assert set(depths(model).values()) == {0, 1, 2}

@@ -91,7 +91,7 @@ def test_splits_are_apart_and_the_bytes_are_the_same_every_time(tokenizer: Token
     ],
 )  # fmt: skip
 def test_sentences_end_where_a_reader_would_say(text: str, sentences: list[str]) -> None:
-    assert split_sentences(text) == sentences
+    assert split_sentences(text, "en") == sentences
 
 
 def test_sentences_end_as_the_language_of_the_entry_has_it(tmp_path: Path) -> None:
@@ -110,14 +110,14 @@ def test_sentences_end_as_the_language_of_the_entry_has_it(tmp_path: Path) -> No
     st.text(st.sampled_from("abTM.!?\"'() \n\r\t\0\u00a0\u2028\u3000\u0085éÉß0…“”’。😀\u0301"), max_size=60) | st.text()
 )
 def test_no_character_is_lost_and_no_sentence_is_empty(text: str) -> None:
-    sentences = split_sentences(text)
+    sentences = split_sentences(text, "en")
     assert "".join("".join(sentences).split()) == "".join(text.split())
     assert all(sentence == sentence.strip() != "" for sentence in sentences)
 
 
 def test_an_endless_sentence_is_cut_at_spaces() -> None:
     words = " ".join(f"word{i}" for i in range(10_000))
-    sentences = split_sentences(words)
+    sentences = split_sentences(words, "en")
     assert " ".join(sentences) == words
     assert max(map(len, sentences)) <= MAX_SENTENCE_CHARACTERS
-    assert "".join(split_sentences("x" * 100_000)) == "x" * 100_000
+    assert "".join(split_sentences("x" * 100_000, "en")) == "x" * 100_000
