@@ -9,11 +9,10 @@ from orchestrator.base.formatting import setting_cell
 from orchestrator.base.metric_names import is_better_lower, score_bounds
 from orchestrator.registry.group_records import GroupRecord, group_notes
 from orchestrator.registry.leaderboard import group_columns, ranking_sentences
-from orchestrator.registry.parameters import flatten, group_label
+from orchestrator.registry.parameters import group_label
 from orchestrator.significance.ranking import SeedNoise
 
 _MAY_BE_BEST = "≈"
-_NO_DEFAULT = object()
 _GROUP_FIELDS = (
     *("group", "task", "kind", "metric", "split", "data", "code", "n", "mean", "sd", "low", "high", "median"),
     *("best", "best_run", "test", "notes"),
@@ -44,11 +43,12 @@ def group_record(group: GroupRecord, noise: SeedNoise | None) -> dict[str, Any]:
 
 def own_settings(group: GroupRecord) -> dict[str, str]:
     """Parameters of a group without recipe fields at their defaults, in words."""
-    from orchestrator.specs.recipe import RecipeSpec
+    from orchestrator.reports.run_facts import changed_recipe
 
-    defaults = flatten({"recipe": RecipeSpec().model_dump(mode="json")})
-    own = {path: value for path, value in group.parameters.items() if value != defaults.get(path, _NO_DEFAULT)}
-    return {path: setting_cell(value) for path, value in own.items()}
+    section, given = "recipe.", group.parameters
+    recipe = {path.removeprefix(section): value for path, value in given.items() if path.startswith(section)}
+    passed_over = {f"{section}{name}" for name in recipe.keys() - changed_recipe(recipe).keys()}
+    return {path: setting_cell(value) for path, value in given.items() if path not in passed_over}
 
 
 def brief_columns(rows: Sequence[dict[str, Any]], by: str, *, has_tasks: bool) -> list[str]:

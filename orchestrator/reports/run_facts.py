@@ -353,15 +353,21 @@ def measured_rows(values: Mapping[str, float], metric: str | None) -> Iterator[t
         yield name, field_cell(name, value), "" if baseline is None else cell(baseline)
 
 
+def changed_recipe(recipe: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields of a recipe that are not at their defaults."""
+    from orchestrator.specs.recipe import RecipeSpec
+
+    defaults = RecipeSpec().model_dump(mode="json")
+    return {name: value for name, value in recipe.items() if name not in defaults or value != defaults[name]}
+
+
 def changed_spec(run: "RunRecord") -> dict[str, Any]:
     """Spec of a run (recipe of a trial) without fields at their defaults; whole where it cannot be parsed."""
     from orchestrator.base.errors import SpecError
     from orchestrator.specs.loading import parse_spec
-    from orchestrator.specs.recipe import RecipeSpec
 
     if run.parent_id is not None:
-        defaults = RecipeSpec().model_dump(mode="json")
-        return {name: value for name, value in run.spec.items() if name not in defaults or value != defaults[name]}
+        return changed_recipe(run.spec)
     try:
         changed = parse_spec(dict(run.spec)).model_dump(mode="json", exclude_defaults=True)
     except SpecError:  # of another version
