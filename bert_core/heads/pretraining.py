@@ -319,7 +319,8 @@ class BertForPreTraining(PretrainedModel):
         for name, head in heads.items():
             if self._modules[head.module_name] is None:
                 raise DataError(f"the model ({self.config.model_type}) has no head for {name}; leave it out")
-        words, word_embedding = look_up(self.bert.embeddings.word, seqs.input_ids)  # (T, E), (V, E)
+        table = self.bert.embeddings.word
+        words, word_embedding = (None, table.weight) if hidden is not None else look_up(table, seqs.input_ids)
         inputs = HeadInputs(self.bert, seqs, labels, word_embedding)
         rows = [head.rows(inputs) for head in heads.values()]  # (R,) or None each
         read = [each for each in rows if each is not None]

@@ -153,8 +153,11 @@ class GeneratorAndDiscriminator(BertForPreTraining):
             hidden: output of the generator's encoder for all tokens, (T, H), where it was run already.
         """
         positions, truth, draws = labels.masked_positions, labels.masked_labels.long(), labels.draws
-        rows, word_embedding = look_up(self.bert.embeddings.word, seqs.input_ids)  # (T, E), (V, E)
-        states = self.bert.encode(seqs, positions, rows) if hidden is None else hidden.index_select(0, positions)
+        if hidden is None:
+            rows, word_embedding = look_up(self.bert.embeddings.word, seqs.input_ids)  # (T, E), (V, E)
+            states = self.bert.encode(seqs, positions, rows)
+        else:
+            states, word_embedding = hidden.index_select(0, positions), self.bert.embeddings.word.weight
         inner = self.prediction.inner(states)  # (P, E)
         words, bias = self.prediction.output_layer(word_embedding)  # (V, E), (V,)
         loss, _, num_masked = linear_cross_entropy_sums(inner, words, bias, truth)
