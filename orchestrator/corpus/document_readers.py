@@ -124,7 +124,7 @@ class Document(NamedTuple):
 
     id: str
     text: str
-    language: str = "en"
+    language: str
 
 
 class DocumentReader:

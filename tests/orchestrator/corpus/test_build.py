@@ -87,7 +87,7 @@ def test_a_store_holds_the_corpus_and_does_not_depend_on_cpus(
     for shard in store.shards("train"):
         documents, ids = store.read_shard(shard), document_ids(store, shard)
         for number, name in enumerate(ids):
-            expected, _ = tokenize([Document(name, texts[name])], tokenizer)
+            expected, _ = tokenize([Document(name, texts[name], "en")], tokenizer)
             start, end = documents.document_ends[number : number + 2]
             np.testing.assert_array_equal(documents.tokens[start:end], expected)
         order += ids

@@ -68,9 +68,9 @@ def test_documents_are_named_by_id_or_by_file_and_number(tmp_path: Path) -> None
     source = TextSource(files=(str(path),))
     (file,) = find_files(source)
     assert list(DocumentReader(file, source).read()) == [
-        Document("x", "A"),
-        Document("a.jsonl#2", "B"),
-        Document("7", "C"),
+        Document("x", "A", "en"),
+        Document("a.jsonl#2", "B", "en"),
+        Document("7", "C", "en"),
     ]
 
 

@@ -41,7 +41,7 @@ def open_stream(folder: Path, tokenizer: Tokenizer, **changes: object) -> Exampl
 
 
 def test_sentences_stand_with_their_document_and_word_pieces() -> None:
-    documents = [Document("a", "Badan kefel. Ligim!\nMotor"), Document("b", "Nudan")]
+    documents = [Document("a", "Badan kefel. Ligim!\nMotor", "en"), Document("b", "Nudan", "en")]
     tokenizer = make_tokenizer()
     plain, cut = list(preview_sentences(documents)), list(preview_sentences(documents, tokenizer))
     texts = [("a", "Badan kefel."), ("a", "Ligim!"), ("a", "Motor"), ("b", "Nudan")]

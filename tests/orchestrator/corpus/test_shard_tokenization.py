@@ -34,7 +34,7 @@ def tokenizer() -> Tokenizer:
 
 
 def test_tokens_are_those_of_the_sentences_in_order(tokenizer: Tokenizer) -> None:
-    tokens, lengths = tokenize([Document("a", text) for text in TEXTS[:2]], tokenizer)
+    tokens, lengths = tokenize([Document("a", text, "en") for text in TEXTS[:2]], tokenizer)
     sentences = ["Mr. Ash has 0 boats.", "They float!", "The end.", "Mr. Birch has 1 boats.", "They float!", "The end."]
     expected = tokenizer.encode_ids(sentences)
     assert tokens.dtype == np.uint16
@@ -43,7 +43,11 @@ def test_tokens_are_those_of_the_sentences_in_order(tokenizer: Tokenizer) -> Non
 
 
 def test_what_leaves_no_token_is_left_out(tokenizer: Tokenizer, tmp_path: Path) -> None:
-    documents = [Document("a", "\u200b"), Document("b", "boats\n\u200b\nboats"), Document("c", "\x01")]
+    documents = [
+        Document("a", "\u200b", "en"),
+        Document("b", "boats\n\u200b\nboats", "en"),
+        Document("c", "\x01", "en"),
+    ]
     shards = write_documents(documents, str(tmp_path), "0", tokenizer, 0.0)
     (shard,) = shards
     store = TokenStore(str(tmp_path), Manifest("f", 200, {}, tuple(shards)))
@@ -53,7 +57,7 @@ def test_what_leaves_no_token_is_left_out(tokenizer: Tokenizer, tmp_path: Path) 
 
 
 def test_special_tokens_in_a_document_are_text(tokenizer: Tokenizer) -> None:
-    tokens, _ = tokenize([Document("a", "[MASK] [SEP] boats [CLS]")], tokenizer)
+    tokens, _ = tokenize([Document("a", "[MASK] [SEP] boats [CLS]", "en")], tokenizer)
     assert not {tokenizer.mask_id, tokenizer.sep_id, tokenizer.cls_id} & set(tokens.tolist())
 
 
@@ -66,7 +70,7 @@ def test_the_validation_share_is_kept_whatever_the_order() -> None:
 
 
 def test_splits_are_apart_and_the_bytes_are_the_same_every_time(tokenizer: Tokenizer, tmp_path: Path) -> None:
-    documents = [Document(str(i), text) for i, text in enumerate(TEXTS)]
+    documents = [Document(str(i), text, "en") for i, text in enumerate(TEXTS)]
     first = write_documents(documents, str(tmp_path / "1"), "0", tokenizer, 0.3)
     second = write_documents(documents, str(tmp_path / "2"), "0", tokenizer, 0.3)
     assert first == second
