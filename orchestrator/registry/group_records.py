@@ -332,7 +332,8 @@ def group_notes(group: GroupRecord, alike: Sequence[str] = ()) -> Iterator[str]:
         outcome = f"scores differ by up to {widest:.2g} although nothing else does" if widest else "same score"
         yield f"{which} {most} times, {outcome}"
     if alike and group.seeds:
-        yield f"the same was run with other code, too: {_listed(list(map(group_label, alike)))}"
+        others = _listed(list(map(group_label, alike)))
+        yield f"the same was run with other code, too: {others} (pooled by --across-code)"
     if len(group.versions) > 1:
         versions = [version or "not recorded" for version in group.versions]
         yield f"runs of {len(versions)} versions of the code taken together: {_listed(versions)}"
