@@ -261,7 +261,7 @@ class Kind(ABC, Generic[S, R]):
         on_gpus = bool(taken.total.get("GPU")) and (taken is asked or find_gpu_problem(labels) is None)
         precision: Precision = "fp32"
         if not on_gpus and is_narrow(self.model_configs(spec, inputs)):  # before the nodes are asked
-            reason = f"in which models narrower than {NARROW} are faster on CPUs"
+            reason = f"models narrower than {NARROW} train faster in it on CPUs"
         else:
             precision = "bf16" if have_bf16(on_gpus=on_gpus, labels=labels) else "fp32"
             units = "have" if precision == "bf16" else "do not all have"
