@@ -36,6 +36,8 @@ MEMORY = {
     # step: a worker grew to gigabytes. What a step uses again, layer by layer, fits into this.
     "ONEDNN_PRIMITIVE_CACHE_CAPACITY": "64",
     "LRU_CACHE_CAPACITY": "64",
+    # Packed batches have new sizes in every step, which would leave a GPU's memory in pieces too small for the next.
+    "PYTORCH_ALLOC_CONF": os.environ.get("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True"),
 }
 """Variables of a process that trains."""
 DRIVER = {
