@@ -1,5 +1,6 @@
 """Names of metrics: direction, bounds, and whether they measure the machine."""
 
+import math
 from functools import lru_cache
 
 BASELINE = "baseline."
@@ -92,9 +93,11 @@ def score_bounds(measurement: str) -> tuple[float, float] | None:
 
 
 def best_first(measurement: str, score: float | None) -> tuple[bool, float]:
-    """Sort key of a score: the best first, a missing one last.
+    """Sort key of a score: the best first, a missing one or NaN last.
 
     >>> sorted([0.5, None, 0.9], key=lambda score: best_first("f1", score))
     [0.9, 0.5, None]
     """
-    return score is None, (score or 0.0) * (1.0 if is_better_lower(measurement) else -1.0)
+    if score is None or math.isnan(score):
+        return True, 0.0
+    return False, score * (1.0 if is_better_lower(measurement) else -1.0)

@@ -137,7 +137,7 @@ def gc(dry_run: bool, yes: bool, older_than: str) -> None:
     from orchestrator.execution.garbage import delete_garbage, find_garbage
 
     settings = current_settings()
-    open_registry().close()  # one that is not there would read as "no run needs anything"
+    open_for_writing().close()  # one that is not there would read as "no run needs anything"
     items = find_garbage(settings, older_than_s)
     show_rows(map(asdict, items), ["what", "num_bytes", "path", "why"], empty="nothing to delete")
     total = f"{counted(len(items), 'item')}, {size_text(sum(item.num_bytes for item in items))}"

@@ -53,7 +53,7 @@ def say_now(what: str) -> None:
 def is_confirmed(verb: str, what: str, *, dry_run: bool, yes: bool) -> bool:
     """Whether to go on with what cannot be undone: `delete` or `remove` something like `3 items, 1.2 GB`.
 
-    Raises: InputError where nobody can be asked; click.Abort for an answer that is not yes.
+    Raises: InputError where nobody can be asked.
     """
     if dry_run:
         notify(f"{what} would be {verb}d")
@@ -61,5 +61,5 @@ def is_confirmed(verb: str, what: str, *, dry_run: bool, yes: bool) -> bool:
     if not yes:
         if not is_terminal(sys.stdin):
             raise InputError(f"{what} would be {verb}d, and nobody can be asked here; give --yes, or --dry-run")
-        click.confirm(f"{verb} {what}?", abort=True, err=True)
+        return click.confirm(f"{verb} {what}?", err=True)
     return True

@@ -48,7 +48,8 @@ def leaderboard(
     Runs that differ only in the seed form a group: one row, whose id --group and `compare` take. Scores on different
     data are ranked separately; trials, distilled models and evaluated models together. Seed variance is pooled over all
     rows of a ranking, so a row with one seed has a confidence interval, too. `≈`: not significantly worse than the best
-    (multiple comparisons with the best, 95%). --limit is the number of rows per task (default: 10).
+    (multiple comparisons with the best, 95%). --limit is the number of rows per task (default: 10; in a pipe
+    all).
     """
     if group is not None:
         refuse_options(("task", "shows_all", "by", "across_code", "archived"), "does not go with --group")
@@ -57,7 +58,7 @@ def leaderboard(
     from orchestrator.reports.ranked_groups import RANKING, brief_columns, caveats
 
     reading = current_reading()
-    limit = page_size() if shows_all else reading.limit or _NUM_PLACES
+    limit = page_size() if shows_all else page_size(_NUM_PLACES)
     most = None if limit is None else reading.offset + limit
     table = registry.leaderboard(task, by=by, limit=most, archived=archived, across_code=across_code)
     num_archived = 0 if archived else registry.num_ranked_archived(task)
@@ -69,7 +70,7 @@ def leaderboard(
         rows = table.records[reading.offset :][:limit]
     else:  # the offset is one of each ranking
         rows = [row for row in table.records if (row["rank"] or row["num_ranked"]) > reading.offset]
-        total = len(rows)
+        total = len(rows) or len(table.records)
     columns: Sequence[str] = table.columns
     if reading.is_brief:
         columns = brief_columns(rows, by, has_tasks=task is None)

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from contextlib import suppress
 from functools import wraps
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,7 +10,6 @@ import click
 from orchestrator.base.console import counted
 from orchestrator.base.errors import NotFoundError, RegistryError, SeveralRunsError
 from orchestrator.base.formatting import cell
-from orchestrator.base.nearest import similar_file
 from orchestrator.base.run_states import is_run_id
 from orchestrator.cli.frame import command, current_settings, given_options
 from orchestrator.cli.messages import notify
@@ -34,10 +32,8 @@ def open_registry() -> "Registry":
 
     settings = current_settings()
     registry = Registry(settings.registry, read_only=True)
-    if "registry" in settings.given and registry.current_revision() is None:
-        registry.close()
-        remedy = similar_file(Path(registry.place), "*.sqlite") or "; check the path, or make it: `orchestrator demo`"
-        raise RegistryError(f"There is no registry at {registry.place}{remedy}")
+    if "registry" in settings.given:
+        registry.refuse_missing()
     return registry
 
 

@@ -55,8 +55,6 @@ def edit(
     with open_for_writing() as registry:
         found = [find_run(registry, run_id) for run_id in run_ids]
         for run in found:
-            if removed_note is not None:
-                notify(f"removed from {run.id}: {registry.annotations.remove_note(run.id, removed_note).text}")
             if new:
                 registry.annotations.tag(run.id, new)
             had = registry.annotations.untag(run.id, gone) if gone else []
@@ -65,6 +63,8 @@ def edit(
                 notify(f"run {run.id} has {f'the tag {missing!r} from {others}' if others else f'no tag {missing!r}'}")
             if changes:
                 notify(f"tags of {run.id}: {', '.join(registry.annotations.tags(run.id)) or 'none'}")
+            if removed_note is not None:
+                notify(f"removed from {run.id}: {registry.annotations.remove_note(run.id, removed_note).text}")
             if note is not None:
                 with suppress(OSError, KeyError):  # a container's user without a name
                     user = getpass.getuser()

@@ -75,15 +75,13 @@ def remove_runs(removals: Sequence[Removal], settings: Settings, *, at_once: boo
                 if removal.is_stage:
                     held |= {pipeline.id for pipeline in pipelines_of(registry, run)}
                 continue
-            if not at_once:
-                if registry.trash.put(run.id, removal.num_bytes):
-                    yield removal
-                continue
             # Before its files, so that whoever asks for a model finds a whole one.
-            registry.models.remove_of([run.id, *trials], run.model_folder)
-            if run.storage_path is not None and exists(run.storage_path):
-                delete(rename_for_deletion(run.storage_path))
-            registry.lifecycle.remove(run.id)
+            if not registry.trash.put(run.id, removal.num_bytes):
+                continue
+            if at_once:
+                if run.storage_path is not None and exists(run.storage_path):
+                    delete(rename_for_deletion(run.storage_path))
+                registry.lifecycle.remove(run.id)
             yield removal
 
 

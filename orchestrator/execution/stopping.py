@@ -112,8 +112,9 @@ def _wait_for_end(
 def _record_stopped(registry: Registry, record: RunRecord, say: Callable[[str], None]) -> RunRecord:
     message = f"{StopRequested(record.id)}, after its process had ended"
     registry.lifecycle.finish(record.id, RunState.STOPPED, error=message, attempt=record.attempt)
-    say(f"the process of run {record.id} is gone already; it is recorded as {RunState.STOPPED}")
-    return registry.run(record.id)
+    record = registry.run(record.id)
+    say(f"the process of run {record.id} is gone already; it is recorded as {record.state}")
+    return record
 
 
 def record_abandoned(run_id: str, settings: Settings) -> None:

@@ -17,7 +17,6 @@ from sqlalchemy import URL, make_url, text
 
 from bert_core.checkpoints.manifest import atomic_write
 from orchestrator.base.errors import InputError, RegistryError
-from orchestrator.base.nearest import similar_file
 from orchestrator.registry.connections import open_engine
 from orchestrator.registry.database import Database
 from orchestrator.registry.location import BUSY_TIMEOUT_S, display_url, reading_address, without_secrets
@@ -31,9 +30,7 @@ def back_up_registry(location: str, path: Path, *, overwrite: bool = False) -> s
     Raises: RegistryError where there is no registry, or it cannot be read; InputError where the file cannot be written.
     """
     with closing(Database(location, read_only=True)) as database:
-        if database.current_revision() is None:
-            meant = similar_file(Path(str(database)), "*.sqlite") or "; check the path"
-            raise RegistryError(f"There is no registry at {database}{meant}")
+        database.refuse_missing()
     is_file = database.dialect == "sqlite"
     if path.is_dir() or not os.access(path.absolute().parent, os.W_OK):
         raise InputError(f"{path} cannot be written; name a file in a folder that is there and is yours")

@@ -120,6 +120,9 @@ class Database:
         self.dialect = self.url.get_backend_name()
         """Kind of database: `sqlite` or `postgresql`."""
         self.lost_after_s = lost_after_s
+        # All statements of a transaction see the same rows, as they do in SQLite.
+        of_server = {"postgresql_readonly": True, "isolation_level": "REPEATABLE READ"}
+        self._of_reading: dict[str, Any] = of_server if self.dialect == "postgresql" else {}
         self._translated_errors = _TranslatedErrors(self.url)
         self._read_only = read_only
         self._lock = threading.RLock()
@@ -144,7 +147,7 @@ class Database:
         """
         with self._translated_errors:
             engine = self._checked(writing=writing)
-            opened = engine.connect().execution_options(writing=writing, postgresql_readonly=not writing)
+            opened = engine.connect().execution_options(writing=writing, **({} if writing else self._of_reading))
             with opened as connection, connection.begin():
                 yield connection
                 if writing:
@@ -221,6 +224,14 @@ class Database:
         """Revision of the tables; None where there are no tables yet."""
         with self._translated_errors, self._lock, self._open().connect() as connection:
             return _read_revision(connection, str(self))
+
+    def refuse_missing(self) -> None:
+        """Raise a RegistryError, with the nearest file, where there are no tables yet."""
+        if self.current_revision() is None:
+            from orchestrator.base.nearest import similar_file
+
+            meant = similar_file(Path(str(self)), "*.sqlite") or "; check the path, or make it: `orchestrator demo`"
+            raise RegistryError(f"There is no registry at {self}{meant}")
 
     def close(self) -> None:
         """Close every connection; the next use opens new ones."""

@@ -121,6 +121,14 @@ class Field:
         rows = sql.select(run, func.min(self.value).label("value")).where(self.where).group_by(run).subquery()
         return Field(self.kind, rows.c.value, rows)
 
+    def distinct(self) -> "Field":
+        """The field itself; where a run may have several values, with each of them once, however many rows have it."""
+        if not self.of_several:
+            return self
+        rows = sql.select(self.table.c.run_id, self.value.label("value")).where(self.where, self.value.is_not(None))
+        each = rows.distinct().subquery()
+        return Field(self.kind, each.c.value, each, of_several=True)
+
     def of_runs(self, test: Test, *, run_by_run: bool = False) -> Test:
         """Condition for runs that have a value of which a test is true; never NULL, so that it can be negated."""
         if self.table is None:
@@ -172,15 +180,13 @@ def parameter(path: str) -> Field:
     return Field("parameter", row.c.text, row, and_(row.c.path == path, row.c.kind != "null"))
 
 
-_tags = sql.select(tables.MARKS.c.run_id, tables.MARKS.c.word).where(tables.MARKS.c.kind == "tag").distinct().subquery()
-
-
 @lru_cache
 def tag_value(key: str) -> Field:
     """Field `tags.KEY`: whether a run has the tag KEY, or what follows the colon in its tag `KEY:VALUE`."""
-    row = _tags.alias()
+    row = tables.MARKS.alias()
     is_so_called = or_(row.c.word == key, func.substr(row.c.word, 1, len(key) + 1) == f"{key}:")
-    return Field("tag value", func.substr(row.c.word, len(key) + 2), row, is_so_called, of_several=True)
+    value = func.substr(row.c.word, len(key) + 2)
+    return Field("tag value", value, row, and_(row.c.kind == "tag", is_so_called), of_several=True)
 
 
 def state_field(state: sql.ColumnElement[RunState]) -> Field:
@@ -188,7 +194,7 @@ def state_field(state: sql.ColumnElement[RunState]) -> Field:
     return Field("state", sql.type_coerce(state, sql.Text), has_value=_ALL)
 
 
-_tag, _note, _score = _tags.alias(), tables.OWN_MARKS.alias(), tables.SERIES.alias()
+_tag, _note, _score = tables.MARKS.alias(), tables.OWN_MARKS.alias(), tables.SERIES.alias()
 _model, _data, _named = tables.MODELS.alias(), tables.RUN_DATASETS.alias(), tables.DATASETS
 _data_name = sql.select(_named.c.name).where(_named.c.fingerprint == _data.c.fingerprint).correlate(_data)
 _label = _model.c.name + "@" + sql.cast(_model.c.version, sql.String)
@@ -208,7 +214,7 @@ FIELDS: Mapping[str, Field] = {
     **{name: Field("time", RUNS.c[name]) for name in ("created_at", "started_at", "finished_at")},
     "score": Field("number", _score.c.value, _score, _is_score),
     "commit": Field("commit", sql.case((RUNS.c.code_version.contains(_COMMIT_MARK, autoescape=True), _commit))),
-    "tag": Field("text", _tag.c.word, _tag, of_several=True),
+    "tag": Field("text", _tag.c.word, _tag, _tag.c.kind == "tag", of_several=True),
     "model": Field("text", _model.c.name, _model, _model.c.run_id.is_not(None), also=(_label,), of_several=True),
     "dataset": Field("text", _data_name.scalar_subquery(), _data, also=(_data.c.fingerprint,), of_several=True),
     "note": Field("text", _note.c.text, _note, _note.c.kind == "note", of_several=True),

@@ -197,6 +197,8 @@ class RunLifecycle(RegistryPart):
                 return False
             if not run.state.may_become(state):
                 return bool(run.state == state)
+            if run.state.is_final:  # recorded as ended by another process, and rolled up as it was then
+                open_run(connection, run_id)
             ended = _end_attempts(connection, run_id, state, error)
             spent = (run.seconds or 0.0) + (seconds if ended and seconds is not None else sum(ended))
             changes = {"state": state, "error": error, "seconds": spent, "finished_at": utc_now()}

@@ -4,7 +4,7 @@ A mark is written to the run alone that a person names, and whom it reaches is f
 `marks` (`tables.MARKS`). So a stage that was archived by itself stays so whatever becomes of its pipeline, and trials
 and stages that begin later are reached as well. Pipelines that have been removed reach nobody.
 
-Removing marks a run, its trials and the models that they registered; the views that everything reads leave them out.
+Removing marks a run, its trials and the models in their folders; the views that everything reads leave them out.
 Its files stay until `gc` deletes them. Whoever deletes them claims the run first, in a transaction that a restoration
 cannot cross: either the run is back by then, and its files stay, or it is claimed, and cannot be restored.
 """
@@ -252,7 +252,11 @@ def _move(connection: Connection, run_id: str, before: datetime | None, after: d
     from orchestrator.registry.roll_up import roll_up_runs, roll_up_tests  # numpy is of no use to who reads
 
     family = or_(ALL_RUNS.c.id == run_id, ALL_RUNS.c.parent_id == run_id)
-    models = ALL_MODELS.c.run_id.in_(select(ALL_RUNS.c.key).where(family))
+    keys, folders = (select(column).where(family) for column in (ALL_RUNS.c.key, ALL_RUNS.c.model_folder))
+    # The same weights may be those of another run, too; then they are where the newest run has them.
+    elsewhere = select(RUNS.c.model_folder).where(RUNS.c.key.not_in(keys), RUNS.c.model_folder.is_not(None))
+    are_own = ALL_MODELS.c.run_id.in_(keys) & ALL_MODELS.c.folder.not_in(elsewhere)
+    models = or_(ALL_MODELS.c.folder.in_(folders), are_own)
     for table, are_its in ((ALL_MODELS, models), (ALL_RUNS, family)):
         marked = update(table).where(are_its, table.c.removed_at.is_not_distinct_from(before)).values(removed_at=after)
         connection.execute(marked)

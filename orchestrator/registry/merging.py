@@ -24,8 +24,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Select, Table, bindparam, func, insert, select, union_all
 
-from orchestrator.base.errors import InputError, RegistryError
-from orchestrator.base.nearest import similar_file
+from orchestrator.base.errors import InputError
 from orchestrator.registry import tables
 from orchestrator.registry.connections import WriteTransaction
 from orchestrator.registry.database import Database
@@ -75,10 +74,7 @@ def merge_registry(
         ours, theirs = Path(str(target)), Path(str(source))  # of servers their addresses, at which no file is
         if ours == theirs or (ours.exists() and theirs.exists() and ours.samefile(theirs)):
             raise InputError(f"{target} is the registry itself; name another one")
-        if source.current_revision() is None:
-            raise RegistryError(
-                f"There is no registry at {source}{similar_file(Path(str(source)), '*.sqlite') or '; check the path'}"
-            )
+        source.refuse_missing()
         with source.connection(writing=False) as there:
             yield from _merge(there, target, unfinished, dry_run)
 

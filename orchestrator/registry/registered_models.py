@@ -1,11 +1,10 @@
 """Registered models: model folders under a name and a version."""
 
 import re
-from collections.abc import Collection
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import ColumnElement, Connection, Select, and_, delete, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Select, and_, delete, func, insert, or_, select
 
 from orchestrator.base.errors import InputError, NotFoundError
 from orchestrator.base.nearest import nearest
@@ -104,13 +103,6 @@ class RegisteredModels(RegistryPart):
             is_its |= MODELS.c.folder == run.model_folder
         with self._database.connection(writing=False) as connection:
             return _load_models(connection, is_its)
-
-    def remove_of(self, run_ids: Collection[str], folder: str | None = None) -> None:
-        """Take the models that runs registered, and those in a folder, out of the registry; their files stay."""
-        with self._database.connection(writing=True) as connection:
-            of_runs = ALL_MODELS.c.run_id.in_(select_runs(connection, run_ids))
-            are_here = ALL_MODELS.c.removed_at.is_(None), or_(of_runs, ALL_MODELS.c.folder == folder)
-            connection.execute(update(ALL_MODELS).where(*are_here).values(removed_at=utc_now()))
 
     def count(self) -> int:
         """Number of the registered models, each version counted."""

@@ -418,6 +418,10 @@ class Registry:
         back_up = partial(back_up_before_migration, self._database.url, folder=backups) if with_backup else None
         return self._database.upgrade(back_up)
 
+    def refuse_missing(self) -> None:
+        """Raise a RegistryError where there is no registry yet, which otherwise reads as an empty one."""
+        self._database.refuse_missing()
+
     def current_revision(self) -> str | None:
         """Revision of the tables; None where there are no tables yet."""
         return self._database.current_revision()

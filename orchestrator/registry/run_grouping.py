@@ -55,6 +55,9 @@ def group_runs(
         raise InputError("Runs are grouped by one field at least, such as task.")
     asked = [_aggregate(text) for text in _parts(aggregates) or (("mean",) if pivot else DEFAULT_AGGREGATES)]
     measured = {one.field: selection.field(one.field) for one in asked if one.function != "count"}
+    if several := [one for one in asked if one.function not in ("count", "n") and measured[one.field].of_several]:
+        raise InputError(f"A run may have several values of {several[0].field}; n counts the runs that have any.")
+    measured = {name: field.lowest() for name, field in measured.items()}
     counts, notes = _refused_tests(connection, measured, conditions)
     metrics = set[str]()
     if SCORE in measured:
@@ -65,7 +68,7 @@ def group_runs(
         metrics, tasks = {metric for metric, _ in kinds}, {kind for kind in kinds if kind.task is not None}
         are_mixed = {"metric": len(metrics) > 1, "task": len(tasks) > len({metric for metric, _ in tasks})}
         keys += [name for name, is_mixed in are_mixed.items() if is_mixed and name not in (*keys, pivot)]
-    fields = {name: selection.field(name) for name in (*keys, *([pivot] if pivot else []))}
+    fields = {name: selection.field(name).distinct() for name in (*keys, *([pivot] if pivot else []))}
     groups, num_mixed = _read_groups(connection, fields, measured, counts, conditions, asked, max(metrics, default=""))
     if num_mixed:
         remedy = f"to part them, group by params.{_DATA}, too"
@@ -97,7 +100,7 @@ def _refused_tests(
     connection: Connection, measured: Mapping[str, Field], conditions: Sequence[Test]
 ) -> tuple[dict[str, Test], list[str]]:
     """Conditions, by field, for the runs whose models were made without the test data; a note on the others."""
-    names = [name for name in measured if "metrics.test." in name]
+    names = [name for name in measured if "metrics.test." in name.replace('"', "")]
     tests = [measured[name].of_runs(measured[name].value.is_not(None)) for name in names]
     tested = connection.scalars(select(RUNS.c.id).where(*conditions, or_(*tests))).all() if tests else ()
     refused = load_test_refusals(connection, tested)
@@ -191,7 +194,7 @@ def _made(one: Aggregate, found: Mapping[tuple[str, str], Any], metric: str) -> 
         return None if value is None or math.isnan(value) else value
     end = one.function
     if end in ("best", "worst"):
-        measured = _MEASUREMENT.search(one.field)
+        measured = _MEASUREMENT.search(one.field.replace('"', ""))
         name = metric if one.field == SCORE else measured[1] if measured else one.field
         end = "min" if is_better_lower(name) == (end == "best") else "max"
     return found.get((one.field, f"other {end}" if num_others else end))
@@ -219,10 +222,10 @@ def _pivot(
 
 
 def _parts(text: str | Sequence[str]) -> list[str]:
-    """Parts of a text between its commas, those in parentheses aside."""
+    """Parts of a text between its commas, those in parentheses or quotes aside."""
     if not isinstance(text, str):
         return [part.strip() for part in text]
-    return [part.strip() for part in re.split(r",(?![^(]*\))", text) if part.strip()]
+    return [part.strip() for part in re.split(r',(?![^(]*\))(?=(?:[^"]*"[^"]*")*[^"]*$)', text) if part.strip()]
 
 
 def _rank(value: Any) -> tuple[int, Any]:

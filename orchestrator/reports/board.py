@@ -62,7 +62,7 @@ def build_app(registry: "Registry", home: Path | None = None) -> App:
     routes = [
         Route("/", _answer(lambda request: (list_page(registry, asked := _asked(request)), asked))),
         Route("/runs/{run:path}", _answer(run)),
-        Route("/tasks/{task}", _answer(task)),
+        Route("/tasks/{task:path}", _answer(task)),
         Route("/compare", _answer(comparison)),
         Route("/plotly.js", _library),
     ]

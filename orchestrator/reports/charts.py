@@ -72,25 +72,27 @@ def learning_curves(name: str, lines: Mapping[str, Sequence[tuple[int, float | N
 
 def draw_curves(charts: Sequence[Chart], title: str, form: str) -> bytes:
     """Draw learning curves, two beside each other, as PNG, SVG or PDF, which Plotly makes only by a browser."""
+    from matplotlib import rc_context
     from matplotlib.figure import Figure
 
     num_rows, num_columns = -(-len(charts) // _NUM_COLUMNS), min(_NUM_COLUMNS, len(charts))
-    figure = Figure(figsize=(6.0 * num_columns, 3.2 * num_rows + 0.4), layout="constrained")
-    figure.suptitle(title)
-    for number, chart in enumerate(charts, start=1):
-        axes = figure.add_subplot(num_rows, num_columns, number)
-        for trace in chart.traces:
-            values = [float("nan") if value is None else value for value in trace["y"]]
-            marker = "o" if "markers" in trace["mode"] else None
-            axes.plot(trace["x"], values, label=trace["name"], marker=marker, markersize=3, linewidth=1.2)
-        axes.set_title(chart.title)
-        axes.set_xlabel("step")
-        axes.grid(alpha=0.3)
-        axes.set_yscale(chart.layout["yaxis"].get("type", "linear"))
-        if len(chart.traces) <= 12:
-            axes.legend(fontsize="small")
     picture = BytesIO()
-    figure.savefig(picture, format=form, dpi=120)
+    with rc_context({"text.parse_math": False}):  # a `$` in a name begins no formula
+        figure = Figure(figsize=(6.0 * num_columns, 3.2 * num_rows + 0.4), layout="constrained")
+        figure.suptitle(title)
+        for number, chart in enumerate(charts, start=1):
+            axes = figure.add_subplot(num_rows, num_columns, number)
+            for trace in chart.traces:
+                values = [float("nan") if value is None else value for value in trace["y"]]
+                marker = "o" if "markers" in trace["mode"] else None
+                axes.plot(trace["x"], values, label=trace["name"], marker=marker, markersize=3, linewidth=1.2)
+            axes.set_title(chart.title)
+            axes.set_xlabel("step")
+            axes.grid(alpha=0.3)
+            axes.set_yscale(chart.layout["yaxis"].get("type", "linear"))
+            if len(chart.traces) <= 12:
+                axes.legend(fontsize="small")
+        figure.savefig(picture, format=form, dpi=120)
     return picture.getvalue()
 
 

@@ -342,7 +342,8 @@ def _ranking_blocks(
 ) -> list[Block]:
     """The spread of the best groups as a picture, then all of them as a table."""
     scored = [row for row in ranking if row["mean"] is not None][:_MOST_GROUPS]
-    spreads = [_spread(groups[row["group"], row["metric"], row["data"] or ""], row) for row in scored]
+    found = [(groups.get((row["group"], row["metric"], row["data"] or "")), row) for row in scored]
+    spreads = [_spread(group, row) for group, row in found if group is not None]  # one may be gone meanwhile
     chart: list[Block] = [seed_spread(spreads, metric)] if spreads else []
     words: list[Block] = [Words(_RANKING_ORDER)]
     for sentence in ranking_sentences(ranking):

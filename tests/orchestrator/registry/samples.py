@@ -22,6 +22,12 @@ def new_run(registry: Registry, **changes: Any) -> str:
     return registry.lifecycle.create(**{**given, **changes})
 
 
+def remove(registry: Registry, run_id: str) -> None:
+    """Put a run into the trash, whether it has ended or not."""
+    registry.lifecycle.finish(run_id, RunState.COMPLETED)
+    assert registry.trash.put(run_id, 0)
+
+
 def model_result(digest: str = "d" * 64, **changes: Any) -> ModelResult:
     """A classifier's folder."""
     given = {"folder": f"storage/{digest}", "digest": digest, "num_parameters": 4_385_920, "head": "classification"}

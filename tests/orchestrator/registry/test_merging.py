@@ -28,7 +28,16 @@ from orchestrator.registry.tables import (
     PARAMETERS,
     RANKED_GROUPS,
 )
-from tests.orchestrator.registry.samples import A_TIME, everything, fill, fill_every_table, model_result, new_run, note
+from tests.orchestrator.registry.samples import (
+    A_TIME,
+    everything,
+    fill,
+    fill_every_table,
+    model_result,
+    new_run,
+    note,
+    remove,
+)
 
 A_RUN, ANOTHER = "a" * 12, "b" * 12
 
@@ -169,7 +178,7 @@ def test_other_weights_under_a_taken_version_get_another_one(here: Registry, the
 def test_the_number_of_a_model_that_was_removed_there_is_given_to_none_here(here: Registry, there: Registry) -> None:
     run_id = new_run(there)
     there.models.register("reviews", model_result("1" * 64), run_id)
-    there.models.remove_of([run_id])
+    remove(there, run_id)
     merge(here, there)
     assert here.models.register("reviews", model_result("2" * 64)) == 2
 
@@ -252,7 +261,7 @@ def part_of(whole: Path, path: Path, run_ids: set[str], notes: Notes) -> Registr
         copied(registry, source)
     for letter in "abc":
         if letter * 12 not in run_ids:
-            registry.models.remove_of([letter * 12])
+            registry.trash.put(letter * 12, 0)
             registry.lifecycle.remove(letter * 12)
     for run_id, text, days in {(run_id, text): (run_id, text, days) for run_id, text, days in notes}.values():
         if run_id in run_ids:

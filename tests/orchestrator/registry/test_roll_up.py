@@ -118,6 +118,17 @@ def test_a_score_that_comes_late_to_a_run_without_a_result_is_on_the_board(regis
         assert score in registry.leaderboard().values("mean")
 
 
+def test_a_run_that_completes_after_all_is_on_the_board(registry: Registry) -> None:
+    """Another process had recorded its end, since its driver was silent."""
+    run_id = new_run(registry, kind="distill", task="sst2", metric="accuracy")
+    registry.lifecycle.start_attempt(run_id)
+    registry.metrics.record(run_id, [MetricEvent(1, "validation", {"accuracy": 0.9})])
+    for state in (RunState.STOPPED, RunState.COMPLETED):
+        registry.lifecycle.finish(run_id, state)
+        check(registry)
+    assert registry.leaderboard().values("rank") == [1]
+
+
 def test_nothing_is_rolled_up_anew_for_a_run_that_has_not_ended(
     registry: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:

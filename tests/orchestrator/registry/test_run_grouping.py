@@ -16,7 +16,7 @@ from orchestrator.base.results import DatasetResult, MetricEvent
 from orchestrator.base.run_states import RunState
 from orchestrator.registry import Registry
 from tests.orchestrator.registry.query_samples import SAMPLES
-from tests.orchestrator.registry.samples import new_run, trial_result
+from tests.orchestrator.registry.samples import model_result, new_run, trial_result
 
 KEYS = ["task", "seed", "host", "params.learning_rate", "params.recipe.size", "params.cased", "state"]
 VALUES = ["metrics.f1", "metrics.train.loss", "params.learning_rate", "seconds", "at(metrics.train.loss, 5)"]
@@ -154,6 +154,8 @@ def test_refused_test_scores_are_in_no_mean(registry: Registry) -> None:
     table = registry.grouped("task", "", aggregates="count,n(metrics.test.accuracy),mean(metrics.test.accuracy)")
     assert [tuple(record.values()) for record in table.records] == [("sst2", 3, 2, pytest.approx(0.7))]
     assert table.notes == ["left out: the test score of 1 run, refused; `orchestrator runs show` says why"]
+    quoted = registry.grouped("task", "", aggregates='count,n(metrics."test.accuracy"),mean(metrics."test.accuracy")')
+    assert [tuple(record.values()) for record in quoted.records] == [tuple(record.values()) for record in table.records]
 
 
 @pytest.mark.parametrize(
@@ -164,6 +166,7 @@ def test_refused_test_scores_are_in_no_mean(registry: Registry) -> None:
         ({"by": "task", "aggregates": "avg"}, "'avg' is no aggregate; there are count"),
         ({"by": "task", "aggregates": "mean(kind)"}, "mean takes numbers, and kind has other values"),
         ({"by": "task", "aggregates": "mean(metrics.ff)"}, "nearest: metrics.f1"),
+        ({"by": "task", "aggregates": "max(tag)"}, "several values of tag"),
         ({"by": "task", "pivot": "id"}, "id has 60 values; at most 50 become columns"),
         ({"by": "task", "sort": "-median"}, "Cannot sort groups by 'median'; they have: task, metric, count"),
         ({"by": "task, best(kind)"}, "kind has no history"),
@@ -201,3 +204,18 @@ def test_a_trial_counts_once_under_the_data_of_its_sweep(tmp_path: Path) -> None
         registry.trials.record(sweep, [trial_result(f"k{n}", number=n, metrics={"f1": 0.5}) for n in range(4)])
         table = registry.grouped("dataset", "kind = 'trial'", aggregates="count")
     assert [(row["dataset"], row["count"]) for row in table.records] == [("reviews", 4)]
+
+
+def test_a_run_counts_once_however_many_rows_have_a_value_of_it(registry: Registry) -> None:
+    for seconds in (10.0, 100.0):
+        run_id = new_run(registry, tags=("x", "y"), spec={})
+        registry.lifecycle.start_attempt(run_id)
+        registry.lifecycle.finish(run_id, RunState.COMPLETED, seconds=seconds)
+    for digest in "ab":
+        registry.models.register("m", model_result(digest * 64), run_id)
+        registry.datasets.record(run_id, DatasetResult("wiki", "corpus", digest * 64, "c", {}))
+    whole = registry.grouped("kind", "", aggregates="count,sum(seconds),n(tag),n(model)").records
+    assert [tuple(record.values()) for record in whole] == [("pretrain", 2, 110.0, 2, 1)]
+    for field in ("model", "dataset"):
+        groups = registry.grouped(field, "", aggregates="count,sum(seconds)").records
+        assert [tuple(group.values())[1:] for group in groups] == [(1, 100.0), (1, 10.0)]

@@ -1,6 +1,5 @@
 """A removed run is nowhere else, and comes back. Alone: pytest tests/orchestrator/registry/test_trash.py"""
 
-import time
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ from orchestrator.registry.merging import merge_registry
 from orchestrator.registry.recorded_names import RecordedNames
 from orchestrator.registry.tables import ALL_RUNS, LINEAGE
 from tests.orchestrator.registry.samples import everything, fill, fill_every_table, model_result, new_run
-from tests.waiting import wait_until
 
 
 def claim(registry: Registry, run_id: str) -> bool:
@@ -81,16 +79,6 @@ def test_a_removed_run_takes_part_in_nothing(registry: Registry, tmp_path: Path)
 def edges(registry: Registry) -> list[Any]:
     with registry._database.connection(writing=False) as connection:
         return list(connection.execute(select(LINEAGE).where(LINEAGE.c.role != "teacher")))
-
-
-def test_a_model_that_was_removed_before_its_run_is_not_restored(registry: Registry) -> None:
-    run_id = fill(registry)
-    registry.models.remove_of([run_id])
-    removed = time.time()
-    wait_until(lambda: time.time() > removed + 0.002, "the clock stands still")  # the database counts milliseconds
-    registry.trash.put(run_id, 0)
-    registry.trash.restore(run_id)
-    assert registry.models.of_run(run_id) == []
 
 
 def test_what_is_not_in_the_trash_is_told(registry: Registry) -> None:
