@@ -114,7 +114,8 @@ class Tokenizer:
         """Layout of special tokens among segments: as the tokenizer's own pipeline puts them, or else as BERT's."""
         num_special: int = self._backend.num_special_tokens_to_add(is_pair=True)
         num_between = max(1, num_special - NUM_SINGLE_SPECIALS)
-        type_of_second = int(self._backend.encode("", "").type_ids[-1]) if self._backend.post_processor else 1
+        types = self._backend.encode("", "").type_ids if self._backend.post_processor else []
+        type_of_second = int(types[-1]) if types else 1
         return SegmentLayout(self.cls_id, (self.sep_id,) * num_between, self.sep_id, type_of_second)
 
     @cached_property

@@ -8,7 +8,7 @@ Files, in the run's folder:
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any
 
@@ -146,7 +146,7 @@ def distill(
             **compare_sizes(student, teacher.model),
             **compare_speeds(student, teacher.model, validation, recipe.precision),
         },
-        test_metrics=_test(job, device),
+        test_metrics=_test(replace(job, task=task), device),  # both with the order of the teacher's labels
         predictions_path=predictions_path,
         datasets=[
             dataset_result(task, {"train": train, "validation": validation}),

@@ -80,8 +80,7 @@ def find_head(folder: Path, config: BertConfig) -> Head | None:
 
 
 def _architectures(folder: Path) -> Sequence[str]:
-    names: Sequence[str] = json.loads((folder / "config.json").read_text(encoding="utf-8")).get("architectures", ())
-    return names
+    return json.loads((folder / "config.json").read_text(encoding="utf-8")).get("architectures") or ()
 
 
 def _guess_record(folder: Path, config: BertConfig) -> FineTuningRecord:

@@ -113,18 +113,26 @@ def plan_trials(spec: SweepSpec, point: Point, point_number: int) -> list[TrialP
 
 
 def check_space(spec: SweepSpec, task: TaskDefinition) -> None:
-    """Refuse, before anything runs, a range whose inner values its field cannot take, fields that say nothing
-    somewhere in the space, and what does not concern the task's type, objective or labels. Raises: SpecError.
+    """Refuse, before anything runs, points that no recipe takes or that are the same, fields that say nothing somewhere
+    in the space, and what does not concern the task's type, objective or labels. Raises: SpecError.
     """
     for (other, value), silent in SILENT_FIELDS.items():
         for name in silent if value in listed_values(spec, other) else ():
             if listed_values(spec, name) != (RecipeSpec.model_fields[name].default,):
                 place = f"{'space' if name in spec.axes else 'recipe'}.{name}"
                 raise SpecError(f"{place} says nothing with {other} {json.dumps(value)}; sweep over them in two specs")
-    point, together = {name: axis.value_at(0.382) for name, axis in spec.axes.items()}, _TOGETHER & spec.axes.keys()
-    for values in product(*(spec.axes[name].written for name in together)):
-        plan_trials(spec, {**point, **dict(zip(together, values, strict=True))}, 0)
     check_recipe(spec.recipe, task, spec.space)
+    if SEARCHES[spec.search].learns:
+        inner, together = {name: axis.value_at(0.382) for name, axis in spec.axes.items()}, _TOGETHER & spec.axes.keys()
+        for values in product(*(spec.axes[name].written for name in together)):
+            plan_trials(spec, {**inner, **dict(zip(together, values, strict=True))}, 0)
+        return
+    first: dict[str, TrialPlan] = {}
+    for number, point in enumerate(build_search(spec).propose()):
+        for plan in plan_trials(spec, point, number):
+            if plan is not first.setdefault(plan.key, plan):
+                same = f"{first[plan.key].point} and {point} are the same with seed {plan.seed}"
+                raise SpecError(f"space: {same}; leave one of them out")
 
 
 def check_recipe(recipe: RecipeSpec, task: TaskDefinition, axes: Container[str] = ()) -> None:

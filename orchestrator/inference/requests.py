@@ -231,7 +231,9 @@ def make_request(given: ModelInput, number: int, task: TaskDefinition, text_colu
     if isinstance(given, dict):
         if text_columns and set(text_columns) <= set(given):
             texts = {key: given[name] for key, name in zip(keys, text_columns, strict=False)}
-            given = {name: value for name, value in given.items() if name not in keys} | texts
+            given = {
+                name: value for name, value in given.items() if name not in form.optional_keys | texts.keys()
+            } | texts
         return Request(given, number, task.head, keys)
     values = None if names or form.parse_text is None else form.parse_text(given)
     if values is None:

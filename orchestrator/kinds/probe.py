@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from statistics import fmean, stdev
 from typing import Any
 
+from bert_core.config import BertConfig
 from orchestrator.base.console.tables import Column, plain_lines
 from orchestrator.base.errors import SpecError
 from orchestrator.base.metric_names import BASELINE
@@ -71,6 +72,9 @@ class ProbeKind(Kind[ProbeSpec, ProbeResult]):
 
     def disk(self, spec: ProbeSpec, inputs: Resolved) -> Iterator[DiskUse]:
         yield from _SWEEP.disk(_sweep_over(spec, inputs), inputs)
+
+    def model_configs(self, spec: ProbeSpec, inputs: Resolved) -> Iterator[BertConfig | None]:
+        yield from _SWEEP.model_configs(_sweep_over(spec, inputs), inputs)
 
     def resources(self, spec: ProbeSpec) -> Resources:
         """Return what one trial takes; more run at a time where there is room."""

@@ -140,7 +140,8 @@ def _sentence(problem: Any, path: KeyPath, values: Mapping[str, Any], top: type[
         section = section_at(top, path[:-1], values)
         fields, name = section.model_fields if section else {}, str(path[-1])
         inner = list(dict.fromkeys(_paths_to(name, top, path[:-1], values)))
-        inner += [f"stages.{name}"] if name in (values.get("stages") or ()) else []
+        stages = values.get("stages")
+        inner += [f"stages.{name}"] if isinstance(stages, Mapping) and name in stages else []
         hint = f"; did you mean {' or '.join(inner[:_MAX_LISTED])}?" if inner else did_you_mean(name, fields)
         return f"is no field of this spec{hint}"
     if kind == "union_tag_not_found":

@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 SPLITS: tuple[Split, ...] = ("train", "validation", "test")
 _WHOLE = "whole"
 """Key of all examples of a training file that is divided."""
-_READING_VERSION = 3
+_READING_VERSION = 4
 """Raised when the same file would be read into other examples."""
 
 
@@ -191,7 +191,8 @@ class Task(TaskDefinition):
         if not exists(path):
             raise TaskDataError(f"unlabeled: {no_file(path)}")
         reader = self.reader.without_labels()
-        return replace(self, id=f"{self.id}_unlabeled", files={"train": path}, reader=reader, max_examples={})
+        whole: dict[str, Any] = {"max_examples": {}, "held_out": None, "folds": None, "fold": None}
+        return replace(self, id=f"{self.id}_unlabeled", files={"train": path}, reader=reader, **whole)
 
     def fingerprint(self, split: Split) -> str:
         """SHA-256 over the files of a split and everything that decides how it is read; reads no example."""

@@ -210,12 +210,14 @@ def _balance(labels: NDArray[Any], num_labels: int) -> NDArray[np.float64]:
     """Weights by which all labels count alike, 1 for a label that does not occur: (C,).
 
     Of classes, (N,) with -100 left out, these are scikit-learn's "balanced": the mean count over the own one. Of labels
-    that do not exclude one another, (N, C), these are PyTorch's `pos_weight`: how often absent over how often there.
+    that do not exclude one another, (N, C) with rows of -100 left out, these are PyTorch's `pos_weight`: how often
+    absent over how often there.
     """
     if labels.ndim == 1:
         counts = np.bincount(labels[labels >= 0], minlength=num_labels)
         wanted = np.full(num_labels, counts.sum() / np.count_nonzero(counts))
     else:
+        labels = labels[labels[:, 0] >= 0]
         counts = labels.sum(axis=0)
         wanted = len(labels) - counts
     return np.where(counts * wanted > 0, wanted / np.maximum(counts, 1), 1.0)

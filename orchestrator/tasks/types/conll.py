@@ -149,7 +149,7 @@ class ConllReader(LabeledReader[NerExample]):
         scheme: bio_tags.TagScheme | None,
         bad: BadRecords,
     ) -> NerExample | None:
-        numbers, words, tags = [], [], []
+        numbers, words, tags, is_upos = [], [], [], False
         for number, line in lines:
             fields = _fields(line)
             if layout.is_numbered:
@@ -163,6 +163,8 @@ class ConllReader(LabeledReader[NerExample]):
             words.append(fields[0])
             is_upos = not self.are_entities and layout.is_numbered and len(fields) == _NUM_CONLLU_COLUMNS - 1
             tags.append(fields[2] if is_upos else fields[layout.tag_place if self.labeled else -1])
+        if not words:
+            return None
         if layout.is_numbered:
             tagged = ", and their tags in the fourth (UPOS)" if is_upos else ""
             bad.remarks[f"sentences whose words stand in the second column, behind their numbers{tagged}"] += 1
@@ -298,7 +300,7 @@ class NerTable(LabeledReader[NerExample]):
     def read(self, path: str, bad: BadRecords) -> Iterator[NerExample]:
         """The file's sentences in order, tags as BIO. Raises: TaskDataError where no tag of the file is of a scheme."""
         columns = (self.tokens_column, *([self.tags_column] if self.labeled else ()))
-        names = self.tags or class_names(path, self.tags_column)
+        names = class_names(path, self.tags_column) or self.tags or ()
         if self.sentence_column is None:
             read: Iterator[TableRow] = (
                 (place, tuple(map(unpack_cell, values))) for place, values in read_rows(path, columns, bad)

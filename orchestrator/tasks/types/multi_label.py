@@ -107,22 +107,30 @@ class MultiLabelTable(TextTable[MultiLabelExample]):
         if is_missing(value) and not (isinstance(value, str) and not value.strip()):
             return None
         written, known = self._parse(value), self.labels or ()
-        if len(written) > 1 and not isinstance(written[0], str) and column.num_flags == len(known or written):
-            column.remarks["lists of 0 and 1, read as a label for each place (task.labels names these in order)"] += 1
-            names = known or [column.name_of(str(place)) for place in range(len(written))]
-            return {"labels": tuple(name for name, flag in zip(names, written, strict=True) if flag)}
-        found = tuple(dict.fromkeys(column.name_of(self._name(label)) for label in written))
+        if len(written) > 1 and not isinstance(written[0], str) and column.num_flags:
+            places = [column.name_of(str(place)) for place in range(len(written))]
+            # Labels that were learned from such lists are some of the places' own names, in another order.
+            names = places if {*known} <= {*places} else known
+            if len(names) == len(written):
+                remark = "lists of 0 and 1, read as a label for each place (task.labels names these in order)"
+                column.remarks[remark] += 1
+                return {"labels": self._checked([name for name, flag in zip(names, written, strict=True) if flag])}
+        found = list(dict.fromkeys(column.name_of(self._name(label)) for label in written))
         if "-1" in found and "-1" not in known:
             labels = known or column.labels
             if column.labels == {"-1"} or stands_for_no_label("-1", labels, are_known=bool(known)):
-                found = tuple(label for label in found if label != "-1")
+                found.remove("-1")
                 if not found:
                     return None
-        unknown = [label for label in found if self.labels is not None and label not in known]
-        if unknown:
+        return {"labels": self._checked(found)}
+
+    def _checked(self, found: Sequence[str]) -> tuple[str, ...]:
+        """The labels, all of which the task knows. Raises: ValueError."""
+        known = self.labels
+        if known is not None and (unknown := [label for label in found if label not in known]):
             like = other_spelling(unknown[0], known)
             raise ValueError(f"has {unknown[0]!r}, which is none of the labels {', '.join(known)}{like}")
-        return {"labels": found}
+        return tuple(found)
 
     def _parse(self, value: object) -> Sequence[object]:
         """The labels in a column's value. Raises: ValueError when some of it is no label."""
@@ -147,8 +155,10 @@ class LabelSetTarget(TextTarget[MultiLabelExample, LabelsPrediction]):
     metrics = ("micro_f1", "macro_f1", "subset_accuracy", "label_ranking_average_precision")
 
     def encode(self, task: TaskDefinition, examples: Examples) -> Array:
-        """Whether each label is there, (N, C) int32; none is where labels are not known."""
-        return np.array(_indicators(task, [example.labels or () for example in examples]), dtype=np.int32)
+        """Whether each label is there, (N, C) int32; -100 where labels are not known."""
+        rows = np.array(_indicators(task, [example.labels or () for example in examples]), dtype=np.int32)
+        rows[[number for number, example in enumerate(examples) if example.labels is None]] = -100
+        return rows
 
     def decode(
         self, task: TaskDefinition, examples: Examples, rows: Outputs, options: MultiLabelOptions

@@ -92,7 +92,7 @@ class RetrievalReader(Reader[QueryExample]):
         gains: dict[str, dict[str, float]] = {name: {} for name in texts}
         for place, (query, document, score) in read_rows(path, ("query-id", "corpus-id", "score"), bad):
             gain = self._gain(score)
-            if query not in gains:
+            if str(query) not in gains:
                 bad.found(place, f"query-id {query!r} is not in {self.queries}")
             elif not math.isfinite(gain):
                 known = "a number" if self.gains is None else f"one of {', '.join(self.gains)}"

@@ -114,14 +114,23 @@ def test_a_field_that_says_nothing_to_some_trials_is_refused(
         ({"decay_ratio": 0.5}, {"warmup_ratio": [0.1, 0.7]}, "decay_ratio"),
         ({"decay_ratio": 0.5}, {"learning_rate_schedule": ["1-sqrt", "one_cycle"]}, "decay_ratio"),
         ({"freeze_encoder": True}, {"optimizer": ["adamw", "muon"]}, "optimizer"),
+        ({"num_lstm_layers": 1}, {"lstm_hidden_size": [128, 129]}, "129"),
     ],
 )
 def test_values_that_contradict_one_another_in_some_trials_are_refused(
     recipe: dict[str, object], space: dict[str, list[object]], named: str
 ) -> None:
-    check_space(sweep(recipe, space={name: values[:1] for name, values in space.items()}), TASK)
+    task = define("ner", ("O", "B-x", "I-x")) if "lstm_hidden_size" in space else TASK
+    check_space(sweep(recipe, space={name: values[:1] for name, values in space.items()}), task)
     with pytest.raises(SpecError, match=named):
-        check_space(sweep(recipe, space=space), TASK)
+        check_space(sweep(recipe, space=space), task)
+
+
+def test_trials_that_are_the_same_are_refused() -> None:
+    for space in ({"epochs": [2.5, 3, 3.0]}, {"init_from": ["a | b", "c", "a"]}):
+        spec = sweep(space=space, seeds=[0, 1], search="random", trials=9)
+        with pytest.raises(SpecError, match="are the same with seed 0"):
+            check_space(spec, TASK)
 
 
 @pytest.mark.parametrize("weights", [{"good": 2.0}, "balanced"])

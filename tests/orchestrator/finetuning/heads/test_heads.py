@@ -212,6 +212,10 @@ def test_balanced_labels_weigh_as_much_as_their_absence(tokenizer: Tokenizer) ->
     model = prepared.model()
     prepared.head.prepare_loss(model, prepared.features, RecipeSpec(class_weights="balanced"))
     assert model.class_loss.weights.tolist() == [1.0, 2.0, 2.0], "of a label that never occurs nothing is known"
+    without = replace(examples[0], labels=None)
+    prepared = prepare("multi_label", labels, [examples[0], examples[1], examples[1], without], tokenizer)
+    prepared.head.prepare_loss(model, prepared.features, RecipeSpec(class_weights="balanced"))
+    assert model.class_loss.weights.tolist() == [1.0, 2.0, 2.0], "a text without labels says nothing of them"
 
 
 @pytest.mark.parametrize("head", EXAMPLES)

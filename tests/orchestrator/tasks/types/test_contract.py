@@ -324,7 +324,8 @@ def test_examples_are_the_same_but_for_their_labels(head: str, tmp_path: Path) -
     path = Path(task.files["train"])
     expected = [replace(example, **NO_LABEL[head]) for example in task.examples("train")]
     for file in (path, unlabeled_copy(path)):
-        assert list(task.without_labels(str(file)).examples("train")) == expected
+        for whole in (task, replace(task, held_out=0.5)):
+            assert list(whole.without_labels(str(file)).examples("train")) == expected
 
 
 def test_plain_text_is_a_line_each_with_a_tab_in_a_pair(tmp_path: Path) -> None:

@@ -90,6 +90,21 @@ def test_broken_labels_are_named_or_left_out(tmp_path: Path, value: object) -> N
     assert [example.labels for example in examples_of(TOPICS, path, "skip")] == [("3",)]
 
 
+@pytest.mark.parametrize("learned", [None, tuple(sorted(map(str, range(12)))), ("0", "2")])
+def test_a_list_of_flags_is_read_alike_whatever_labels_the_task_has_learned(
+    tmp_path: Path, learned: tuple[str, ...] | None
+) -> None:
+    """As learned they are sorted as texts, and without those that never occur."""
+    rows = [{"text": "x", "topics": [int(place == there) for place in range(12)]} for there in (0, 2)]
+    path = write_records(tmp_path / "a.jsonl", *rows)
+    table = MultiLabelTable(("text",), "topics", labels=learned)
+    assert [example.labels for example in examples_of(table, path)] == [("0",), ("2",)]
+    if learned == ("0", "2"):
+        write_records(path, rows[0], {"text": "y", "topics": [int(place == 3) for place in range(12)]})
+        with pytest.raises(TaskDataError, match=r"line 2: .*'3'"):
+            examples_of(table, path)
+
+
 def test_labels_are_those_above_one_half(tokenizer: Tokenizer) -> None:
     task = define("multi_label", ("a", "b", "c"))
     examples = [MultiLabelExample(str(i), "the house", labels=labels) for i, labels in enumerate([("c", "a"), ()])]
