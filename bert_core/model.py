@@ -238,13 +238,7 @@ class BertModel(PretrainedModel):
         if self.config.classifier_pooling == "late":
             pooled = self.pool(states, dropout)  # (T, H)
             return pool_tokens(pooled, seqs.cu_seqlens, "mean").to(pooled.dtype)
-        return self.pool(self.sequence_states(states, seqs), dropout)
-
-    def sequence_states(self, states: Tensor, seqs: PackedSequences) -> Tensor:
-        """Vector of each sequence that the pooler reads, of its tokens' vectors: (T, W) → (B, W)."""
-        if self.config.pools_one_token:
-            return states.index_select(0, self.pooled_tokens(seqs))
-        return pool_tokens(states, seqs.cu_seqlens, "mean").to(states.dtype)
+        return self.pool(pool_tokens(states, seqs.cu_seqlens, "mean").to(states.dtype), dropout)
 
     def pooled_tokens(self, seqs: PackedSequences) -> Tensor:
         """Index of the token that stands for each sequence: (B,).
@@ -254,7 +248,7 @@ class BertModel(PretrainedModel):
         return seqs.last_tokens if self.config.causal_attention else seqs.first_tokens
 
     def pool(self, tokens: Tensor, dropout: nn.Module | None = None) -> Tensor:
-        """Pooled output of each sequence, made from its vector in `sequence_states`: (B, W) → (B, H).
+        """Pooled output of each sequence, made from that of one of its tokens, or their mean: (B, W) → (B, H).
 
         `dropout` is applied in front of the pooler. Without a pooler it is the vector itself: (B, W).
         """

@@ -65,14 +65,6 @@ class Segments:
     sentence_labels: NDArray[np.int8]
     """(n,) the label of each pair, 0 or 1, as its objective defines it; (0,) where examples are single sequences"""
 
-    @staticmethod
-    def pairs(
-        a: tuple[Int64Array, Int64Array], b: tuple[Int64Array, Int64Array], labels: NDArray[np.bool_]
-    ) -> "Segments":
-        """Examples of two segments, A and B, each given as starts (n,) and lengths (n,), with their labels (n,)."""
-        starts, lengths = (np.stack(both, axis=1).reshape(-1) for both in zip(a, b, strict=True))
-        return Segments(starts, lengths, np.arange(0, len(starts) + 1, 2), labels.astype(np.int8))
-
     @property
     def is_pairs(self) -> bool:
         """Whether examples are pairs of segments."""
@@ -132,7 +124,8 @@ def fit_pairs(keys: NDArray[np.uint64], capacity: int, a: Ranges, b: Ranges, lab
     a_kept, b_kept = truncated_lengths(a_lengths, b_lengths, capacity)
     a_starts = a_starts + integers(keys, 7, a_lengths - a_kept + 1)
     b_starts = b_starts + integers(keys, 8, b_lengths - b_kept + 1)
-    return Segments.pairs((a_starts, a_kept), (b_starts, b_kept), labels)
+    starts, lengths = (np.stack(both, axis=1).reshape(-1) for both in ((a_starts, b_starts), (a_kept, b_kept)))
+    return Segments(starts, lengths, np.arange(0, len(starts) + 1, 2), labels.astype(np.int8))
 
 
 def truncated_lengths(a: Int64Array, b: Int64Array, capacity: int) -> tuple[Int64Array, Int64Array]:

@@ -295,11 +295,6 @@ class BertForPreTraining(PretrainedModel):
         if config.sentence_head:
             self.config = config.with_labels(["LABEL_0", "LABEL_1"])  # the width that Hugging Face reads off the labels
 
-    @property
-    def saved_config(self) -> BertConfig:
-        """Configuration of the model that `save_pretrained` writes into the folder that it is given."""
-        return self.config
-
     def packed_loss_sums(
         self,
         seqs: PackedSequences,

@@ -135,10 +135,6 @@ class GeneratorAndDiscriminator(BertForPreTraining):
             if own._modules.pop(name, None) is not None:
                 own.__dict__[name] = getattr(shared, name)  # read here, but no part of this module
 
-    @property
-    def saved_config(self) -> BertConfig:
-        return self.discriminator.config
-
     def packed_loss_sums(
         self,
         seqs: PackedSequences,
@@ -150,15 +146,11 @@ class GeneratorAndDiscriminator(BertForPreTraining):
 
         Args:
             objectives: `generator` and `replaced_tokens`, or one of them.
-            hidden: output of the generator's encoder for all tokens, (T, H), where it was run already.
         """
         positions, truth, draws = labels.masked_positions, labels.masked_labels.long(), labels.draws
-        if hidden is None:
-            rows, word_embedding = look_up(self.bert.embeddings.word, seqs.input_ids)  # (T, E), (V, E)
-            states = self.bert.encode(seqs, positions, rows)
-        else:
-            states, word_embedding = hidden.index_select(0, positions), self.bert.embeddings.word.weight
-        inner = self.prediction.inner(states)  # (P, E)
+        assert hidden is None, "the generator runs here, for masked tokens alone"
+        rows, word_embedding = look_up(self.bert.embeddings.word, seqs.input_ids)  # (T, E), (V, E)
+        inner = self.prediction.inner(self.bert.encode(seqs, positions, rows))  # (P, E)
         words, bias = self.prediction.output_layer(word_embedding)  # (V, E), (V,)
         loss, _, num_masked = linear_cross_entropy_sums(inner, words, bias, truth)
         drawn = draw_tokens(inner, words, bias, draws)  # (P,)

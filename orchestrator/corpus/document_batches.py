@@ -75,7 +75,7 @@ def plan_bundles(files: Sequence[InputFile], source: TextSource) -> tuple[Bundle
 
 
 def read_corpus(source: TextSource, max_bytes: int | None = None) -> Iterator[Document]:
-    """Read all documents in this process, or those of the first `max_bytes` of text. Raises: CorpusError.
+    """Read all documents in this process, or one at least of the first `max_bytes` of text. Raises: CorpusError.
 
     Documents come in the order of the files. Languages that are sampled, and entries that have weights, take turns, so
     that any beginning has them in their shares; documents of the largest weight come once.
@@ -96,9 +96,10 @@ def read_corpus(source: TextSource, max_bytes: int | None = None) -> Iterator[Do
         document = next(readers[number], None)
         if document is None:
             continue
-        taken[number] += len(document.text.encode())
-        if max_bytes is not None and sum(taken) > max_bytes:
+        num_bytes = len(document.text.encode())
+        if max_bytes is not None and any(taken) and sum(taken) + num_bytes > max_bytes:  # the first one, however long
             return
+        taken[number] += num_bytes
         yield document
         heapq.heappush(turns, (taken[number] / wanted[number], number))
 

@@ -208,9 +208,10 @@ class _CorpusDistillation(_Distillation[PretrainResult]):
     def check(self, spec: DistillSpec, inputs: Resolved) -> None:
         """Check that the pretraining can run, and that the teacher reads its sequences and its tokens."""
         pretraining = _pretraining(spec)
-        _PRETRAIN.check(pretraining, inputs)
         longest = max(phase.max_seq_length for phase in pretraining.phases)
         checks.check_positions("pretraining.phases.max_seq_length", longest, [spec.teacher], inputs)
+        start = {"init_from": spec.teacher} if spec.num_hidden_layers is not None else {}
+        _PRETRAIN.check(pretraining.model_copy(update=start), inputs)
         checks.check_tokenizer(spec.teacher, pretraining.tokenizer, inputs)
         config = inputs.config(spec.teacher)
         if config is not None and config.causal_attention:

@@ -31,7 +31,7 @@ from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
 from orchestrator.specs import ExecutionSpec, PretrainSpec
 from orchestrator.specs.network import DROPOUT_FIELDS, build_config
-from orchestrator.specs.references import RANDOM, STAGE_MARK, Product
+from orchestrator.specs.references import RANDOM, Product
 from orchestrator.storage import join, read_json
 from orchestrator.training.checkpoints import Checkpoints, refuse_other_sizes
 
@@ -192,7 +192,7 @@ def pretraining_config(spec: PretrainSpec, inputs: Resolved) -> BertConfig | Non
         vocab_size = inputs.vocab_size(spec.tokenizer)
         config = None if vocab_size is None else build_config(spec.model, vocab_size)
     is_causal = TOKEN_OBJECTIVES[spec.token_objective].is_causal
-    return None if config is None else replace(job.with_phases(spec, config), causal_attention=is_causal)
+    return None if config is None else replace(job.fitted(spec, config), causal_attention=is_causal)
 
 
 def find_init_state(spec: PretrainSpec, inputs: Resolved) -> str | None:
@@ -210,9 +210,9 @@ def find_init_state(spec: PretrainSpec, inputs: Resolved) -> str | None:
             "its last step until `gc`, and for good those of execution.snapshot_steps with "
             "execution.snapshot_optimizer: true"
         )
-    folder = found[spec.init_step]
-    if not folder.startswith(STAGE_MARK):
-        job.check_init_state(spec, read_json(join(folder, STATE_FILE))["extra"])
+    folder, stage = found[spec.init_step], inputs.stage_pretraining(spec.init_from)
+    of_stage = None if stage is None else {"details": {"spec": stage.identity_values()}}
+    job.check_init_state(spec, of_stage or read_json(join(folder, STATE_FILE))["extra"])
     return folder
 
 

@@ -13,7 +13,7 @@ from orchestrator.base.results import Split
 from orchestrator.base.settings import Settings
 from orchestrator.registry.model_names import content_digest, pin_names, resolve_name
 from orchestrator.registry.parameters import RECORDED_DIGITS
-from orchestrator.specs import Spec, TaskSpec
+from orchestrator.specs import PretrainSpec, Spec, TaskSpec
 from orchestrator.specs.references import NAME_FIELDS, STAGE_MARK, TOKENIZER_FIELDS, Product, SpecT, names_of
 from orchestrator.storage import local_copy
 from orchestrator.storage.hub import check_size, is_hub
@@ -146,13 +146,20 @@ class Resolved:
         run_folder, _, _ = self.folder("run", name).rstrip("/").rpartition("/")
         return snapshot_folders(run_folder)
 
+    def stage_pretraining(self, name: str) -> PretrainSpec | None:
+        """Return what a stage, `@stage`, pretrains; None where it does not, and of other names."""
+        if not name.startswith(STAGE_MARK):
+            return None
+        _, made = self._kind_of(self.stage(name)).pretraining(self.stage(name)) or ("", None)
+        return made
+
     def training_states(self, name: str) -> dict[int, str]:
         """Return the training states that a pretraining run keeps, by step; of a stage, its `@stage` for each of them.
 
         Raises: NotFoundError; CheckpointError where the run's list of them is damaged.
         """
         if name.startswith(STAGE_MARK):
-            _, made = self._kind_of(self.stage(name)).pretraining(self.stage(name)) or ("", None)
+            made = self.stage_pretraining(name)
             if made is None:
                 return {}
             kept = made.execution.snapshot_steps if made.execution.snapshot_optimizer else ()

@@ -19,16 +19,8 @@ from bert_core.examples.packing import PackedBatch, SizeBucket
 from bert_core.heads.pretraining import PretrainingLabels
 from bert_core.packed_sequences import PackedSequences
 
-_ARRAYS = (
-    "input_ids",
-    "token_type_ids",
-    "cu_seqlens",
-    "masked_positions",
-    "masked_labels",
-    "sentence_labels",
-    "draws",
-)
-"""Fields of a PackedBatch in the order in which they are laid end to end."""
+_ARRAYS = tuple(PackedBatch.__dataclass_fields__)
+"""Arrays of a batch in the order in which they are laid end to end."""
 FindBucket = Callable[[PackedBatch], SizeBucket]
 """Function that names the sizes that a batch is filled up to."""
 

@@ -18,7 +18,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from bert_core.compiled_layers import compile_layers
+from bert_core.compiled_layers import compile_layers, restore_layers
 from bert_core.cuda_graphs import Capture, ReplayedPasses, capture_on
 from bert_core.examples.packing import PackedBatch, SizeBucket
 from bert_core.micro_batches import first_line, is_out_of_memory
@@ -166,6 +166,8 @@ def _compile(context: StepContext, tell: Tell, warn: Tell) -> bool:
         dtype = torch.bfloat16 if computes_in_bf16(device, spec.precision) else None
         seconds = sum(compile_layers(encoder, dtype) for encoder in encoders_of(context.model))
     except Exception as error:  # of whatever kind: torch, the C++ compiler, Triton and the driver have their own
+        for encoder in encoders_of(context.model):  # of which one may have been compiled
+            restore_layers(encoder)
         reason = f"{type(error).__name__}: {first_line(str(error))}"
         if spec.execution.compile_layers == "always":
             raise RunFailedError(

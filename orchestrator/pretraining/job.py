@@ -133,20 +133,27 @@ def check_init_state(spec: PretrainSpec, saved: Mapping[str, Any]) -> None:
         saved: the state's JSON, as `TrainingLoop` saves it; one without details is not compared.
     """
     known = saved.get("details", {}).get("spec")
-    for name in ("optimizer", "adam_bias_correction") if known is not None else ():
+    for name in ("optimizer", "adam_bias_correction", "token_objective") if known is not None else ():
         own, theirs = getattr(spec, name), known.get(name, PretrainSpec.model_fields[name].default)
-        if own != theirs:
+        has_other_weights = name != "token_objective" or ReplacedTokens.name in (own, theirs)
+        if own != theirs and has_other_weights:
             raise SpecError(
                 f"{name} is {own}, and the optimizer of {spec.init_from} has the state of {theirs}; set it to that, or "
                 "leave init_step out to start with a new optimizer"
             )
 
 
-def with_phases(spec: PretrainSpec, config: BertConfig) -> BertConfig:
+def fitted(spec: PretrainSpec, config: BertConfig) -> BertConfig:
     """The configuration of a model with a position for each token of the spec's phases.
 
-    Raises: SpecError where phases change rotary positions of a model that has others, or are longer than its positions.
+    Raises: SpecError where phases change rotary positions of a model that has others, or are longer than its positions;
+        where it has no head for the sentence objective.
     """
+    if spec.sentence_objective != NO_SENTENCE_OBJECTIVE and not config.sentence_head:
+        raise SpecError(
+            f"sentence_objective is {spec.sentence_objective}, but {config.model_type} of {spec.init_from} has no head "
+            "for pairs of segments; set it to none"
+        )
     longest = max(phase.max_seq_length for phase in spec.phases)
     changes_base = next((phase.rotary_base for phase in spec.phases if phase.rotary_base), None)
     if changes_base and config.position_embedding_type != "rotary":
@@ -168,19 +175,14 @@ def build_model(job: PretrainJob) -> BertForPreTraining:
     """The model that a run starts from: with random weights drawn by the seed, or with those of another model."""
     is_causal = TOKEN_OBJECTIVES[job.spec.token_objective].is_causal
     if job.init_folder is None:
-        config = with_phases(job.spec, build_config(job.spec.model, job.tokenizer.vocab_size, job.tokenizer.pad_id))
+        config = fitted(job.spec, build_config(job.spec.model, job.tokenizer.vocab_size, job.tokenizer.pad_id))
         return new_model(job.spec, replace(config, causal_attention=is_causal), job.spec.seed)
     asked = {name: getattr(job.spec.model, name) for name in DROPOUT_FIELDS}
     config = replace(
         BertConfig.from_pretrained(local_copy(job.init_folder)),
         **{name: value for name, value in asked.items() if value is not None},
     )
-    if job.spec.sentence_objective != NO_SENTENCE_OBJECTIVE and not config.sentence_head:
-        raise SpecError(
-            f"sentence_objective is {job.spec.sentence_objective}, but {config.model_type} of {job.init_folder} has no "
-            "head for pairs of segments; set it to none"
-        )
-    config = with_phases(job.spec, config)
+    config = fitted(job.spec, config)
     if job.spec.token_objective == ReplacedTokens.name:
         return GeneratorAndDiscriminator.from_pretrained(
             local_copy(job.init_folder), config, job.spec.seed, generator_size=job.spec.generator_size

@@ -266,6 +266,7 @@ class TrainingLoop:
             return self._take_over()
         event, state = found
         extra = state.extra
+        self._set_own_base(extra.get("own_rotary_base"))
         # Before the tensors: where the tokenizer has changed, they may have other shapes too.
         changes = check_drift(extra, self.job.identity(), self.job.identity_details())
         drifts = accept_drift(changes, event.step, allowed=self.job.allow_drift)
@@ -291,10 +292,22 @@ class TrainingLoop:
         state = read_training_state(local_copy(self.job.init_state))
         check_init_state(self.spec, state.extra)
         state.load_into(self.model, self.optimizer, keeps_settings=True)
+        self._set_own_base(state.extra.get("rotary_base"))
         self.events.tell(
             f"goes on at step {step:,} of {self.spec.num_steps:,}, with the optimizer of {self.spec.init_from}"
         )
         return step
+
+    def _rotary_bases(self) -> dict[str, float]:
+        """Bases of rotary positions: that of the phase, from which another run goes on, and that of the run's begin.
+
+        The folder that the run started from may have another, that of the last phase of the run before it.
+        """
+        return {"rotary_base": self.model.config.rotary_base, "own_rotary_base": self.context.rotary_base}
+
+    def _set_own_base(self, base: float | None) -> None:
+        if base is not None:
+            self.context = dataclasses.replace(self.context, rotary_base=base)
 
     def _take_average(self) -> None:
         """Put the mean of snapshots' weights into the model of every worker, and measure it again.
@@ -306,7 +319,7 @@ class TrainingLoop:
             folders = snapshot_folders(self.job.run_folder)
             sums = {name: torch.zeros_like(tensor) for name, tensor in weights.items()}
             for step in steps:
-                snapshot = type(self.model).from_pretrained(local_copy(folders[step]), self.model.saved_config)
+                snapshot = type(self.model).from_pretrained(local_copy(folders[step]))
                 for name, tensor in snapshot.state_dict().items():
                     sums[name] += tensor.to(self.worker.device)
             for name, tensor in weights.items():
@@ -335,6 +348,7 @@ class TrainingLoop:
             "details": self.job.identity_details(),
             "metrics": [event._asdict() for event in self.events.unconfirmed()],
             "passed_over": sorted(self.divergences.passed_over),
+            **self._rotary_bases(),
             **self.micro_batches.state(),
             **(self._mode or ExecutionMode()).state(),
             "meter": meter,
@@ -354,7 +368,7 @@ class TrainingLoop:
         self.write_model(folder)
         if self.spec.execution.snapshot_optimizer:
             (folder / STATE_FOLDER).mkdir()
-            extra = {"identity": self.job.identity(), "details": self.job.identity_details()}
+            extra = {"identity": self.job.identity(), "details": self.job.identity_details(), **self._rotary_bases()}
             contents_of(self.model, self.optimizer, extra).write(folder / STATE_FOLDER)
 
     def evaluate(self, step: int) -> dict[str, float]:

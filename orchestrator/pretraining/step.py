@@ -93,7 +93,7 @@ class StepContext:
     micro_batches: "MicroBatches"
     gradients: GradientBuckets
     rotary_base: float
-    """Base of rotary positions that the model came with."""
+    """Base of rotary positions before a phase changes it: the model's own, or that of the state it goes on from."""
     graphs: "StepGraphs | None" = None
     """Forward and backward as CUDA graphs, where the run has them; batches are filled up for them then."""
 

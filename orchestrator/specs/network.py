@@ -131,8 +131,8 @@ class ModelSpec(Section):
     )
     rotary_base: float | None = identity(
         None,
-        "Base of rotary positions in layers that attend to the whole sequence; the family's own when left out "
-        "(modern: 10000, modernbert: 160000).",
+        "Base of rotary positions, also in local layers but where the family has another one for them (modernbert); "
+        "the family's own when left out (modern: 10000, modernbert: 160000).",
         is_new=True,
         gt=1.0,
     )

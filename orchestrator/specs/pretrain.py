@@ -73,8 +73,9 @@ class Phase(Section):
     )
     rotary_base: float | None = identity(
         None,
-        "Base of rotary positions from this phase on, in layers that attend to the whole sequence; the model's own "
-        "when left out. Sequences may then be longer than the model of init_from has positions (context extension).",
+        "Base of rotary positions from this phase on, also in local layers but where the family has another one for "
+        "them (modernbert); the model's own when left out. Sequences may then be longer than the model of init_from "
+        "has positions (context extension).",
         is_new=True,
         gt=1.0,
     )
@@ -107,7 +108,7 @@ class PretrainSpec(TokenStoreSpec):
         unit="steps",
     )
     phases: tuple[Phase, ...] = identity(
-        (Phase(),), "Parts of the run, as of one sequence length each; their shares add up to 1."
+        (Phase(),), "Parts of the run, as of one sequence length each; their shares add up to 1.", min_length=1
     )
     global_batch_size: int = identity(256, "Examples of a step, over all workers.", unit="examples", ge=1)
     micro_batch_size: int | None = identity(

@@ -428,4 +428,5 @@ def test_a_causal_model_does_not_look_ahead(choices: dict[str, Any]) -> None:
 def test_an_encoder_alone_pools_as_it_does_for_a_classifier(pooling: str) -> None:
     model = scattered(BertModel.from_config(small_config(classifier_pooling=pooling))).eval()
     ids = torch.randint(5, 20, (3, 7), generator=torch.Generator().manual_seed(0))
-    assert torch.equal(model(ids).pooler_output, model.pooled_states(model.pack(ids)))
+    # The last layer runs for the first tokens alone there, and products of other sizes may have other last bits.
+    torch.testing.assert_close(model(ids).pooler_output, model.pooled_states(model.pack(ids)), rtol=0.0, atol=1e-6)

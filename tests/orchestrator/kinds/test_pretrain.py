@@ -98,11 +98,23 @@ def test_a_run_goes_on_from_steps_whose_state_another_keeps(settings: Settings) 
         check(settings, **going_on(10, snapshot_optimizer=True, snapshot_steps=[]))
     with pytest.raises(SpecError, match="init_step"):
         check(settings, **going_on(4))
+    stages = going_on(10)
+    stages["longer"]["optimizer"] = "muon"
+    with pytest.raises(SpecError, match="optimizer is muon"):
+        check(settings, **stages)
     phases = [{"max_seq_length": 40}]
     with pytest.raises(SpecError, match="init_step"):
         check(
             settings, model={**PRETRAIN, "init_from": "short", "tokenizer": "short", "init_step": 4, "phases": phases}
         )
+
+
+def test_a_start_without_a_head_for_pairs_is_refused_before_it_is_trained(settings: Settings) -> None:
+    first = {**PRETRAIN, "sentence_objective": "none", "model": {"size": "tiny", "family": "roberta"}}
+    second = {**PRETRAIN, "init_from": "@first"}
+    check(settings, first=first, second={**second, "sentence_objective": "none"})
+    with pytest.raises(SpecError, match="no head for pairs"):
+        check(settings, first=first, second=second)
 
 
 def test_states_beside_snapshots_count_in_the_plan_and_tell_stages_apart(settings: Settings) -> None:

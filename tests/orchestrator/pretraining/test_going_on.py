@@ -11,6 +11,7 @@ from typing import Any, get_args
 import pytest
 import torch
 
+from bert_core.checkpoints.training_state import read_training_state
 from bert_core.constants import OptimizerName
 from bert_core.errors import CheckpointError
 from orchestrator.base.errors import SpecError
@@ -117,13 +118,38 @@ def test_masks_follow_left_to_right_with_weights_and_optimizer(tmp_path: Path) -
     assert all(torch.equal(own[key]["exp_avg"], theirs[key]["exp_avg"]) for key in own)
 
 
-@pytest.mark.parametrize("changes", [{"optimizer": "lamb"}, {"adam_bias_correction": False}])
+def test_a_run_goes_on_with_the_rotary_base_of_the_step(tmp_path: Path) -> None:
+    """The folder that it starts from has that of the last phase of the run before."""
+    model = {"family": "modern", "hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
+    common: dict[str, Any] = {"model": model, "sentence_objective": "none", "steps": 8}
+    phases = [{"max_seq_length": 32, "share": 0.5}, {"max_seq_length": 32, "share": 0.5, "rotary_base": 500.0}]
+    keeping = {"snapshot_steps": [4], "snapshot_optimizer": True}
+    run(make_job(tmp_path / "a", phases=phases, execution=keeping, **common), ignore).write_model(tmp_path / "model")
+    common |= {"init_from": "a", "init_step": 4, "phases": [{"max_seq_length": 32}]}
+    job = make_job(
+        tmp_path / "b", init_folder=str(tmp_path / "model"), execution={"checkpoint_every_steps": 2}, **common
+    )
+    job = replace(job, init_state=saved_states(str(tmp_path / "a" / "run"))[4])
+    first = run(job, ignore, note_step=lambda step: step == 6)
+    resumed = run(replace(job, attempt=2, init_state="gone"), ignore)
+    assert {loop.model.bert.config.rotary_base for loop in (first, resumed)} == {10_000.0}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"optimizer": "lamb"},
+        {"adam_bias_correction": False},
+        {"token_objective": "replaced_tokens", "sentence_objective": "none"},
+    ],
+)
 def test_the_state_of_another_optimizer_is_refused(
     changes: dict[str, object], job_after: Callable[..., PretrainJob]
 ) -> None:
-    (name,) = changes
+    name, *_ = changes
+    job = job_after(8, **changes)
     with pytest.raises(SpecError, match=f"^{name} "):
-        run(job_after(8, **changes), ignore)
+        check_init_state(job.spec, read_training_state(Path(str(job.init_state))).extra)
 
 
 def test_a_state_of_a_version_that_told_no_spec_is_taken(tmp_path: Path) -> None:

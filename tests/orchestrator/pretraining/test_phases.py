@@ -12,7 +12,7 @@ import pytest
 from bert_core.config import BertConfig
 from orchestrator.base.errors import SpecError
 from orchestrator.base.results import Event, MetricEvent
-from orchestrator.pretraining.job import build_model, with_phases
+from orchestrator.pretraining.job import build_model, fitted
 from orchestrator.training.snapshots import snapshot_folders
 from tests.orchestrator.pretraining.small_run import final_digests, make_job, run
 
@@ -78,4 +78,4 @@ def test_rotary_positions_of_another_model_are_prolonged_where_a_phase_changes_t
 def test_a_rotary_base_for_other_positions_is_refused(family: str, tmp_path: Path) -> None:
     job = make_job(tmp_path, **LONG)
     with pytest.raises(SpecError, match=r"^phases\.rotary_base 500 .* absolute"):
-        with_phases(job.spec, BertConfig.from_size("tiny", family))
+        fitted(job.spec, BertConfig.from_size("tiny", family))
