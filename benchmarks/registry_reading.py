@@ -86,7 +86,7 @@ def questions(registry: Registry) -> dict[str, Callable[[], object]]:
 
 def usage_of_task(registry: Registry, task: str) -> object:
     """Sum of what the runs of a task have taken, as `orchestrator cost` asks for it."""
-    return usages_of(registry.find_records(f"kind != 'pipeline' and task = '{task}'", trials=False), registry)
+    return usages_of(registry.find_records(f"kind != 'pipeline' and task = '{task}'"), registry)
 
 
 def timed(asked: dict[str, Callable[[], object]]) -> dict[str, tuple[float, float]]:

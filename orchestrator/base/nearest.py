@@ -50,10 +50,11 @@ def similar_file(path: Path, pattern: str = "*") -> str:
         return ": it is a folder"
     if not path.parent.is_dir():
         return f": there is no folder {path.parent}" if ":/" not in str(path) else ""  # a URI's
-    names = sorted((file.name for file in path.parent.glob(pattern)), key=lambda name: name.endswith(path.suffix))
-    by_stem = {name.partition(".")[0]: name for name in names if not name.startswith(".")}
-    close = [by_stem[stem] for stem in nearest(path.name.partition(".")[0], by_stem)]
-    close.sort(key=lambda name: not name.endswith(path.suffix))
+    names = sorted(file.name for file in path.parent.glob(pattern) if not file.name.startswith("."))
+    stems = nearest(path.name.partition(".")[0], dict.fromkeys(name.partition(".")[0] for name in names))
+    close = [name for stem in stems for name in names if name.partition(".")[0] == stem]
+    endings = nearest(path.suffix, {Path(name).suffix for name in close})
+    close.sort(key=lambda name: (not name.endswith(path.suffix), Path(name).suffix not in endings[:1]))
     return f"; did you mean {path.parent / close[0]}?" if close else ""
 
 

@@ -26,8 +26,9 @@ the process at once."""
 def notify(message: str, heading: str = "") -> None:
     """Write a message for a person to stderr, folded between words on a terminal, if somebody still reads it."""
     text = folded(printable(heading + message), terminal_width(sys.stderr))
-    shown = heading and click.style(heading, fg="red", bold=True)
-    write_message(f"{shown}{text.removeprefix(heading)}\n")
+    word = heading.rstrip()  # a long word behind it begins a line of its own
+    shown = word and click.style(word, fg="red", bold=True)
+    write_message(f"{shown}{text.removeprefix(word)}\n")
 
 
 def write_message(text: str) -> None:

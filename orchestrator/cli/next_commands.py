@@ -20,7 +20,7 @@ def next_commands(facts: "RunFacts") -> list[str]:
     commands = model_commands(facts)
     if run.state in (RunState.PENDING, RunState.RUNNING) and run.parent_id is None:
         commands += [f"{own} runs logs {run.id} --follow", f"{own} stop {run.id}"]
-    if run.state in (RunState.FAILED, RunState.STOPPED) and run.parent_id is None:
+    if run.state in (RunState.FAILED, RunState.STOPPED, RunState.LOST) and run.parent_id is None:
         commands += [resume_command(run.id), f"{own} runs logs {run.id}"]
     if run.kind == "sweep":
         commands.append(f"{own} runs trials {run.id}")

@@ -172,7 +172,7 @@ def show_table(
     show_text("\n".join(lines), output)
     left_out = ",".join(heading(column.name) for column in all_columns if column not in shown)
     if left_out:
-        notify(f"left out: {left_out.replace(',', ', ')}; --columns {left_out} shows these, --wide all")
+        notify(f"left out: {left_out.replace(',', ', ')}; --columns {left_out} shows these; --wide shows all")
 
 
 def _terminal_width(output: str | None) -> int | None:

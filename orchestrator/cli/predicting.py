@@ -108,7 +108,7 @@ def predict(
     lines are skipped.
     """
     folder = find_model(model)
-    from orchestrator.finetuning.model_record import read_saved_definition
+    from orchestrator.finetuning.model_record import read_saved_record
     from orchestrator.inference import requests
     from orchestrator.storage import local_copy
     from orchestrator.storage.text_lines import stream_lines
@@ -117,8 +117,9 @@ def predict(
     if lines is not None and text_columns:
         raise click.UsageError("--text-column names a column of a table; name the FILE, stdin is read as lines")
     copied = local_copy(folder, skip=("model.safetensors",))
-    task = read_saved_definition(copied)
-    if task is None:  # a model made elsewhere, whose head tells its task
+    if (record := read_saved_record(copied)) is not None:
+        task = record.task
+    else:  # a model made elsewhere, whose head tells its task
         from orchestrator.finetuning.model_folder import load_task_definition
 
         task = load_task_definition(copied)
@@ -133,7 +134,7 @@ def predict(
         notify(f"{counted(num_blank, 'empty line')} of {file} without an answer")
     from orchestrator.inference.predictor import AnswerForm, Predictor  # torch among it: a wrong file is told before
 
-    if form == "csv" and not asked.table:
+    if "csv" in (form, Path(output or "").suffix[1:]) and not asked.table:
         raise click.UsageError("-f csv is for tables; answers to lines of text are JSON lines")
     is_shown = output is None and is_terminal(sys.stdout)
     delimiter = _delimiter(file, form, output) if asked.table else None

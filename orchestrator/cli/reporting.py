@@ -93,7 +93,7 @@ def cost(registry: "Registry", what: str | None, since: str | None) -> None:
     if (what is None) == (since is None):
         raise click.UsageError("name a run or a task, or give --since", click.get_current_context())
     if (time := time_of(since)) is not None:
-        runs = registry.find_records(f"kind != 'pipeline' and created_at >= '{time.isoformat()}'", trials=False)
+        runs = registry.find_records(f"kind != 'pipeline' and created_at >= '{time.isoformat()}'")
     else:
         named = _runs_meant(registry, str(what), "kind != 'pipeline'")
         runs = [one for run in named for one in (own_stages(run, registry) if run.kind == "pipeline" else [run])]
@@ -116,7 +116,7 @@ def _runs_meant(registry: "Registry", what: str, condition: str) -> list["RunRec
     """
     from orchestrator.registry.query_language import quoted
 
-    runs = registry.find_records(f"task = {quoted(what)} and {condition}", trials=False)
+    runs = registry.find_records(f"task = {quoted(what)} and {condition}")
     return runs or [find_run(registry, what, or_task=True, or_model=True)]
 
 

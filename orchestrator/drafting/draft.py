@@ -254,7 +254,7 @@ def _text_findings(facts: TextFacts, of_vocabulary: Sequence[Finding]) -> Iterat
     yield from of_vocabulary
     if facts.num_duplicates:
         again = f"{facts.num_duplicates:,} documents stand there before"
-        yield "duplicates", f"{again}; they are read as often as they stand"
+        yield "repeated", f"{again}; they are read as often as they stand"
     if facts.num_bad_records:
         yield "mended", f"{facts.num_bad_records:,} records with bad bytes, the first: {facts.first_problem}"
     if not _held_out_share(facts):

@@ -298,7 +298,7 @@ def _problems(facts: SplitFacts) -> Iterator[Finding]:
     if num_duplicates:
         other = f", {num_contradictions:,} of them with other labels" if num_contradictions else ""
         again = f"{counted(num_duplicates, 'example')} whose text stands there before"
-        yield "duplicates", f"{facts.path}: {again}{other}"
+        yield "repeated", f"{facts.path}: {again}{other}"
 
 
 def _cut_findings(data: _Data, max_seq_length: int) -> Iterator[Finding]:

@@ -118,7 +118,7 @@ class RunController:
         if adds_points(before, spec):
             values = {**record.spec, "trials": spec_values(spec)["trials"]}
             remark = f"attempt {record.attempt + 1} adds points: trials {record.spec['trials']} → {values['trials']}"
-            self.recorder.registry.lifecycle.replace_spec(record.id, values, spec.fingerprint())
+            self.recorder.registry.lifecycle.replace_spec(record.id, values, spec.fingerprint(), after=record.attempt)
             self.recorder.registry.annotations.note(record.id, remark)
             logger.info(remark)
         return self._carry_out(self.recorder.resume(record.id, after=record.attempt), spec)

@@ -176,7 +176,7 @@ def freeze(
         key = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
         arrays_type = type(features.head_arrays)
         compute = partial(compute_states, features, model, precision, budget)
-        return keep_features(cache, key, arrays_type, features.head, features.split, compute)
+        return keep_features(cache, key, arrays_type, features.head, compute)
 
     budget = TokenBudget(_MAX_TOKENS, warn)
     return [freeze_one(features) for features in splits]

@@ -85,12 +85,6 @@ def read_saved_record(folder: Path, config: BertConfig | None = None) -> FineTun
         raise CheckpointError(f"{path} is cut short or altered ({error}); fetch or train the model again") from None
 
 
-def read_saved_definition(folder: Path) -> TaskDefinition | None:
-    """Read the task of a model folder from its record; None of a folder that has none. Raises: CheckpointError."""
-    record = read_saved_record(folder)
-    return None if record is None else record.task
-
-
 def label_names(config: BertConfig) -> tuple[str, ...]:
     """Names of a model's classes in the order of its outputs."""
     return tuple(label for _, label in sorted(config.id2label.items()))

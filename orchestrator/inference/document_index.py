@@ -28,6 +28,7 @@ from orchestrator.base.errors import InputError
 from orchestrator.storage import digest_file, exists, local_copy, names_in, write_folder, write_json
 from orchestrator.storage.text_lines import numbered_lines, parse_line, stream_lines
 from orchestrator.storage.uris import is_local, local_path
+from orchestrator.tasks.table_files import table_name
 
 _INDEX_FILE = "index.json"
 _DOCUMENTS_FILE = "documents.jsonl"
@@ -62,6 +63,8 @@ class DocumentFile:
 
         Raises: InputError, naming file and line, also when two lines have the same id.
         """
+        if table_name(self.path) not in (None, "JSONL"):
+            raise InputError(f"{self.path} is a table; write its texts line by line, or JSON lines with _id and text")
         seen: set[str] = set()
         self.num_empty = 0
         for number, line in numbered_lines(stream_lines(self.path)):

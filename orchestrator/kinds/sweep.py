@@ -23,7 +23,7 @@ from orchestrator.kinds.trial_recording import trial_recording
 from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
-from orchestrator.specs import SweepSpec
+from orchestrator.specs import RecipeSpec, SweepSpec
 from orchestrator.specs.references import RANDOM, Product
 from orchestrator.storage import digest_file, join, moved_path
 from orchestrator.tasks.feature_cache import FEATURES_VERSION
@@ -72,6 +72,9 @@ class SweepKind(Kind[SweepSpec, SweepResult]):
         """Check that task and space go together, that models fit every recipe, and every labeled example."""
         task = inputs.task(spec.task)
         check_space(spec, task)
+        for name in spec.axes:
+            if (value := getattr(spec.recipe, name)) != RecipeSpec.model_fields[name].default:
+                inputs.warn(f"recipe.{name} {value!r} does not count: trials take the values of space.{name}")
         models = listed_values(spec, "init_from")
         longest = int(value_bounds(spec, "max_seq_length")[1])
         check_positions("recipe.max_seq_length", longest, map(str, models), inputs)

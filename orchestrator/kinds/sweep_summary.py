@@ -12,7 +12,7 @@ from orchestrator.base.console import duration
 from orchestrator.base.console.tables import Column, fitting, plain_lines
 from orchestrator.base.formatting import short_value
 from orchestrator.base.metric_names import BASELINE
-from orchestrator.finetuning.model_record import read_saved_definition
+from orchestrator.finetuning.model_record import read_saved_record
 from orchestrator.finetuning.sweep_progress import values_text
 from orchestrator.registry.group_records import replicate_text, scored_trials
 from orchestrator.registry.leaderboard import trial_groups
@@ -68,7 +68,9 @@ def compute_difference(first: Summary, second: Summary, noise: SeedNoise | None)
     if noise is None:
         return Difference(value)
     sds = [math.sqrt(noise.of_mean(group).variance * group.n) for group in (first, second)]
-    return Difference(value, noise.of_difference(first, second).half_width(), seeds_of_each_group(value, *sds))
+    needed = seeds_of_each_group(value, *sds)
+    is_more = needed is not None and needed > min(first.n, second.n)  # fewer degrees of freedom ask for more than told
+    return Difference(value, noise.of_difference(first, second).half_width(), needed if is_more else None)
 
 
 def sweep_summary(run: RunRecord, registry: Registry) -> Iterator[str]:
@@ -130,8 +132,8 @@ def _positive_label(run: RunRecord) -> str | None:
     if run.metric != "f1" or run.model_folder is None:
         return None
     with suppress(BertCoreError, OSError):  # a run is complete without it, whatever became of the folder
-        task = read_saved_definition(local_copy(run.model_folder, skip=(WEIGHTS_FILE,)))
-        return None if task is None else task.target.positive_label(task)
+        record = read_saved_record(local_copy(run.model_folder, skip=(WEIGHTS_FILE,)))
+        return None if record is None else record.task.target.positive_label(record.task)
     return None
 
 

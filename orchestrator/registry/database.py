@@ -51,7 +51,7 @@ PATIENCE_S = 3600.0
 RETRY_S = 5.0
 """Pause between two tries."""
 _MEANINGS = {
-    ("not a database",): "is not a SQLite database; give another path with --registry",
+    ("not a database",): "is not a SQLite database; give the path of another one",
     ("unable to open",): "cannot be opened; check that it is a file, and that its folder exists and may be written",
     ("readonly", "25006"): "cannot be written ({cause}); check the permissions of the file and its folder, or the URL",
     ("42501",): "cannot be used: {cause}; grant it, or give another user in the URL",

@@ -161,18 +161,9 @@ key_of_run, id_of_run = RUN_KEY.key_of, RUN_KEY.column_expression
 key_of_name, name_of_key = NAME_KEY.key_of, NAME_KEY.column_expression
 
 
-class _TextList(Json):
-    """Texts as one parameter, whose items `select_list` selects."""
-
-    cache_ok = True
-
-    def process_bind_param(self, value: Any, dialect: Dialect) -> str:
-        return super().process_bind_param(list(value), dialect)
-
-
 def select_list(dialect: str, name: str, **given: Any) -> Select[Any]:
     """Select the items of a list of texts, one parameter: `IN (…)` has one for each, of which SQLite takes 32,766."""
-    texts = sql.bindparam(name, type_=_TextList, **given)
+    texts = sql.bindparam(name, type_=Json, **given)
     if dialect == "sqlite":
         return select(func.json_each(texts).table_valued("value").c.value)
     return select(func.json_array_elements_text(sql.cast(texts, JSON)))

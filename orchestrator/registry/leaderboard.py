@@ -54,8 +54,13 @@ _MIN_TOLD_APART = 10
 
 
 def noise_of(numbers: Numbers) -> SeedNoise | None:
-    """Noise of the seeds of a ranking's groups; None where no group has seeds that differ."""
-    return SeedNoise.of_columns(numbers["n"], numbers["mean"], numbers["sd"])
+    """Noise of the seeds of a ranking's groups; None where no group has seeds that differ.
+
+    Of groups that differ in the version of the code alone one counts: the same scores again are no more evidence.
+    """
+    most_seeds_first = numbers[np.argsort(-numbers["n"], kind="stable")]
+    told = most_seeds_first[np.unique(most_seeds_first["key"], return_index=True)[1]]
+    return SeedNoise.of_columns(told["n"], told["mean"], told["sd"])
 
 
 def in_order(

@@ -64,13 +64,18 @@ class RunLifecycle(RegistryPart):
                 raise InputError(f"run {run_id} was removed; to bring it back: orchestrator runs restore {run_id}")
         return run_id
 
-    def replace_spec(self, run_id: str, spec: Mapping[str, Any], fingerprint: str) -> None:
+    def replace_spec(self, run_id: str, spec: Mapping[str, Any], fingerprint: str, *, after: int | None = None) -> None:
         """Put a spec with the same fields into a run's record; a completed run is STOPPED until its next attempt.
 
-        Raises: NotFoundError.
+        Args:
+            after: number of the newest attempt, as far as the caller knows; any when left out.
+
+        Raises: NotFoundError; InputError where a newer attempt has begun, whose spec stays.
         """
         with self._database.connection(writing=True) as connection:
             run = _locked(connection, run_id)
+            if after is not None and run.attempt != after:
+                raise InputError(f"Run {run_id} was resumed by another process just now; leave it to that one.")
             open_run(connection, run_id)
             old = load_parameters(connection, run_id)
             new = {path: value for path, value in _parameters_of(spec).items() if old.get(path, value) != value}
@@ -185,7 +190,8 @@ class RunLifecycle(RegistryPart):
 
         Args:
             attempt: number of the attempt that ends; the newest when left out. An older one ends itself alone.
-            seconds: duration of that attempt by a clock that never jumps; by the database's clock when left out.
+            seconds: duration of that attempt by a clock that never jumps; when left out, of a run that was at work, by
+                the database's clock up to the last heartbeat.
 
         Raises: NotFoundError.
         """
@@ -199,7 +205,8 @@ class RunLifecycle(RegistryPart):
                 return bool(run.state == state)
             if run.state.is_final:  # recorded as ended by another process, and rolled up as it was then
                 open_run(connection, run_id)
-            ended = _end_attempts(connection, run_id, state, error)
+            at = run.heartbeat_at if seconds is None else None
+            ended = _end_attempts(connection, run_id, state, error, at=at)
             spent = (run.seconds or 0.0) + (seconds if ended and seconds is not None else sum(ended))
             changes = {"state": state, "error": error, "seconds": spent, "finished_at": utc_now()}
             changes |= {"model_folder": model_folder, "predictions_path": predictions_path}

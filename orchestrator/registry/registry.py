@@ -137,19 +137,15 @@ class Registry:
             keys = read_in_order(selection.connection, RUNS.c.key, conditions, selection.order(sort), limit, offset)
             return list_runs(selection.connection, selection.state, keys)
 
-    def run_ids(
-        self, filter: str = "", *, sort: str = "-created_at", trials: bool = True, archived: bool = True
-    ) -> list[str]:
+    def run_ids(self, filter: str = "", *, sort: str = "-created_at", archived: bool = True) -> list[str]:
         """Ids of the runs and trials that a query selects, in the order of `run_table`. Raises: as `run_table`."""
-        with self._selection(filter, trials, archived) as (selection, conditions):
+        with self._selection(filter, True, archived) as (selection, conditions):
             return read_in_order(selection.connection, RUNS.c.id, conditions, selection.order(sort))
 
-    def find_records(
-        self, filter: str = "", *, limit: int | None = None, trials: bool = True
-    ) -> list[records.RunRecord]:
-        """Records of the runs and trials that a query selects, the newest first. Raises: as `run_table`."""
-        with self._selection(filter, trials) as (selection, conditions):
-            return records.load_runs(selection.connection, selection.state, *conditions, limit=limit)
+    def find_records(self, filter: str) -> list[records.RunRecord]:
+        """Records of the runs, without trials, that a query selects, the newest first. Raises: as `run_table`."""
+        with self._selection(filter, False) as (selection, conditions):
+            return records.load_runs(selection.connection, selection.state, *conditions)
 
     def num_runs(self, filter: str = "", *, trials: bool = True, archived: bool = True) -> int:
         """Number of the runs and trials that a query selects. Raises: InputError, as `run_table` does."""

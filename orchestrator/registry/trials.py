@@ -134,7 +134,7 @@ class _TrialWriter:
         if RunState(self._state).is_final:
             transaction.run(open_statement(transaction.dialect), {"run_id": self._sweep_id})
         ids = {self._id(change) for change in changes if not isinstance(change, TrialEvents)}
-        found = transaction.read(statements["states"], {"ids": ids}) if ids else ()
+        found = transaction.read(statements["states"], {"ids": list(ids)}) if ids else ()
         states, recipes, measured, scores = {row: RunState(state) for row, state in found}, {}, [], []
         for change in changes:
             row = self._id(change)

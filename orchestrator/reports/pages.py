@@ -191,7 +191,8 @@ def _spreads(records: Sequence[Row], settings: Sequence[str], metric: str) -> li
     groups = trial_groups(records, metric)
     has_several_codes = len({group_code(group.key) for group in groups}) > 1
     summaries = [summarize(group.scores) for group in groups]
-    noise = SeedNoise.of(summaries)
+    told = {group.key.partition(".")[0]: summary for group, summary in zip(groups, summaries, strict=True)}
+    noise = SeedNoise.of([*told.values()])  # of other code, the same scores again are no more evidence
     shown = []
     for group, summary in zip(groups[:_MOST_GROUPS], summaries, strict=False):
         label = ", ".join(_setting_texts(group.parameters, settings)) or "all trials"

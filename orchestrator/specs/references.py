@@ -111,7 +111,7 @@ def _replace(value: Any, field: str, replace: Replace) -> Any:
     if isinstance(value, Choices):
         return Choices(tuple(dict.fromkeys(_replace(value.choice, field, replace))))
     if isinstance(value, dict):
-        return {key: _replace(item, str(key) if field == "space" else "", replace) for key, item in value.items()}
+        return {key: _replace(item, "" if field == "node_labels" else str(key), replace) for key, item in value.items()}
     if isinstance(value, tuple):
         return tuple(_replace(item, field, replace) for item in value)
     return replace(field, value) if isinstance(value, str) else value

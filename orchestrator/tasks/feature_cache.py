@@ -64,15 +64,15 @@ def prepare_features(task: Task, split: Split, tokenizer: Tokenizer, options: Ta
         from_file = {"num_bad_records": read.bad.count, "num_repaired": read.bad.num_repaired}
         return replace(made, counts={**made.counts, **from_file})
 
-    return keep_features(cache, fingerprint, task.type.arrays_type, task.head, split, make)
+    return keep_features(cache, fingerprint, task.type.arrays_type, task.head, make)
 
 
 def keep_features(
-    cache: str, fingerprint: str, arrays_type: type[A], head: Head, split: Split | None, make: Callable[[], Features[A]]
+    cache: str, fingerprint: str, arrays_type: type[A], head: Head, make: Callable[[], Features[A]]
 ) -> Features[A]:
     """Read features from the cache, or make them and keep them there."""
     folder = join(cache, fingerprint)
-    kept: dict[str, Any] = {"split": split, "fingerprint": fingerprint, "path": folder}
+    kept: dict[str, Any] = {"fingerprint": fingerprint, "path": folder}
     found = _read_kept(folder)
     if found is not None:
         return Features.from_arrays(*found, head=head, arrays_type=arrays_type, reused=True, **kept)

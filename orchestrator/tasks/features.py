@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from bert_core.text.segment_layout import NUM_SINGLE_SPECIALS
 from bert_core.text.tokenization import Tokenizer
-from orchestrator.base.results import Split
 from orchestrator.specs.task import Head
 
 Array = NDArray[np.generic]
@@ -108,7 +107,6 @@ class Features(Windows[A]):
     num_examples: int
     states: NDArray[np.float32] | None = None
     """(T, …) what a frozen encoder gave for the tokens, where it was kept."""
-    split: Split | None = None
     fingerprint: str = ""
     path: str = ""
     """The folder that keeps them."""
@@ -118,7 +116,7 @@ class Features(Windows[A]):
     def from_arrays(
         cls, arrays: Mapping[str, Array], counts: Mapping[str, int], head: Head, arrays_type: type[A], **kept: Any
     ) -> Self:
-        """Features of arrays by name; `kept` are split, fingerprint, path and reused."""
+        """Features of arrays by name; `kept` are fingerprint, path and reused."""
         common: dict[str, Any] = {name: arrays.get(name) for name in (*_COMMON, "states")}
         own = arrays_type.from_arrays(arrays)
         return cls(head=head, num_examples=counts["num_examples"], **common, head_arrays=own, counts=counts, **kept)

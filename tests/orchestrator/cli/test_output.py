@@ -305,7 +305,7 @@ def test_a_narrow_terminal_is_told_what_it_does_not_show(capsys: pytest.CaptureF
     show_rows(NAMED[:1], ["id", "name", "score"], spare=["name"])
     captured = capsys.readouterr()
     assert captured.out.splitlines()[1].split() == ["000000000000", "0"]
-    assert captured.err == "left out: name; --columns name shows these, --wide all\n"
+    assert captured.err == "left out: name; --columns name shows these; --wide shows all\n"
 
 
 @pytest.mark.usefixtures("narrow_terminal")

@@ -212,6 +212,12 @@ def test_a_broken_line_is_named(content: bytes, complaint: str, tmp_path: Path) 
         list(DocumentFile(str(path)))
 
 
+def test_a_table_is_not_taken_for_lines_of_text(tmp_path: Path) -> None:
+    (tmp_path / "documents.csv").write_text("_id,text\n1,a\n")
+    with pytest.raises(InputError, match=r"documents\.csv is a table"):
+        list(DocumentFile(str(tmp_path / "documents.csv")))
+
+
 @pytest.mark.parametrize("ending", ["", ".gz", ".xz", ".zst"])
 def test_a_file_that_is_missing_or_damaged_is_named(ending: str, tmp_path: Path) -> None:
     path = tmp_path / f"documents.jsonl{ending}"

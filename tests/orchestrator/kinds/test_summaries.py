@@ -75,7 +75,7 @@ def test_a_sweep_ends_with_its_groups_its_best_trial_and_what_it_gained(recorder
 
 def test_trials_of_other_code_are_a_group_of_their_own(recorder: Recorder) -> None:
     sweep_of(recorder, {("minilm", 1e-3, seed): 0.8 + seed / 10 for seed in (0, 1)})
-    (sweep,) = recorder.registry.find_records("kind = 'sweep'", trials=False)
+    (sweep,) = recorder.registry.find_records("kind = 'sweep'")
     for number, code in enumerate(("0.1.0", "0.2.0")):
         with recorder.registry._database.connection(writing=True) as connection:
             connection.execute(update(ALL_RUNS).where(ALL_RUNS.c.number == number).values(code_version=code))
@@ -113,7 +113,7 @@ def test_equal_groups_stand_as_on_the_leaderboard_that_of_the_best_trial_first(r
     with recorder.registry._database.connection(writing=True) as connection:
         connection.execute(update(ALL_RUNS).where(ALL_RUNS.c.number == 0).values(model_folder="model"))
     ranked = [row["run"] for row in recorder.registry.leaderboard().records]
-    (sweep,) = recorder.registry.find_records("kind = 'sweep'", trials=False)
+    (sweep,) = recorder.registry.find_records("kind = 'sweep'")
     trials = recorder.registry.trials.table(sweep.id).records
     values = {row["id"]: row["params.learning_rate"] for row in trials}
     assert [values[run_id] for run_id in ranked] == [rates[text] for text in shown]
@@ -163,7 +163,7 @@ def test_a_group_of_one_seed_has_the_noise_of_the_others(recorder: Recorder) -> 
 @pytest.mark.parametrize(
     ("first", "second", "half_width", "num_seeds", "said"),
     [
-        ([0.9, 0.91, 0.92], [0.5, 0.51, 0.52], 0.0227, 2, ", more"),
+        ([0.9, 0.91, 0.92], [0.5, 0.51, 0.52], 0.0227, None, ", more"),
         ([0.5, 0.7], [0.4, 0.6], 0.6085, 33, "33 seeds"),
         ([0.7], [0.6], None, None, "seeds=[0,1,2]"),
         ([0.7] * 3, [0.5] * 3, None, None, "seed noise not known"),

@@ -189,3 +189,15 @@ def test_tasks_that_have_groups_are_listed(registry: Registry) -> None:
     assert registry.ranked_tasks() == ["sst2"]
     registry.trials.set_metric(new_sweep(registry), "mrpc", "f1")
     assert registry.ranked_tasks() == ["sst2"], "a sweep without trials has no group"
+
+
+def test_the_same_scores_by_other_code_are_no_more_evidence(registry: Registry) -> None:
+    told = []
+    for code in ("0.1.0+g1", "0.1.0+g2"):
+        sweep = new_sweep(registry)
+        set_code(registry, sweep, code)
+        for rate in (1e-4, 2e-4):
+            seeds(registry, [0.7 + rate * 1e3, 0.75], sweep=sweep, learning_rate=rate)
+        registry.lifecycle.finish(sweep, RunState.COMPLETED)
+        told.append({(row["low"], row["high"]) for row in registry.leaderboard().records})
+    assert told[0] == told[1]

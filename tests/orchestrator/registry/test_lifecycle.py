@@ -176,10 +176,13 @@ def test_a_sweep_that_is_given_more_points_goes_on_under_its_id(registry: Regist
     run = recorder.start(spec, "2" * 64)
     (trial,) = recorder.registry.trials.record(run.id, [trial_result()])
     recorder.complete(run.id, RunOutcome())
-    registry.lifecycle.replace_spec(run.id, {**spec, "trials": 4}, "4" * 64)
+    registry.lifecycle.replace_spec(run.id, {**spec, "trials": 4}, "4" * 64, after=1)
     resumed = recorder.resume(run.id)
     assert (resumed.state, resumed.attempt, resumed.spec["trials"]) == (RunState.RUNNING, 2, 4)
     assert [registry.run(one).fingerprint for one in (run.id, trial)] == ["4" * 64] * 2
     assert registry.parameters(run.id)["trials"] == 4
     assert resumed.group_key == recorder.start({**spec, "trials": 4}, "4" * 64).group_key
     assert list(registry.runs("params.trials = 4", trials=False)["id"]).count(run.id) == 1
+    with pytest.raises(InputError, match="resumed by another process"):
+        registry.lifecycle.replace_spec(run.id, {**spec, "trials": 9}, "9" * 64, after=1)
+    assert registry.run(run.id).spec["trials"] == 4
