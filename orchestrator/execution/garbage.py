@@ -27,7 +27,7 @@ from orchestrator.base.errors import NotFoundError
 from orchestrator.base.run_states import RunState
 from orchestrator.base.settings import Settings, cache_folder
 from orchestrator.registry.group_records import GroupRecord
-from orchestrator.registry.parameters import trial_id
+from orchestrator.registry.parameters import ids_of_path, trial_id
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
 from orchestrator.registry.tables import PIPELINE
@@ -157,7 +157,8 @@ def _starts_under_way(registry: Registry) -> dict[str, set[str]]:
         wholes = [user.spec, *user.spec.get("stages", {}).values()] if user.state != RunState.COMPLETED else []
         for part in (part for whole in wholes for part in (whole, whole.get("pretraining") or {})):
             if part.get("init_step") is not None:
-                starts[str(part["init_from"])].add(user.id)
+                for name in (str(part["init_from"]), *ids_of_path(str(part["init_from"]))):
+                    starts[name].add(user.id)
     return starts
 
 
@@ -198,7 +199,8 @@ def _weights(registry: Registry, frame: "pandas.DataFrame", pinned: set[str]) ->
 
 def _trash(registry: Registry, frame: "pandas.DataFrame") -> Iterator[Garbage]:
     """Files of removed runs, unless another run has come to read them, or the run is back."""
-    places, present = places_of(registry.named_in_specs(NAME_FIELDS)), set(frame["id"])
+    named = registry.named_in_specs(NAME_FIELDS)
+    places, present = places_of(named), {*frame["id"], *named}
     for one in registry.trash.records():
         if one.run_id in present:
             continue

@@ -4,7 +4,6 @@ A split's data are known by digests of the examples that a run took, of the whol
 followed from the names in runs' parameters to the runs that made them, and on to the first.
 """
 
-import re
 from collections import defaultdict
 from collections.abc import Collection, Mapping
 from functools import cache, lru_cache
@@ -21,7 +20,7 @@ from orchestrator.registry.parameters import (
     START,
     TAKEN_DIGEST,
     WHOLE_DIGEST,
-    trial_id,
+    ids_of_path,
 )
 from orchestrator.registry.records import load_kept_trials, load_parameters_of
 from orchestrator.registry.registered_models import split_version
@@ -62,8 +61,6 @@ NAME_PATHS = frozenset(
 """Paths of the parameters that name models: those that an evaluation scores, and those that a model is made of."""
 _MAKING_PATHS = (*NAME_PATHS, _MODEL_DIGEST, *_paths("train"), *_paths("validation"))
 """Paths of the parameters by which it is known what a run's model was made of, and with which data."""
-_IN_RUN_FOLDER = re.compile(r"(?:^|/)runs/([0-9a-f]{12})(?:/trials/([0-9a-f]{16}))?(?=/|$)")
-"""Path in the folder of a run, which is called by the run's id, or in that of a trial, by its key."""
 
 Origin = str
 """Earlier use of the data of a score: `trained` or `chosen` on them; before the word `partly`, where on some of them at
@@ -240,7 +237,7 @@ def _load_makers(connection: Connection, references: Collection[_Reference]) -> 
     """
     if not references:
         return {}
-    run_ids = {name: _run_named(name) for name, _ in references}
+    run_ids = {name: [name, *ids_of_path(name)][-1] for name, _ in references}
     digests = {digest for _, digest in references if digest is not None}
     labels = {split_version(name)[0] for name in run_ids}
     asked = select_items(connection, {*run_ids, *digests, *run_ids.values(), *labels})
@@ -262,9 +259,3 @@ def _load_makers(connection: Connection, references: Collection[_Reference]) -> 
             makers[name, meant] = maker
     kept = load_kept_trials(connection, {*makers.values()})
     return {reference: kept.get(maker, maker) for reference, maker in makers.items()}
-
-
-def _run_named(name: str) -> str:
-    """Id of the run or trial in whose folder a path lies; the name itself where it is no such path."""
-    found = _IN_RUN_FOLDER.search(name)
-    return name if found is None else trial_id(found[1], found[2]) if found[2] else found[1]

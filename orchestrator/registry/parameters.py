@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, lru_cache
 from math import isfinite, isnan
@@ -17,6 +18,8 @@ DATA, RECIPE, TASK = "data.", "recipe.", "task."
 """Beginnings of the paths of parameters: digests of the data of a run, its recipe, its task."""
 START = "recipe.start"
 """Parameter with the model that a trial starts from where each seed has one of its own; `init_from` names them all."""
+_IN_RUN_FOLDER = re.compile(r"(?:^|/)runs/([0-9a-f]{12})(?:/trials/([0-9a-f]{16}))?(?=/|$)")
+"""Path in the folder of a run, which is called by the run's id, or in that of a trial, by its key."""
 _DATA_PLACES = ("task.files", "task.folder")
 """Parameters that say where data lie, not what they are."""
 TAKEN_DIGEST, WHOLE_DIGEST, FILE_DIGEST = "_digest", "_whole_digest", "_file_digest"
@@ -140,6 +143,15 @@ def digest(value: Any) -> str:
 def trial_id(sweep_id: str, key: str) -> str:
     """Id of a trial: the same whenever it is recorded, and by whichever process."""
     return digest([sweep_id, key])[:12]
+
+
+def ids_of_path(path: str) -> list[str]:
+    """Id of the run in whose folder a path lies, then that of its trial, where it is in one's; none of another name.
+
+    So a relative path of a spec is known from wherever it is looked at.
+    """
+    found = _IN_RUN_FOLDER.search(path)
+    return [] if found is None else [found[1], *([trial_id(found[1], found[2])] if found[2] else [])]
 
 
 def group_key(recipe_digest: str, code_version: str | None) -> str:

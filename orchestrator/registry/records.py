@@ -21,7 +21,7 @@ from sqlalchemy import ColumnElement, Connection, Table, and_, case, func, liter
 from orchestrator.base.errors import InputError, NotFoundError, SeveralRunsError
 from orchestrator.base.run_states import RunState
 from orchestrator.registry.dialects import StateText, json_object, name_of_key, select_items, select_runs, utc_now
-from orchestrator.registry.parameters import decode_parameter
+from orchestrator.registry.parameters import decode_parameter, ids_of_path
 from orchestrator.registry.tables import MARKS, NAMES, PARAMETERS, RUNS, of_whole_run
 
 if TYPE_CHECKING:
@@ -313,7 +313,10 @@ _decode = lru_cache(maxsize=10_000)(lambda stored: decode_parameter(*stored.spli
 
 
 def load_named(connection: Connection, fields: Collection[str], except_of: Collection[str]) -> dict[str, set[str]]:
-    """Load the values of fields, wherever they stand in a spec, of any run but some; each with the ids of its runs."""
+    """Load the values of fields, wherever they stand in a spec, of any run but some; each with the ids of its runs.
+
+    A path in the folder of a run, or of a trial, is its id, too.
+    """
     from orchestrator.specs.references import split_starts  # and pydantic with it, for whoever collects garbage
 
     ends = (NAMES.c.text.endswith(f".{field}", autoescape=True) for field in sorted(fields))
@@ -326,5 +329,6 @@ def load_named(connection: Connection, fields: Collection[str], except_of: Colle
         decoded = decode_parameter(*value)
         for each in decoded if isinstance(decoded, list) else [decoded]:
             for name in split_starts(str(each)):
-                named[name].add(run_id)
+                for one in (name, *ids_of_path(name)):
+                    named[one].add(run_id)
     return named

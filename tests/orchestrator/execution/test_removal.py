@@ -125,6 +125,14 @@ def test_a_run_whose_files_another_one_names_stays(
     assert "next (n)" in _refusal(settings, "start")
 
 
+def test_a_path_that_began_in_another_folder_is_known_by_the_run_in_it(settings: Settings, recorder: Recorder) -> None:
+    _run(recorder, settings, "a" * 12)
+    recorder.complete("a" * 12, RunOutcome())
+    start = f"there/storage/runs/{'a' * 12}/model"
+    _run(recorder, settings, "next", {"kind": "pretrain", "name": "n", "init_from": start})
+    assert "next (n)" in _refusal(settings, "a" * 12)
+
+
 def test_a_stage_of_a_pipeline_that_may_go_on_stays(settings: Settings, recorder: Recorder) -> None:
     _run(recorder, settings, "whole", PIPELINE)
     _stage(recorder, settings, "stage", "whole")
