@@ -83,6 +83,8 @@ def run(spec_path: str, overrides: tuple[str, ...], name: str | None, nice: bool
     hint = HINTS.get(f"run {spec_path}")
     if hint is not None and not Path(spec_path).exists():
         raise click.UsageError(f"no spec at {spec_path}; for recorded runs: {hint}")
+    if is_run_id(spec_path) and not Path(spec_path).exists():
+        raise click.UsageError(f"{spec_path} is the id of a run; to go on with it: orchestrator resume {spec_path}")
     say_now(f"reading the spec {spec_path}")
     if nice:
         lower_worker_priority()

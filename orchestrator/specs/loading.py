@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from orchestrator.specs.task import TaskSpec
 
 _SPECS = "*.y*ml"
+_DATA = (".csv", ".tsv", ".jsonl", ".parquet", ".txt")
 Overrides = Sequence[str] | Mapping[str, Any]
 """`KEY=VALUE` texts with dotted keys and YAML values, or a mapping of dotted keys."""
 Places = dict[KeyPath, SourceLocation]
@@ -107,6 +108,8 @@ def _read_with_bases(path: Path, above: tuple[Path, ...]) -> YamlDocument:
         raise SpecError(f"{path}: `extends` goes in a circle: {chain}")
     if not path.is_file():
         raise SpecError(f"no spec at {path}{similar_file(path, _SPECS)}")
+    if path.suffix in _DATA:
+        raise SpecError(f"{path} is data by its name; to draft a spec of it: orchestrator init {path}")
     document = read_document(path)
     stages = document.values.get("stages")
     for stage in stages if isinstance(stages, dict) else ():

@@ -252,3 +252,9 @@ def test_a_spec_survives_the_way_through_plain_values(tmp_path: Path, text: str,
 def test_many_problems_are_cut_to_a_handful(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="4 more"):
         load_spec(write(tmp_path, PRETRAIN + "".join(f"x{i}: 1\n" for i in range(9))))
+
+
+def test_data_is_told_to_be_no_spec(tmp_path: Path) -> None:
+    (tmp_path / "reviews.csv").write_text("text,label\nfine,good\n")
+    with pytest.raises(SpecError, match=r"orchestrator init .*reviews\.csv"):
+        load_spec(tmp_path / "reviews.csv")
