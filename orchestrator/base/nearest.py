@@ -53,8 +53,8 @@ def similar_file(path: Path, pattern: str = "*") -> str:
     names = sorted(file.name for file in path.parent.glob(pattern) if not file.name.startswith("."))
     stems = nearest(path.name.partition(".")[0], dict.fromkeys(name.partition(".")[0] for name in names))
     close = [name for stem in stems for name in names if name.partition(".")[0] == stem]
-    endings = nearest(path.suffix, {Path(name).suffix for name in close})
-    close.sort(key=lambda name: (not name.endswith(path.suffix), Path(name).suffix not in endings[:1]))
+    endings = nearest(path.suffix, dict.fromkeys(Path(name).suffix for name in close))
+    close.sort(key=lambda name: (not name.startswith(path.name), Path(name).suffix not in [path.suffix, *endings[:1]]))
     return f"; did you mean {path.parent / close[0]}?" if close else ""
 
 

@@ -2,13 +2,14 @@
 
 import os
 import re
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 from urllib.parse import unquote, urlsplit
 
-from orchestrator.base.errors import InputError
+from orchestrator.base.errors import InputError, OrchestratorError
 
 HOME_VARIABLE = "ORCHESTRATOR_HOME"
 STORAGE_VARIABLE = "ORCHESTRATOR_STORAGE"
@@ -144,3 +145,15 @@ def check_scheme(place: str) -> None:
         problem = "chains file systems by '::'" if "::" in place else problem
         allowed = ", ".join(f"{name}://" for name in SCHEMES if name not in ("file", "local", "memory"))
         raise InputError(f"{shown} {problem}; fetch it to a folder, or name a path or a URI with {allowed}")
+
+
+def read_private(path: Path, what: str, error: type[OrchestratorError]) -> str:
+    """Read a file that this user alone can read. Raises: `error`, naming the file and what it should hold."""
+    try:
+        mode, text = path.stat().st_mode, path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as failure:
+        reason = getattr(failure, "strerror", None) or "not text"
+        raise error(f"{path}, which should hold {what}, cannot be read: {reason}") from None
+    if stat.S_IMODE(mode) & 0o077:
+        raise error(f"{path} holds {what} and others can read it; run: chmod 600 {path}")
+    return text.strip()

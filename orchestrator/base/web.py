@@ -6,13 +6,13 @@ import json
 import os
 import re
 import socket
-import stat
 from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from orchestrator.base.errors import InputError
+from orchestrator.base.settings import read_private
 
 SERVE_PORT, BOARD_PORT = 8000, 8100
 """Default ports of `serve` and `board`."""
@@ -95,7 +95,11 @@ def read_token(host: str, file: str | None, environ: Mapping[str, str] | None = 
     without any.
     """
     environ = os.environ if environ is None else environ
-    token = _read_private(Path(file).expanduser()) if file else environ.get(TOKEN_VARIABLE, "").strip()
+    token = (
+        read_private(Path(file).expanduser(), "the token", InputError)
+        if file
+        else environ.get(TOKEN_VARIABLE, "").strip()
+    )
     if not token:
         if file:
             raise InputError(f"{file} is empty; write a token into it: openssl rand -hex 32")
@@ -111,17 +115,6 @@ def read_token(host: str, file: str | None, environ: Mapping[str, str] | None = 
             "make one with: openssl rand -hex 32"
         )
     return token
-
-
-def _read_private(path: Path) -> str:
-    try:
-        mode, text = path.stat().st_mode, path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "not text"
-        raise InputError(f"{path}, which should hold the token, cannot be read: {reason}") from None
-    if stat.S_IMODE(mode) & 0o077:
-        raise InputError(f"{path} holds the token and others can read it; run: chmod 600 {path}")
-    return text.strip()
 
 
 class Guard:

@@ -1,9 +1,9 @@
 """Removal of runs that a person names.
 
-A removed run goes into the trash: a mark in the registry hides its record, and its files stay until the next collection
-(`garbage`), until which it can be restored. Removed at once, its files go first: where that is interrupted, the record
-is still there, and doing so again removes the rest. What is kept here is refused: runs at work, pinned ones, and
-what registered models, groups of trials and other runs rest on. A pipeline goes with its stages, the newest first and
+A removed run goes into the trash: a mark in the registry hides its record, and its files stay until the next
+collection (`garbage`), until which it can be restored. Removed at once, it is claimed and its files go: where that is
+interrupted, the next collection removes the rest. What is kept here is refused: runs at work, pinned ones, and what
+registered models, groups of trials and other runs rest on. A pipeline goes with its stages, the newest first and
 itself last. A stage stays where another pipeline uses it too, or another run names its model or files.
 """
 
@@ -75,10 +75,11 @@ def remove_runs(removals: Sequence[Removal], settings: Settings, *, at_once: boo
                 if removal.is_stage:
                     held |= {pipeline.id for pipeline in pipelines_of(registry, run)}
                 continue
-            # Before its files, so that whoever asks for a model finds a whole one.
             if not registry.trash.put(run.id, removal.num_bytes):
                 continue
             if at_once:
+                with registry.trash.claiming() as claim:
+                    claim(run.id)
                 if run.storage_path is not None and exists(run.storage_path):
                     delete(rename_for_deletion(run.storage_path))
                 registry.lifecycle.remove(run.id)

@@ -127,11 +127,11 @@ def check_space(spec: SweepSpec, task: TaskDefinition) -> None:
         for values in product(*(spec.axes[name].written for name in together)):
             plan_trials(spec, {**inner, **dict(zip(together, values, strict=True))}, 0)
         return
-    first: dict[str, TrialPlan] = {}
+    first: dict[str, Point] = {}
     for number, point in enumerate(build_search(spec).propose()):
-        for plan in plan_trials(spec, point, number):
-            if plan is not first.setdefault(plan.key, plan):
-                same = f"{first[plan.key].point} and {point} are the same with seed {plan.seed}"
+        for plan in plan_trials(spec, point, number)[:: len(spec.folds)]:
+            if point is not first.setdefault(plan.key, point):
+                same = f"{first[plan.key]} and {point} are the same with seed {plan.seed}"
                 raise SpecError(f"space: {same}; leave one of them out")
 
 

@@ -170,7 +170,7 @@ async def _read_inputs(request: Request) -> list[ModelInput]:
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         raise RefusedError(422, "body", 'send JSON like {"inputs": ["a text"]} with Content-Type: application/json')
     try:
-        body = json.loads(await request.body(), parse_constant=lambda _: None)  # a NaN of pandas is a missing value
+        body = json.loads(await request.body(), parse_constant=lambda _: None)  # NaN and the like, which JSON has not
     except (ValueError, RecursionError) as error:
         raise RefusedError(400, "body", f"the body is not JSON: {error}") from None
     if not isinstance(body, dict):

@@ -15,7 +15,7 @@ from orchestrator.base.metric_names import BASELINE
 from orchestrator.finetuning.model_record import read_saved_record
 from orchestrator.finetuning.sweep_progress import values_text
 from orchestrator.registry.group_records import replicate_text, scored_trials
-from orchestrator.registry.leaderboard import trial_groups
+from orchestrator.registry.leaderboard import noise_among, trial_groups
 from orchestrator.registry.parameters import group_code, varied_parameters
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
@@ -113,7 +113,7 @@ def sweep_summary(run: RunRecord, registry: Registry) -> Iterator[str]:
     if positive is not None:
         yield f"f1 is the score of {positive}, the second label"
     starts_at_random = [group.parameters.get(f"{_PARAMETER}init_from") == RANDOM for group in groups]
-    yield from _gains(summaries, starts_at_random, baseline, _several_seeds(run, registry))
+    yield from _gains(summaries, noise_among(groups), starts_at_random, baseline, _several_seeds(run, registry))
 
 
 def _several_seeds(run: RunRecord, registry: Registry) -> str:
@@ -163,14 +163,18 @@ def _table(values: Sequence[Mapping[str, str]], summaries: Sequence[Summary], me
 
 
 def _gains(
-    groups: Sequence[Summary], starts_at_random: Sequence[bool], baseline: float | None, several_seeds: str
+    groups: Sequence[Summary],
+    noise: SeedNoise | None,
+    starts_at_random: Sequence[bool],
+    baseline: float | None,
+    several_seeds: str,
 ) -> Iterator[str]:
     """Lines on the best group's mean beside the majority baseline, random weights and the next group.
 
     Args:
         several_seeds: override that has each recipe trained with several seeds.
     """
-    best, noise = groups[0], SeedNoise.of(groups)
+    best = groups[0]
     remedy = several_seeds if all(group.n == 1 for group in groups) else ""
     if baseline is not None:
         gain = Difference(best.mean - baseline, noise and noise.of_mean(best).half_width())

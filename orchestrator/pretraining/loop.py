@@ -34,7 +34,7 @@ from orchestrator.pretraining.collectives import StopFlag, Worker, read_for_all
 from orchestrator.pretraining.device_batch import DeviceBatch, device_batches
 from orchestrator.pretraining.divergence import Divergences, max_loss
 from orchestrator.pretraining.execution_mode import ExecutionMode
-from orchestrator.pretraining.job import Emit, PretrainJob, build_model, check_init_state
+from orchestrator.pretraining.job import Emit, PretrainJob, build_model
 from orchestrator.pretraining.meter import DivergedStepError, Meter, Utilization
 from orchestrator.pretraining.step import EvaluationBatches, StepContext, encoders_of, evaluate, training_step
 from orchestrator.provenance.capture import read_machine
@@ -290,7 +290,6 @@ class TrainingLoop:
         if step is None or self.job.init_state is None:
             return 0
         state = read_training_state(local_copy(self.job.init_state))
-        check_init_state(self.spec, state.extra)
         state.load_into(self.model, self.optimizer, keeps_settings=True)
         self._set_own_base(state.extra.get("rotary_base"))
         self.events.tell(

@@ -46,6 +46,8 @@ MIGRATIONS = Path(__file__).with_name("migrations")
 _VERSION = Table(VERSION_TABLE, MetaData(), Column("version_num", String(32), primary_key=True))
 _TRUSTED_S = 1.0
 """Time for which a server's connection is taken to live after a transaction."""
+_OF_READING: dict[str, Any] = {"postgresql_readonly": True, "isolation_level": "REPEATABLE READ"}
+"""Options of a server's connection that reads: all statements of a transaction see the same rows, as in SQLite."""
 PATIENCE_S = 3600.0
 """Longest wait of a run for a registry that does not answer."""
 RETRY_S = 5.0
@@ -120,9 +122,6 @@ class Database:
         self.dialect = self.url.get_backend_name()
         """Kind of database: `sqlite` or `postgresql`."""
         self.lost_after_s = lost_after_s
-        # All statements of a transaction see the same rows, as they do in SQLite.
-        of_server = {"postgresql_readonly": True, "isolation_level": "REPEATABLE READ"}
-        self._of_reading: dict[str, Any] = of_server if self.dialect == "postgresql" else {}
         self._translated_errors = _TranslatedErrors(self.url)
         self._read_only = read_only
         self._lock = threading.RLock()
@@ -147,7 +146,8 @@ class Database:
         """
         with self._translated_errors:
             engine = self._checked(writing=writing)
-            opened = engine.connect().execution_options(writing=writing, **({} if writing else self._of_reading))
+            of_server = {} if writing or engine.dialect.name == "sqlite" else _OF_READING
+            opened = engine.connect().execution_options(writing=writing, **of_server)
             with opened as connection, connection.begin():
                 yield connection
                 if writing:
@@ -230,7 +230,7 @@ class Database:
         if self.current_revision() is None:
             from orchestrator.base.nearest import similar_file
 
-            meant = similar_file(Path(str(self)), "*.sqlite") or "; check the path, or make it: `orchestrator demo`"
+            meant = similar_file(Path(str(self)), "*.sqlite") or "; check the path"
             raise RegistryError(f"There is no registry at {self}{meant}")
 
     def close(self) -> None:

@@ -56,11 +56,17 @@ _MIN_TOLD_APART = 10
 def noise_of(numbers: Numbers) -> SeedNoise | None:
     """Noise of the seeds of a ranking's groups; None where no group has seeds that differ.
 
-    Of groups that differ in the version of the code alone one counts: the same scores again are no more evidence.
+    Of groups that differ in the version of the code alone one counts: mostly they have the same seeds, whose scores
+    are no more evidence the second time.
     """
-    most_seeds_first = numbers[np.argsort(-numbers["n"], kind="stable")]
-    told = most_seeds_first[np.unique(most_seeds_first["key"], return_index=True)[1]]
+    most_told_first = numbers[np.lexsort((-numbers["n"], numbers["sd"] == 0))]
+    told = most_told_first[np.unique(most_told_first["key"], return_index=True)[1]]
     return SeedNoise.of_columns(told["n"], told["mean"], told["sd"])
+
+
+def noise_among(groups: Sequence[GroupRecord]) -> SeedNoise | None:
+    """Noise of the seeds of groups that are ranked together, as `noise_of`."""
+    return noise_of(numbers_of(groups))
 
 
 def in_order(

@@ -190,8 +190,8 @@ class RunLifecycle(RegistryPart):
 
         Args:
             attempt: number of the attempt that ends; the newest when left out. An older one ends itself alone.
-            seconds: duration of that attempt by a clock that never jumps; when left out, of a run that was at work, by
-                the database's clock up to the last heartbeat.
+            seconds: duration of that attempt by a clock that never jumps; by the database's clock when left out, of a
+                lost run up to its last heartbeat.
 
         Raises: NotFoundError.
         """
@@ -205,7 +205,10 @@ class RunLifecycle(RegistryPart):
                 return bool(run.state == state)
             if run.state.is_final:  # recorded as ended by another process, and rolled up as it was then
                 open_run(connection, run_id)
-            at = run.heartbeat_at if seconds is None else None
+            at = None
+            if seconds is None and run.heartbeat_at is not None:
+                silent_s = (connection.scalar(select(utc_now())) - run.heartbeat_at).total_seconds()
+                at = run.heartbeat_at if silent_s > self._database.lost_after_s else None
             ended = _end_attempts(connection, run_id, state, error, at=at)
             spent = (run.seconds or 0.0) + (seconds if ended and seconds is not None else sum(ended))
             changes = {"state": state, "error": error, "seconds": spent, "finished_at": utc_now()}

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import stat
 from collections.abc import Sequence
 from contextlib import closing
 from itertools import chain
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from orchestrator.base.errors import RegistryError
+from orchestrator.base.settings import read_private
 
 if TYPE_CHECKING:
     from sqlalchemy import URL
@@ -30,7 +30,10 @@ def resolve_url(text: str) -> URL:
     from sqlalchemy.exc import ArgumentError
 
     if text.startswith("file:"):
-        text = _read_private(Path(text.removeprefix("file:").removeprefix("//")).expanduser())
+        path = text.removeprefix("file:").removeprefix("//")
+        text = read_private(Path(path).expanduser(), "the registry's URL", RegistryError)
+        if text.startswith("file:"):
+            raise RegistryError(f"{path} should hold the registry's URL, not the name of another file.")
     try:
         url = make_url(text) if "://" in text else URL.create("sqlite", database=text)
     except (ArgumentError, ValueError):
@@ -41,20 +44,6 @@ def resolve_url(text: str) -> URL:
     if path.strip() in ("", ":memory:"):
         raise RegistryError(_NEEDED)
     return URL.create("sqlite", database=str(Path(path).expanduser().absolute()))
-
-
-def _read_private(path: Path) -> str:
-    try:
-        mode = path.stat().st_mode
-        text = path.read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "not text"
-        raise RegistryError(f"{path}, which should hold the registry's URL, cannot be read: {reason}.") from None
-    if stat.S_IMODE(mode) & 0o077:
-        raise RegistryError(f"{path} holds the registry's URL and others can read it; run: chmod 600 {path}")
-    if text.startswith("file:"):
-        raise RegistryError(f"{path} should hold the registry's URL, not the name of another file.")
-    return text
 
 
 def display_url(url: URL) -> str:

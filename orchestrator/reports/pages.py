@@ -15,7 +15,7 @@ from orchestrator.base.errors import InputError, NotFoundError
 from orchestrator.base.formatting import cell, field_cell, short_value
 from orchestrator.base.metric_names import best_first, is_better_lower, is_of_the_machine, score_bounds
 from orchestrator.registry.group_records import replicate_text, scored_trials
-from orchestrator.registry.leaderboard import SHOWN_DIGITS, ranking_sentences, recipe_text, trial_groups
+from orchestrator.registry.leaderboard import SHOWN_DIGITS, noise_among, ranking_sentences, recipe_text, trial_groups
 from orchestrator.registry.parameters import group_code, group_label, is_source_digest, varied_parameters
 from orchestrator.reports.charts import (
     MIN_TRIALS,
@@ -31,7 +31,6 @@ from orchestrator.reports.mistake_blocks import prediction_blocks
 from orchestrator.reports.page_blocks import Block, Chart, Code, Facts, Page, Row, Section, Table, Words, run_cell
 from orchestrator.reports.run_differences import TITLES, is_same, run_sections, value_text
 from orchestrator.reports.run_facts import TEST, RunFacts, changed_spec, stage_name
-from orchestrator.significance.ranking import SeedNoise
 from orchestrator.significance.summary import summarize
 from orchestrator.storage import write_bytes
 
@@ -191,8 +190,7 @@ def _spreads(records: Sequence[Row], settings: Sequence[str], metric: str) -> li
     groups = trial_groups(records, metric)
     has_several_codes = len({group_code(group.key) for group in groups}) > 1
     summaries = [summarize(group.scores) for group in groups]
-    told = {group.key.partition(".")[0]: summary for group, summary in zip(groups, summaries, strict=True)}
-    noise = SeedNoise.of([*told.values()])  # of other code, the same scores again are no more evidence
+    noise = noise_among(groups)
     shown = []
     for group, summary in zip(groups[:_MOST_GROUPS], summaries, strict=False):
         label = ", ".join(_setting_texts(group.parameters, settings)) or "all trials"

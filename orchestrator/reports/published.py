@@ -12,7 +12,7 @@ import yaml
 from orchestrator.base.errors import NotFoundError
 from orchestrator.base.metric_names import COLLAPSED
 from orchestrator.registry.group_records import scored_trials
-from orchestrator.registry.leaderboard import trial_groups
+from orchestrator.registry.leaderboard import noise_among, trial_groups
 from orchestrator.significance.ranking import SeedNoise
 from orchestrator.significance.summary import summarize
 from orchestrator.specs.references import RANDOM
@@ -80,9 +80,9 @@ def run_scores(run: "RunRecord", registry: "Registry") -> Iterator[RunScore]:
             continue
         metric = name.removeprefix("test.")
         is_test = metric != name
-        groups = {} if is_test else {group.key: group.scores for group in trial_groups(trials, metric)}
-        of_recipes = [groups.get(key, []) for key in recipes]
-        noise = SeedNoise.of([summarize(scores) for scores in of_recipes if scores])
+        groups = {} if is_test else {group.key: group for group in trial_groups(trials, metric)}
+        of_recipes = [groups[key].scores if key in groups else [] for key in recipes]
+        noise = noise_among([*groups.values()])
         own = (of_recipes and of_recipes[0]) or [value]
         split, refused = ("test", refusal) if is_test else ("validation", None)
         yield RunScore(run.id, run.task, split, metric, own, noise, max(1, len(recipes)), refusal=refused, **about)

@@ -109,8 +109,8 @@ class MultiLabelTable(TextTable[MultiLabelExample]):
         written, known = self._parse(value), self.labels or ()
         if len(written) > 1 and not isinstance(written[0], str) and column.num_flags:
             places = [column.name_of(str(place)) for place in range(len(written))]
-            # Labels that were learned from such lists are some of the places' own names, in another order.
-            names = places if {*known} <= {*places} else known
+            # Labels that were learned from such lists are some of the places' own names, sorted as texts.
+            names = places if {*known} <= {*places} and [*known] == sorted(known) else known
             if len(names) == len(written):
                 remark = "lists of 0 and 1, read as a label for each place (task.labels names these in order)"
                 column.remarks[remark] += 1

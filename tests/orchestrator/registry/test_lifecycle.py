@@ -1,15 +1,17 @@
 """States, attempts, fencing, heartbeats. Alone: pytest tests/orchestrator/registry/test_lifecycle.py"""
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import product
 
 import pytest
+from sqlalchemy import update
 
 from orchestrator.base.errors import InputError, NotFoundError
 from orchestrator.base.results import TrialStart
 from orchestrator.base.run_states import RunState
 from orchestrator.registry import Registry
 from orchestrator.registry.recorder import Recorder, RunOutcome
+from orchestrator.registry.tables import ALL_RUNS, ATTEMPTS
 from tests.orchestrator.registry.samples import everything, new_run, trial_result
 
 CLOCK = "orchestrator.registry.lifecycle.utc_now"
@@ -168,6 +170,21 @@ def test_what_is_not_there_cannot_start_or_end(registry: Registry) -> None:
             act("nothing")
     with pytest.raises(NotFoundError, match="No run nothing"):
         registry.trials.record("nothing", [TrialStart("k", 0, {}, 0)])
+
+
+def test_a_lost_run_that_is_stopped_has_taken_time_up_to_its_last_heartbeat(registry: Registry) -> None:
+    hours_ago = datetime.now(UTC) - timedelta(hours=3)
+    seconds = []
+    for beats in (True, False):
+        run_id = new_run(registry)
+        registry.lifecycle.start_attempt(run_id)
+        times = {"started_at": hours_ago, **({} if beats else {"heartbeat_at": hours_ago + timedelta(seconds=60)})}
+        with registry._database.connection(writing=True) as connection:
+            connection.execute(update(ATTEMPTS).where(ATTEMPTS.c.run_id == run_id).values(started_at=hours_ago))
+            connection.execute(update(ALL_RUNS).where(ALL_RUNS.c.id == run_id).values(**times))
+        registry.lifecycle.finish(run_id, RunState.STOPPED)
+        seconds.append(registry.run(run_id).seconds)
+    assert seconds == [pytest.approx(3 * 3600, abs=60), pytest.approx(60)]
 
 
 def test_a_sweep_that_is_given_more_points_goes_on_under_its_id(registry: Registry) -> None:
