@@ -94,7 +94,7 @@ def test_broken_labels_are_named_or_left_out(tmp_path: Path, value: object) -> N
 def test_a_list_of_flags_is_read_alike_whatever_labels_the_task_has_learned(
     tmp_path: Path, learned: tuple[str, ...] | None
 ) -> None:
-    """As learned they are sorted as texts, and without those that never occur."""
+    """A task sorts the labels that it learns as texts, and has none for a place that is 0 in every row."""
     rows = [{"text": "x", "topics": [int(place == there) for place in range(12)]} for there in (0, 2)]
     path = write_records(tmp_path / "a.jsonl", *rows)
     table = MultiLabelTable(("text",), "topics", labels=learned)
