@@ -104,7 +104,7 @@ def trials(registry: "Registry", run_id: str) -> None:
     run = find_run(registry, run_id)
     table = registry.trials.table(run.id)
     if not table.records:
-        notify(f"run {run.id} is a {run.kind} without trials{_stages_text(registry, run)}")
+        notify(f"run {run.id} is a {run.kind} without trials" + _stages_text(registry, run, "sweep"))
     known = [name for name in table.columns if any(value is not None for value in table.values(name))]
     varied, scores = varied_parameters(table.records), [name for name in known if name.startswith("metrics.")]
     if current_reading().is_brief:
@@ -116,11 +116,12 @@ def trials(registry: "Registry", run_id: str) -> None:
     show_rows(table.records, columns, spare=["seconds", "state", *scores[1:], "seed", "id"])
 
 
-def _stages_text(registry: "Registry", run: "RunRecord") -> str:
-    """Ending of a message about a pipeline, whose stages have what is asked for."""
+def _stages_text(registry: "Registry", run: "RunRecord", kind: str = "") -> str:
+    """Ending of a message about a pipeline, whose stages (of a kind) have what is asked for."""
     from orchestrator.reports.run_facts import RunFacts, stage_name
 
-    named = ", ".join(f"{stage.id} ({stage_name(stage)})" for stage in RunFacts(registry, run).stages)
+    stages = [stage for stage in RunFacts(registry, run).stages if kind in ("", stage.kind)]
+    named = ", ".join(f"{stage.id} ({stage_name(stage)})" for stage in stages)
     return f"; its stages have them: {named}" if named else ""
 
 

@@ -13,6 +13,7 @@ from orchestrator.provenance.capture import Provenance
 from orchestrator.registry.connections import WriteTransaction
 from orchestrator.registry.database import RegistryPart
 from orchestrator.registry.dialects import change_row, find_row, replace_unstorable, upsert, upsert_rows, utc_now
+from orchestrator.registry.lineage import write_edges_of
 from orchestrator.registry.marks import add_marks
 from orchestrator.registry.parameters import RECIPE, flatten, load_parameters, run_group_digest, write_parameters
 from orchestrator.registry.roll_up import keys_of_runs, open_run, roll_up, roll_up_again, roll_up_tests
@@ -188,6 +189,8 @@ class RunLifecycle(RegistryPart):
     ) -> bool:
         """Finish a run and its open attempts, and stop its open trials; returns whether the run is now in `state`.
 
+        One that completes gets its edges in the lineage.
+
         Args:
             attempt: number of the attempt that ends; the newest when left out. An older one ends itself alone.
             seconds: duration of that attempt by a clock that never jumps; by the database's clock when left out, of a
@@ -215,6 +218,8 @@ class RunLifecycle(RegistryPart):
             changes |= {"model_folder": model_folder, "predictions_path": predictions_path}
             change_row(connection, ALL_RUNS, changes, id=run_id)
             _stop_trials(connection, run_id, "its sweep ended", at=utc_now())
+            if state == RunState.COMPLETED and run.parent_id is None:
+                write_edges_of(connection, run)
             roll_up(connection)
         return True
 

@@ -6,7 +6,7 @@ A node is known by a digest: of content for data, tokenizers and models, of the 
 registered, and an export. So the same weights under two names are one node, and a file that changes stays one.
 
 The edges of a run follow from what it has recorded anyway: its data and their files, its models, and the names in its
-spec. They are written when it completes; those of runs from elsewhere come with them.
+spec. They are written as it completes; those of runs from elsewhere come with them.
 
 A child is stale whose parent has changed, or was superseded by a newer one, since the child was made: a file is gone,
 has another size than was read, or was written since with other content; a model has a newer version under each of its
@@ -114,13 +114,6 @@ class LineageTree:
 class Lineage(RegistryPart):
     """`registry.lineage`: writes and reads edges, and the trees that they make."""
 
-    def record_run(self, run_id: str) -> None:
-        """Record the edges that follow from what is recorded of a completed run; relative paths are meant from here."""
-        with self._database.connection(writing=True) as connection:
-            run = find_row(connection, RUNS, id=run_id)
-            if run is not None and run.state == RunState.COMPLETED and run.parent_id is None:
-                _write_edges(connection, _made_in_run(connection, run), run_id=run.id, recorded_at=run.created_at)
-
     def record_export(self, folder: str, target: str) -> None:
         """Record that the registered model in a folder was exported; other weights in that place are another node."""
         with self._database.connection(writing=True) as connection:
@@ -144,6 +137,11 @@ class Lineage(RegistryPart):
             edges = select(*_COLUMNS).where(LINEAGE.c.child.in_(nodes))
             rows = connection.execute(edges.order_by(LINEAGE.c.recorded_at, LINEAGE.c.child, LINEAGE.c.parent)).all()
             return _grow(root, rows, _staleness(connection, rows), downward=downward)
+
+
+def write_edges_of(connection: Connection, run: Row[Any]) -> None:
+    """Write the edges of a run that completes, from what is recorded of it; relative paths are meant from here."""
+    _write_edges(connection, _made_in_run(connection, run), run_id=run.id, recorded_at=run.created_at)
 
 
 def _reached(nodes: Select[Any], end: ColumnElement[Any], other_end: ColumnElement[Any]) -> Select[Any]:

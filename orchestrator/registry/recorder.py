@@ -132,7 +132,6 @@ class Recorder:
         ending = self._ending(run_id) | asdict(outcome)
         if not self.registry.lifecycle.finish(run_id, RunState.COMPLETED, **ending):
             raise superseded(run_id)
-        self.registry.lineage.record_run(run_id)
 
     def fail(self, run_id: str, exception: BaseException) -> None:
         """Record, without waiting for the registry, why a run ended: as STOPPED, where somebody asked, or FAILED."""
