@@ -35,7 +35,10 @@ from orchestrator.finetuning.trial import prepare_trial_features
 from orchestrator.specs import RecipeSpec, SweepSpec
 from orchestrator.specs.loading import parse_spec
 from orchestrator.specs.yaml_text import parse_value
-from orchestrator.tasks import Features, Task, decode, load_task, majority_baseline, score
+from orchestrator.tasks.features import Features
+from orchestrator.tasks.loading import load_task
+from orchestrator.tasks.scoring import decode, majority_baseline, score
+from orchestrator.tasks.task import Task
 from orchestrator.training.batch_order import Schedule, epoch_batches
 
 Scores = dict[str, float]

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from orchestrator.base.results import Split
     from orchestrator.inference.searching import Reranking
     from orchestrator.inference.task_scores import ErrorAnalysis
-    from orchestrator.tasks import Task
+    from orchestrator.tasks.task import Task
 
 _MAX_MATRIX_CLASSES = 10
 """Classes up to which the matrix of confusions is shown; of more, the commonest ones. As JSON it is always there."""
@@ -288,8 +288,8 @@ def _write_pairs(model: str, task: tuple[str, ...], output: str, *, learner: str
 def _load_task(task: str, overrides: Sequence[str], own_values: Mapping[str, Any] | None = None) -> "Task":
     """Load the task that `load_task_spec` finds. Raises: SpecError, NotFoundError."""
     from orchestrator.specs.loading import load_task_spec
-    from orchestrator.tasks import load_task
     from orchestrator.tasks.catalogue import check_known
+    from orchestrator.tasks.loading import load_task
 
     spec = load_task_spec(task, overrides, own_values)
     check_known(spec)

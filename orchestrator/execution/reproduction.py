@@ -91,7 +91,7 @@ def _changed_splits(registry: Registry, run: RunRecord, spec: Spec) -> Iterator[
     asked, parameters = task_of(spec), registry.parameters(run.id)
     if asked is None or not any(path.startswith("data.") for path in parameters):
         return
-    from orchestrator.tasks import load_task
+    from orchestrator.tasks.loading import load_task
 
     try:
         task = load_task(asked)

@@ -42,6 +42,7 @@ from orchestrator.registry import Registry
 from orchestrator.registry.fields import RUN_COLUMNS
 from orchestrator.specs import PretrainSpec, Spec
 from orchestrator.specs.loading import apply_override, parse_overrides, spec_values
+from orchestrator.specs.pretrain import pretraining_of
 from orchestrator.specs.references import replace_names
 from orchestrator.specs.validation import validate_document
 from orchestrator.specs.yaml_text import YamlDocument
@@ -283,11 +284,11 @@ def verify_resume(
             f"verify-resume compares runs of kind pretrain, distill and sweep, and this is of kind {spec.kind}; "
             "give it the spec of one stage"
         )
-    pretraining = kind.pretraining(spec)
+    pretraining = pretraining_of(spec)
     for count in worker_counts:
-        if pretraining is not None and pretraining[1].smallest_batch < count:
+        if pretraining is not None and pretraining.smallest_batch < count:
             raise SpecError(
-                f"--workers {count}: global_batch_size {pretraining[1].smallest_batch} cannot be shared by "
+                f"--workers {count}: global_batch_size {pretraining.smallest_batch} cannot be shared by "
                 f"{counted(count, 'worker')}; give a smaller number"
             )
     inputs = resolved_inputs(spec, settings)
@@ -299,7 +300,8 @@ def verify_resume(
     if pretraining is None:
         comparisons = _compare_task(named, runs)
     else:
-        comparisons = _compare_pretraining(named, *pretraining, runs, num_steps, worker_counts)
+        path = "" if isinstance(spec, PretrainSpec) else "pretraining."
+        comparisons = _compare_pretraining(named, path, pretraining, runs, num_steps, worker_counts)
     verification = Verification(tuple(comparisons), home)
     if verification.all_equal and not keep:
         shutil.rmtree(home, ignore_errors=True)

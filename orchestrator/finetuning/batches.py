@@ -12,8 +12,7 @@ from bert_core.device_copies import copy_together
 from bert_core.packed_sequences import PackedSequences
 from orchestrator.finetuning.heads import HEADS, Batch, HeadModel
 from orchestrator.finetuning.heads.base import Part, Windows
-from orchestrator.tasks import Features
-from orchestrator.tasks.features import Array
+from orchestrator.tasks.features import Array, Features
 
 
 def make_batch(features: Features[Any], windows: Windows, device: torch.device) -> Batch:

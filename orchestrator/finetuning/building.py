@@ -14,7 +14,7 @@ from orchestrator.finetuning.heads import HEADS, HeadModel
 from orchestrator.specs import ModelSpec, RecipeSpec
 from orchestrator.specs.network import build_config
 from orchestrator.specs.task import Head
-from orchestrator.tasks import TaskDefinition
+from orchestrator.tasks.types.base import TaskDefinition
 
 
 def build_model(task: TaskDefinition, recipe: RecipeSpec, init_folder: str | None, tokenizer: Tokenizer) -> HeadModel:

@@ -38,15 +38,10 @@ from orchestrator.specs.distill import DistillSpec
 from orchestrator.specs.task import Head
 from orchestrator.storage import join, local_copy
 from orchestrator.storage.model_folder import describe_model, weights_digest
-from orchestrator.tasks import (
-    Features,
-    Task,
-    dataset_result,
-    join_features,
-    kept_rows,
-    majority_baseline,
-    write_prediction_rows,
-)
+from orchestrator.tasks.feature_cache import dataset_result
+from orchestrator.tasks.features import Features, join_features
+from orchestrator.tasks.scoring import kept_rows, majority_baseline, write_prediction_rows
+from orchestrator.tasks.task import Task
 from orchestrator.training.batch_order import length_batches
 from orchestrator.training.checkpoints import Checkpoints
 from orchestrator.training.clocks import clock_of
@@ -102,7 +97,7 @@ def distill(
     device = choose_device(name, recipe.allow_tf32, recipe.precision, warn, trains=True, or_else="set execution.gpus 0")
     teacher_folder = local_copy(job.teacher_folder)
     teacher = load_fine_tuned(teacher_folder)
-    task = with_labels_of(teacher, job.task, spec.teacher)
+    task = with_labels_of(teacher.task, job.task, spec.teacher)
     HEADS[task.head].set_objective(teacher.model, task.objective)
     student = _build_student(spec, teacher, task, job.init_folder).to(device)
     teacher.model.to(device)

@@ -22,7 +22,7 @@ from orchestrator.specs.references import RANDOM
 from orchestrator.storage import join
 from orchestrator.storage.attempts import how_to_go_on, marked_storage, refuse_without_mark
 from orchestrator.storage.uris import absolute
-from orchestrator.tasks import Task
+from orchestrator.tasks.task import Task
 from orchestrator.training.checkpoints import Checkpoints, delete_checkpoints
 from orchestrator.training.event_queue import WorkerPlace, launch_event_queue
 from orchestrator.training.worker_log import kept_output

@@ -21,7 +21,7 @@ from orchestrator.finetuning.batches import make_batch, make_part
 from orchestrator.finetuning.heads import HEADS, Batch, HeadModel
 from orchestrator.finetuning.logits import compute_logits
 from orchestrator.specs.distill import LossWeightsSpec
-from orchestrator.tasks import Features
+from orchestrator.tasks.features import Features
 
 
 class DistillationLoss:

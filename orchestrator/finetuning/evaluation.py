@@ -14,8 +14,11 @@ from orchestrator.finetuning.heads import HEADS, HeadModel
 from orchestrator.finetuning.logits import TokenBudget, compute_logits
 from orchestrator.finetuning.model_folder import FineTunedModel, load_fine_tuned
 from orchestrator.storage import local_copy
-from orchestrator.tasks import Features, Task, build_features, decode, decode_fitted, prepare_features, score
-from orchestrator.tasks.types.base import TaskOptions
+from orchestrator.tasks.feature_cache import build_features, prepare_features
+from orchestrator.tasks.features import Features
+from orchestrator.tasks.scoring import decode, decode_fitted, score
+from orchestrator.tasks.task import Task
+from orchestrator.tasks.types.base import TaskDefinition, TaskOptions
 
 
 @dataclass(frozen=True)
@@ -90,7 +93,7 @@ def evaluate_model(
     """
     fine_tuned = load_fine_tuned(local_copy(folder))
     record = fine_tuned.record
-    as_model = with_labels_of(fine_tuned, task, folder)
+    as_model = with_labels_of(fine_tuned.task, task, folder)
     HEADS[task.head].set_objective(fine_tuned.model, task.objective)
     fine_tuned.model.to(device)
     features = prepare_features(as_model, split, fine_tuned.tokenizer, record.options, cache)
@@ -113,19 +116,18 @@ def predict_examples(
     return decode(task, features, examples, outputs, record.options)
 
 
-def with_labels_of(fine_tuned: FineTunedModel, task: Task, folder: str) -> Task:
-    """The task with its labels in the order of the model's outputs, and its columns as the model has learned them; a
+def with_labels_of(known: TaskDefinition, task: Task, folder: str) -> Task:
+    """The task with its labels in the order of a model's outputs, and its columns as the model has learned them; a
     model with nameless labels takes the task's.
 
     Raises: SpecError when the model has another head, other labels or other columns.
     """
-    head = fine_tuned.task.head
-    if head != task.head:
+    if known.head != task.head:
         raise SpecError(
-            f"{folder} is a model for {head}, task {task.id} needs one for {task.head}; "
+            f"{folder} is a model for {known.head}, task {task.id} needs one for {task.head}; "
             f"choose a model fine-tuned for {task.head}"
         )
-    columns = fine_tuned.task.columns
+    columns = known.columns
     if columns.names != task.columns.names:
         raise SpecError(
             f"{folder} reads the columns {', '.join(columns.names) or 'none'} beside the text; task {task.id} has "
@@ -135,7 +137,7 @@ def with_labels_of(fine_tuned: FineTunedModel, task: Task, folder: str) -> Task:
     task = task.with_same_examples(columns=columns)
     if not task.type.has_labels:
         return task
-    labels = fine_tuned.labels
+    labels = known.labels
     if len(labels) == len(task.labels) and all(label == f"LABEL_{n}" for n, label in enumerate(labels)):
         return task
     if set(labels) != set(task.labels):

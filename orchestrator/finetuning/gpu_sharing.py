@@ -26,7 +26,7 @@ from orchestrator.finetuning.trial import WITHOUT_GPU, TrialJob, prepare_trial_f
 from orchestrator.specs import RecipeSpec, SweepSpec
 from orchestrator.specs.references import RANDOM
 from orchestrator.storage import local_copy
-from orchestrator.tasks import build_features
+from orchestrator.tasks.feature_cache import build_features
 
 logger = logging.getLogger(__name__)
 _MAX_TRIALS = 4

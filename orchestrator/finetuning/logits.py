@@ -23,9 +23,8 @@ from bert_core.micro_batches import compute_in_parts, first_line
 from orchestrator.cluster.torch_devices import autocast, computes_in_bf16
 from orchestrator.finetuning.batches import make_batch
 from orchestrator.finetuning.heads import HEADS, HeadModel
-from orchestrator.tasks import Features
 from orchestrator.tasks.feature_cache import keep_features
-from orchestrator.tasks.features import A
+from orchestrator.tasks.features import A, Features
 from orchestrator.training.batch_order import MAX_PADDED_TOKENS, length_batches
 from orchestrator.training.micro_batches import check_can_shrink
 

@@ -13,7 +13,8 @@ from orchestrator.finetuning.heads import HEADS
 from orchestrator.finetuning.logits import compute_states
 from orchestrator.finetuning.training import Evaluation, fine_tune
 from orchestrator.specs import RecipeSpec
-from orchestrator.tasks import Task, build_features
+from orchestrator.tasks.feature_cache import build_features
+from orchestrator.tasks.task import Task
 from orchestrator.training import step_time
 from orchestrator.training.batch_order import num_evaluations
 from orchestrator.training.optimizers import optimizer_of

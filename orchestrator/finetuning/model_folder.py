@@ -13,7 +13,8 @@ from orchestrator.finetuning.model_record import RECORD_FILE, FineTuningRecord, 
 from orchestrator.specs import RecipeSpec
 from orchestrator.specs.task import Head
 from orchestrator.storage import write_folder
-from orchestrator.tasks import TASK_TYPES, TaskDefinition
+from orchestrator.tasks.types import TASK_TYPES
+from orchestrator.tasks.types.base import TaskDefinition
 
 
 @dataclass(frozen=True)
@@ -23,10 +24,6 @@ class FineTunedModel:
     model: HeadModel
     tokenizer: Tokenizer
     record: FineTuningRecord
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        return label_names(self.model.config)
 
     @property
     def task(self) -> TaskDefinition:

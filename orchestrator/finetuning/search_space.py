@@ -22,8 +22,8 @@ from orchestrator.specs.references import split_starts
 from orchestrator.specs.search_algorithms import SEARCHES, Search
 from orchestrator.specs.search_axes import Point, Scalar
 from orchestrator.specs.validation import rule_of
-from orchestrator.tasks import TaskDefinition
 from orchestrator.tasks.types import TYPES
+from orchestrator.tasks.types.base import TaskDefinition
 from orchestrator.training.batch_order import num_evaluations
 
 _TOGETHER = {"optimizer", "freeze_encoder", "learning_rate_schedule", "warmup_ratio", "decay_ratio"}

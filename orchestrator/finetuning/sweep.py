@@ -22,7 +22,6 @@ from typing import Any
 from bert_core.checkpoints.weight_files import WEIGHTS_FILE
 from bert_core.config import BertConfig
 from bert_core.text.tokenization import Tokenizer
-from orchestrator import tasks
 from orchestrator.base.console import UNDER_WAY
 from orchestrator.base.errors import RunFailedError
 from orchestrator.base.results import DatasetResult, Split, SweepResult, TrialResult
@@ -44,6 +43,10 @@ from orchestrator.storage import AppendLog, delete, exists, join, local_copy
 from orchestrator.storage.attempts import marked_storage
 from orchestrator.storage.model_folder import describe_model
 from orchestrator.storage.uris import absolute
+from orchestrator.tasks.feature_cache import dataset_result, unread_notes
+from orchestrator.tasks.features import Features
+from orchestrator.tasks.scoring import kept_rows, majority_baseline, write_prediction_rows
+from orchestrator.tasks.task import Task
 from orchestrator.training.checkpoints import delete_checkpoints
 
 logger = logging.getLogger(__name__)
@@ -52,7 +55,7 @@ logger = logging.getLogger(__name__)
 def run_sweep(
     spec: SweepSpec,
     *,
-    task: tasks.Task,
+    task: Task,
     run_folder: str,
     storage: str,
     resolve_name: Callable[[str, str], str],
@@ -163,19 +166,19 @@ def _score_best(
     evaluate = partial(_score_on_test, folder, task, job.cache, recipe)
     problem = "the best trial's model was not scored on the test split"
     tested = call_on_device(evaluate, spec.execution.cpus_per_trial, gpus, problem)
-    rows = tasks.kept_rows(tested.task, "test", tested.predictions)
-    tasks.write_prediction_rows(join(job.run_folder, "predictions/test.jsonl"), rows)
-    return replace(best, model=model), tested.metrics | trial.baseline_metrics(tasks.majority_baseline(task, "test"))
+    rows = kept_rows(tested.task, "test", tested.predictions)
+    write_prediction_rows(join(job.run_folder, "predictions/test.jsonl"), rows)
+    return replace(best, model=model), tested.metrics | trial.baseline_metrics(majority_baseline(task, "test"))
 
 
-def _score_on_test(folder: str, task: tasks.Task, cache: str, recipe: RecipeSpec, device: str) -> EvaluatedSplit:
+def _score_on_test(folder: str, task: Task, cache: str, recipe: RecipeSpec, device: str) -> EvaluatedSplit:
     chosen = choose_device(device, recipe.allow_tf32, recipe.precision, or_else=trial.WITHOUT_GPU)
     return evaluate_model(folder, task, "test", 64, cache, chosen, recipe.precision)
 
 
 def prepare_job(
     spec: SweepSpec,
-    task: tasks.Task,
+    task: Task,
     run_folder: str,
     mark: str,
     cache: str,
@@ -190,7 +193,7 @@ def prepare_job(
     dataset = _prepare_data(spec, task.first_fold, folders, cache)
     job = trial.TrialJob(
         task=task,
-        baseline=tasks.majority_baseline(task, "validation"),
+        baseline=majority_baseline(task, "validation"),
         folders=folders,
         run_folder=run_folder,
         mark=mark,
@@ -202,7 +205,7 @@ def prepare_job(
     return job, dataset
 
 
-def _prepare_data(spec: SweepSpec, task: tasks.Task, folders: Mapping[str, str], cache: str) -> DatasetResult:
+def _prepare_data(spec: SweepSpec, task: Task, folders: Mapping[str, str], cache: str) -> DatasetResult:
     """Tokenize both splits for every tokenizer and length that the sweep lists, and see that models fit them.
 
     What a range or another fold adds is tokenized by the first trial that needs it.
@@ -210,7 +213,7 @@ def _prepare_data(spec: SweepSpec, task: tasks.Task, folders: Mapping[str, str],
     logger.info(f"task {task.id}: reading and tokenizing", extra=UNDER_WAY)
     if "test" in task.files:
         task.read("test")  # what is wrong with it shows now, not after the trials
-    features: dict[Split, tasks.Features[Any]] = {}
+    features: dict[Split, Features[Any]] = {}
     for recipe in _listed_recipes(spec, task.type.options_type.window_fields()):
         is_random = recipe.init_from == RANDOM
         folder = local_copy(folders[str(recipe.tokenizer) if is_random else recipe.init_from], skip=(WEIGHTS_FILE,))
@@ -221,14 +224,14 @@ def _prepare_data(spec: SweepSpec, task: tasks.Task, folders: Mapping[str, str],
         for split in ("train", "validation"):
             made = trial.prepare_trial_features(task, split, recipe, tokenizer, cache)
             features.setdefault(split, made)
-    result = tasks.dataset_result(task, features)
+    result = dataset_result(task, features)
     counts = result.counts
     logger.info(
         f"task {task.id}: {counts['num_train_examples']} training and {counts['num_validation_examples']} "
         f"validation examples{', as tokenized before' if result.reused else ''}"
     )
     for split, made in features.items():
-        for note in tasks.unread_notes(made):
+        for note in unread_notes(made):
             logger.info(f"task {task.id}, {split}: {note}")
     logger.info("starting the trials", extra=UNDER_WAY)
     return result

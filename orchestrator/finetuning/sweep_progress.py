@@ -1,6 +1,7 @@
 """Progress of a sweep: events in, each result recorded once, the best trial kept, lines and a view for a person."""
 
 import heapq
+import logging
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,6 +17,7 @@ from orchestrator.finetuning.trial import baseline_metrics
 from orchestrator.finetuning.trial_journal import rank
 from orchestrator.specs import SweepSpec
 
+logger = logging.getLogger(__name__)
 _LOG_INTERVAL_S = 60.0
 """Time between two log lines about evaluations, of whatever trials."""
 _PIPE_INTERVAL_S = 2.0
@@ -29,14 +31,10 @@ class SweepListener:
     on_trial_started: Callable[[TrialStart], object]
     on_trial_events: Callable[[str, Sequence[MetricEvent]], None]
     on_trial_result: Callable[[TrialResult], None]
-    on_progress: Callable[[str], None]
-    """Called with a line for a person about a trial: some of its evaluations, and its end."""
     on_view: Callable[[SweepView], None] = lambda view: None
     """Called with what a terminal shows of the sweep, whenever that changes."""
     on_evaluation: Callable[[str], None] = lambda line: None
     """Called with a line about an evaluation where no view is shown: every two seconds at most."""
-    on_warning: Callable[[str], None] = lambda line: None
-    """Called with a line for a person about what went wrong in a trial that goes on."""
 
 
 @dataclass
@@ -110,13 +108,13 @@ class SweepProgress:
         events = []
         for event in told:
             if isinstance(event, MessageEvent):
-                self.listener.on_warning(f"trial {plan.number}: {event.text}")
+                logger.warning(f"trial {plan.number}: {event.text}")
             else:
                 events.append(event)
                 self._measure(plan, trial, event)
         self.listener.on_trial_events(plan.key, events)
         if plan.key in self._untold and self._log_pace.is_due():
-            self.listener.on_progress(self._evaluation_line(self._untold.pop(plan.key)))
+            logger.info(self._evaluation_line(self._untold.pop(plan.key)))
         self.look()
         self._show()
 
@@ -156,7 +154,7 @@ class SweepProgress:
                 self.on_superseded(loser)
         if result.state != RunState.FAILED:
             self.on_ended(result)
-        self.listener.on_progress(self._end_line(result))
+        logger.info(self._end_line(result))
         self._show()
 
     def pruned(self, plan: TrialPlan) -> TrialResult:

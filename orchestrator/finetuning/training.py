@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
 from itertools import chain, count, islice
-from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import torch
@@ -27,7 +27,7 @@ from orchestrator.finetuning.heads import HEADS, Batch, HeadModel
 from orchestrator.finetuning.heads.base import Windows
 from orchestrator.finetuning.training_checkpoints import CheckpointedTraining, TrainingSnapshot
 from orchestrator.specs import RecipeSpec
-from orchestrator.tasks import Features
+from orchestrator.tasks.features import Features
 from orchestrator.training.batch_order import Schedule, epoch_batches
 from orchestrator.training.micro_batches import MicroBatchSize
 from orchestrator.training.optimizers import learning_rate_factor_at, optimizer_of
@@ -39,14 +39,6 @@ Scored = TypeVar("Scored")
 Loss = Callable[[HeadModel, Batch], Tensor]
 """Function that gives a model's loss on a batch, a scalar; on a part of one, a share, to which parts add up."""
 logger = logging.getLogger(__name__)
-
-
-@runtime_checkable
-class LossOfLogits(Protocol):
-    """Loss that computes the model's logits in its own way."""
-
-    def logits(self, model: HeadModel, batch: Batch) -> Tensor:
-        """Logits of a batch, with the same dropout as in the loss."""
 
 
 class DivergedError(RunFailedError):
@@ -204,7 +196,7 @@ class _Training(Generic[Scored]):
         windows = [self.features.windows_of(part) for part in parts]
         logits = None
         if len(parts) > 1 and self.head.compares_examples(self.model):
-            compute = self.loss.logits if isinstance(self.loss, LossOfLogits) else self.head.logits
+            compute: Loss = getattr(self.loss, "logits", self.head.logits)  # a student's draws its own dropout
             with torch.no_grad():
                 logits = torch.cat(list(self._on_parts(step, windows, None, compute)))
         values = []

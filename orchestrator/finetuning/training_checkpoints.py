@@ -60,7 +60,6 @@ class CheckpointedTraining:
         allow_drift: whether to go on from such a checkpoint all the same.
         report: called with events; a training that goes on reports those before its checkpoint again.
         on_saved: told the step of each checkpoint; raising ends the training, which goes on from there.
-        is_due: decides after which evaluations a checkpoint is written; after all, when left out.
     """
 
     def __init__(
@@ -70,12 +69,11 @@ class CheckpointedTraining:
         report: Callable[[Sequence[Event]], None],
         on_saved: Callable[[int], None] = lambda step: None,
         *,
-        is_due: Callable[[TrainingSnapshot], bool] = lambda snapshot: True,
         details: Mapping[str, object] = MappingProxyType({}),
         allow_drift: bool = False,
     ) -> None:
         self._checkpoints, self._report, self._on_saved = checkpoints, report, on_saved
-        self._is_due, self._allow_drift = is_due, allow_drift
+        self._allow_drift = allow_drift
         self._identity, self._details = {**identity, **versions()}, dict(details)
         self._reported: list[MetricEvent] = []
 
@@ -88,12 +86,7 @@ class CheckpointedTraining:
         self._report([MessageEvent(text, "warning")])
 
     def save(self, model: nn.Module, optimizer: Optimizer, snapshot: TrainingSnapshot) -> None:
-        """Write a checkpoint where one is due.
-
-        Raises: RunStoppedError when a later attempt has begun.
-        """
-        if not self._is_due(snapshot):
-            return
+        """Write a checkpoint. Raises: RunStoppedError when a later attempt has begun."""
         values = {name: getattr(snapshot, name) for name in _SAVED_VALUES}
         reported = [event._asdict() for event in self._reported]
         extra = {"identity": self._identity, "details": self._details, "snapshot": values, "reported": reported}
@@ -148,9 +141,16 @@ class TrialCheckpoint(CheckpointedTraining):
         metric: str,
         interval_s: float,
     ) -> None:
-        super().__init__(checkpoints, identity, self._report_again, is_due=saves_at_intervals(interval_s))
+        super().__init__(checkpoints, identity, self._report_again)
         self._report_one, self._metric = report, metric
+        self._interval_s, self._saved_at = interval_s, perf_counter()
         self._warnings: list[MessageEvent] = []
+
+    def save(self, model: nn.Module, optimizer: Optimizer, snapshot: TrainingSnapshot) -> None:
+        """Write a checkpoint so long after the last one; none at the end, when only results are left to write."""
+        if not snapshot.is_last and perf_counter() - self._saved_at >= self._interval_s:
+            self._saved_at = perf_counter()
+            super().save(model, optimizer, snapshot)
 
     def restore(self, model: nn.Module, optimizer: Optimizer) -> TrainingSnapshot | None:
         """Load the checkpoint into model and optimizer; None when there is none.
@@ -188,20 +188,3 @@ class TrialCheckpoint(CheckpointedTraining):
             scores = (event.values[self._metric] for event in evaluation if event.split == "validation")
             best_score = max(best_score, *scores)
             self._report_one(evaluation, best_score, number)
-
-
-def saves_at_intervals(interval_s: float) -> Callable[[TrainingSnapshot], bool]:
-    """Return a rule by which checkpoints are due, so long after the last one or after now.
-
-    None is due at the end of a training: all that is left to do then is to write its results.
-    """
-    last_at = perf_counter()
-
-    def is_due(snapshot: TrainingSnapshot) -> bool:
-        nonlocal last_at
-        if snapshot.is_last or perf_counter() - last_at < interval_s:
-            return False
-        last_at = perf_counter()
-        return True
-
-    return is_due

@@ -18,7 +18,6 @@ from bert_core.checkpoints.weight_files import WEIGHTS_FILE
 from bert_core.micro_batches import is_out_of_memory
 from bert_core.optimization import unfreeze_top_layers
 from bert_core.text.tokenization import Tokenizer
-from orchestrator import tasks
 from orchestrator.base.metric_names import BASELINE, COLLAPSED
 from orchestrator.base.results import MetricEvent, Split, TrialResult
 from orchestrator.base.run_states import RunState
@@ -38,6 +37,10 @@ from orchestrator.specs import RecipeSpec
 from orchestrator.specs.references import RANDOM
 from orchestrator.storage import join, local_copy
 from orchestrator.storage.attempts import refuse_without_mark
+from orchestrator.tasks.feature_cache import prepare_features
+from orchestrator.tasks.features import Features
+from orchestrator.tasks.scoring import kept_rows, majority_baseline, write_prediction_rows
+from orchestrator.tasks.task import Task
 from orchestrator.training.checkpoints import Checkpoints
 
 logger = logging.getLogger(__name__)
@@ -56,7 +59,7 @@ _CACHE: dict[str, dict[tuple[object, ...], Any]] = {}
 class TrialJob:
     """Value that every trial of a sweep gets; it pickles small: the task travels without its examples."""
 
-    task: tasks.Task
+    task: Task
     baseline: Mapping[str, float]
     """Scores of the majority baseline on the validation split."""
     folders: Mapping[str, str]
@@ -84,7 +87,7 @@ class TrialJob:
         assert name is not None, "the sweep refuses random weights without a tokenizer"
         return self.folders[name]
 
-    def shared_task(self, fold: int | None) -> tasks.Task:
+    def shared_task(self, fold: int | None) -> Task:
         """The task of a fold, which keeps the examples that a trial of this process has read."""
         if fold is None:
             return self._cached(("task",), lambda: self.task)
@@ -95,7 +98,7 @@ class TrialJob:
     def shared_baseline(self, fold: int | None) -> Mapping[str, float]:
         if fold is None:
             return self.baseline
-        return self._cached(("baseline", fold), lambda: tasks.majority_baseline(self.shared_task(fold), "validation"))
+        return self._cached(("baseline", fold), lambda: majority_baseline(self.shared_task(fold), "validation"))
 
     def shared_tokenizer(self, recipe: RecipeSpec) -> Tokenizer:
         folder = self.tokenizer_folder(recipe)
@@ -103,7 +106,7 @@ class TrialJob:
 
     def shared_features(
         self, split: Split, recipe: RecipeSpec, tokenizer: Tokenizer, fold: int | None
-    ) -> tasks.Features[Any]:
+    ) -> Features[Any]:
         options = self.task.type.options_type.of_recipe(recipe)
         return self._cached(
             ("features", split, fold, tokenizer.fingerprint, recipe.train_fraction, *options.window_values().values()),
@@ -130,11 +133,11 @@ def trial_folder(run_folder: str, key: str) -> str:
 
 
 def prepare_trial_features(
-    task: tasks.Task, split: Split, recipe: RecipeSpec, tokenizer: Tokenizer, cache: str
-) -> tasks.Features[Any]:
+    task: Task, split: Split, recipe: RecipeSpec, tokenizer: Tokenizer, cache: str
+) -> Features[Any]:
     """A split's features as a recipe wants them, from the cache where they are there."""
     task = task.with_train_fraction(recipe.train_fraction) if split == "train" else task
-    return tasks.prepare_features(task, split, tokenizer, task.type.options_type.of_recipe(recipe), cache)
+    return prepare_features(task, split, tokenizer, task.type.options_type.of_recipe(recipe), cache)
 
 
 def run_trial(job: TrialJob, plan: TrialPlan, report: Report) -> TrialResult:
@@ -216,9 +219,9 @@ def _train(job: TrialJob, plan: TrialPlan, report: Report) -> tuple[Evaluation[S
 def train_and_save(
     model: HeadModel,
     tokenizer: Tokenizer,
-    task: tasks.Task,
-    train: tasks.Features[Any],
-    validation: tasks.Features[Any],
+    task: Task,
+    train: Features[Any],
+    validation: Features[Any],
     recipe: RecipeSpec,
     folder: str,
     checkpoint: CheckpointedTraining | None = None,
@@ -260,5 +263,5 @@ def train_and_save(
     if leads(best.score):
         save_model_folder(model.cpu(), tokenizer, FineTuningRecord(task, best.scored.options), join(folder, "model"))
     predictions_path = join(folder, "predictions.jsonl")
-    tasks.write_prediction_rows(predictions_path, tasks.kept_rows(task, "validation", best.scored.predictions))
+    write_prediction_rows(predictions_path, kept_rows(task, "validation", best.scored.predictions))
     return best, predictions_path

@@ -25,7 +25,7 @@ from orchestrator.inference.line_blocks import (
 )
 from orchestrator.inference.text_vectors import embed_texts, load_embedder
 from orchestrator.storage.text_lines import check_has, numbered_lines, parse_line
-from orchestrator.tasks import TASK_TYPES
+from orchestrator.tasks.types import TASK_TYPES
 
 
 class LineEmbedder:

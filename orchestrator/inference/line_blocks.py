@@ -5,7 +5,7 @@ the bytes of an answer are the same whoever computes it.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -74,11 +74,8 @@ class PredictedBlock:
     """Lines of which the model read the beginning only."""
 
 
-class LinePredictor(Protocol):
-    """A model that answers blocks, each from its lines alone. Raises: InputError, naming the line."""
-
-    def __call__(self, block: LineBlock) -> PredictedBlock:
-        """The answers, in the lines' order."""
+LinePredictor = Callable[[LineBlock], PredictedBlock]
+"""A model that answers blocks, each from its lines alone, in their order. Raises: InputError, naming the line."""
 
 
 def line_blocks(lines: Iterable[str]) -> Iterator[LineBlock]:

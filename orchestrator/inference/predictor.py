@@ -16,8 +16,8 @@ from orchestrator.inference import line_blocks
 from orchestrator.inference.requests import ANSWER_COLUMNS, TableColumns, make_request
 from orchestrator.storage import local_copy
 from orchestrator.storage.text_lines import csv_lines, tsv_lines
-from orchestrator.tasks import TaskDefinition
 from orchestrator.tasks.text_files import Example
+from orchestrator.tasks.types.base import TaskDefinition
 from orchestrator.tasks.types.requests import Request
 
 

@@ -27,7 +27,8 @@ from orchestrator.inference.document_index import (
 )
 from orchestrator.inference.text_vectors import embed_texts, embedder_fingerprint, load_embedder
 from orchestrator.storage import join, local_copy
-from orchestrator.tasks import Task, TaskDefinition
+from orchestrator.tasks.task import Task
+from orchestrator.tasks.types.base import TaskDefinition
 from orchestrator.tasks.types.requests import Request
 from orchestrator.tasks.types.retrieval import QueryExample, RankingPrediction, RetrievalReader
 

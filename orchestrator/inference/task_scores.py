@@ -13,10 +13,11 @@ from orchestrator.finetuning.evaluation import evaluate_model
 from orchestrator.finetuning.model_folder import load_task_definition
 from orchestrator.inference.searching import INDEXES, Reranking, rank_queries
 from orchestrator.storage import exists, join, local_copy
-from orchestrator.tasks import Task, prediction_rows, score, write_prediction_rows
 from orchestrator.tasks.catalogue import KNOWN_TASKS
 from orchestrator.tasks.mistakes import breakdown, worst_mistakes, wrongness
+from orchestrator.tasks.scoring import prediction_rows, score, write_prediction_rows
 from orchestrator.tasks.table_files import column_names, table_name
+from orchestrator.tasks.task import Task
 from orchestrator.tasks.text_files import BadRecords
 
 _DATA_FIELDS = {"folder", "files", "head"}

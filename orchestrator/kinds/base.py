@@ -34,10 +34,11 @@ from orchestrator.kinds.resolved import Resolved
 from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
-from orchestrator.specs import PretrainSpec, Spec
+from orchestrator.specs import Spec
 from orchestrator.specs.corpus import text_sources_of
 from orchestrator.specs.loading import parse_spec, spec_values
 from orchestrator.specs.precision import asks_auto, with_precision
+from orchestrator.specs.pretrain import pretraining_of
 from orchestrator.specs.references import Product
 from orchestrator.specs.task import task_of
 
@@ -240,10 +241,6 @@ class Kind(ABC, Generic[S, R]):
         """
         return None
 
-    def pretraining(self, spec: S) -> tuple[str, PretrainSpec] | None:
-        """Path of the section that pretrains on a corpus, with a dot at its end, and the section; None without one."""
-        return None
-
     def resources(self, spec: S) -> Resources:
         """Resources that a run takes of the cluster."""
         return Resources.of_one_process()
@@ -255,7 +252,7 @@ class Kind(ABC, Generic[S, R]):
         """
         if not asks_auto(spec):
             return spec
-        asked, (_, pretraining) = self.resources(spec), self.pretraining(spec) or ("", None)
+        asked, pretraining = self.resources(spec), pretraining_of(spec)
         labels = {} if pretraining is None else pretraining.execution.node_labels
         taken = asked.on(cluster_resources())
         on_gpus = bool(taken.total.get("GPU")) and (taken is asked or find_gpu_problem(labels) is None)
@@ -316,8 +313,8 @@ class Kind(ABC, Generic[S, R]):
         files = [file for source in text_sources_of(spec) for file in find_files(source)]
         asked = task_of(spec)
         tasks = [] if asked is None else [inputs.task(asked)]
-        snapshot_steps = sorted(self.snapshot_steps(spec))
-        _, made = self.pretraining(spec) or ("", None)
+        made = pretraining_of(spec)
+        snapshot_steps = [] if made is None else sorted(made.execution.snapshot_steps)
         kept = [True] if made is not None and made.execution.snapshot_optimizer else []
         return [
             *([file.path, file.num_bytes, file.version] for file in files),
@@ -337,10 +334,6 @@ class Kind(ABC, Generic[S, R]):
     def tokenizer_like(self, spec: S, inputs: Resolved) -> Tokenizer | None:
         """Return a tokenizer similar to what a run will leave, to measure with; None where nothing tells."""
         return None
-
-    def snapshot_steps(self, spec: S) -> tuple[int, ...]:
-        """Return the steps after which a run keeps a snapshot of its model."""
-        return ()
 
 
 AnyKind = Kind[Any, Any]

@@ -16,8 +16,8 @@ from orchestrator.pretraining.job import check_start
 from orchestrator.specs import RecipeSpec
 from orchestrator.specs.references import RANDOM, STAGE_MARK
 from orchestrator.storage import local_copy
-from orchestrator.tasks import Task
 from orchestrator.tasks.loading import data_remarks
+from orchestrator.tasks.task import Task
 
 
 def check_positions(field: str, longest: int, models: Iterable[str], inputs: Resolved) -> None:

@@ -18,7 +18,7 @@ from orchestrator.finetuning.distillation_job import check_widths
 from orchestrator.finetuning.evaluation import with_labels_of
 from orchestrator.finetuning.heads import HEADS
 from orchestrator.finetuning.measured_steps import measure_examples
-from orchestrator.finetuning.model_folder import FineTunedModel, read_record
+from orchestrator.finetuning.model_folder import load_task_definition
 from orchestrator.finetuning.search_space import check_recipe
 from orchestrator.kinds import checks, estimates
 from orchestrator.kinds.base import AnyKind, DiskUse, Fact, Kind, MeasuredTime, Resources, RunContext
@@ -35,7 +35,7 @@ from orchestrator.specs import DistillSpec, PretrainSpec
 from orchestrator.specs.references import RANDOM, STAGE_MARK, Product
 from orchestrator.specs.task import Head, task_of
 from orchestrator.storage import local_copy
-from orchestrator.tasks import Task
+from orchestrator.tasks.task import Task
 from orchestrator.training.batch_order import Schedule
 from orchestrator.training.checkpoints import Checkpoints
 
@@ -233,9 +233,6 @@ class _CorpusDistillation(_Distillation[PretrainResult]):
     def disk(self, spec: DistillSpec, inputs: Resolved) -> Iterator[DiskUse]:
         yield from estimates.pretraining_disk(_pretraining(spec), self.num_parameters(spec, inputs), inputs)
 
-    def pretraining(self, spec: DistillSpec) -> tuple[str, PretrainSpec]:
-        return "pretraining.", _pretraining(spec)
-
     def resources(self, spec: DistillSpec) -> Resources:
         return _PRETRAIN.resources(_pretraining(spec))
 
@@ -255,9 +252,6 @@ class _CorpusDistillation(_Distillation[PretrainResult]):
 
     def record(self, result: PretrainResult, run_id: str, recorder: Recorder) -> RunOutcome:
         return _PRETRAIN.record(result, run_id, recorder)
-
-    def snapshot_steps(self, spec: DistillSpec) -> tuple[int, ...]:
-        return _pretraining(spec).execution.snapshot_steps
 
 
 _ON_CORPUS = _CorpusDistillation()
@@ -298,12 +292,9 @@ def _check_teacher(teacher: str, task: Task, inputs: Resolved) -> None:
         _check_stage(teacher, task, inputs)
         return
     folder = local_copy(inputs.folder("teacher", teacher), skip=(WEIGHTS_FILE,))
-    config = BertConfig.from_pretrained(folder)
-    record = read_record(folder, config)
-    head = HEADS[record.task.head]
-    model = head.model_type(config, seed=None)  # without storage: only its labels are asked for
-    with_labels_of(FineTunedModel(model, Tokenizer.load(folder), record), task, teacher)
-    head.check_objective(folder, task.objective)
+    with_labels_of(load_task_definition(folder), task, teacher)
+    Tokenizer.load(folder)
+    HEADS[task.head].check_objective(folder, task.objective)
 
 
 def _check_stage(teacher: str, task: Task, inputs: Resolved) -> None:

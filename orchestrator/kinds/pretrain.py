@@ -80,9 +80,6 @@ class PretrainKind(Kind[PretrainSpec, PretrainResult]):
         num_parameters = None if config is None else estimates.count_pretraining_parameters(spec, config)
         yield from estimates.pretraining_disk(spec, num_parameters, inputs)
 
-    def pretraining(self, spec: PretrainSpec) -> tuple[str, PretrainSpec]:
-        return "", spec
-
     def resources(self, spec: PretrainSpec) -> Resources:
         """Return the CPUs of workers and of their data pipelines, and a GPU for each worker as `device` says.
 
@@ -168,9 +165,6 @@ class PretrainKind(Kind[PretrainSpec, PretrainResult]):
 
     def tokenizer_like(self, spec: PretrainSpec, inputs: Resolved) -> Tokenizer | None:
         return inputs.tokenizer_like(spec.tokenizer)
-
-    def snapshot_steps(self, spec: PretrainSpec) -> tuple[int, ...]:
-        return spec.execution.snapshot_steps
 
 
 def workers_text(execution: ExecutionSpec) -> str:

@@ -14,11 +14,13 @@ from orchestrator.base.settings import Settings
 from orchestrator.registry.model_names import content_digest, pin_names, resolve_name
 from orchestrator.registry.parameters import RECORDED_DIGITS
 from orchestrator.specs import PretrainSpec, Spec, TaskSpec
+from orchestrator.specs.pretrain import pretraining_of
 from orchestrator.specs.references import NAME_FIELDS, STAGE_MARK, TOKENIZER_FIELDS, Product, SpecT, names_of
 from orchestrator.storage import local_copy
 from orchestrator.storage.hub import check_size, is_hub
 from orchestrator.storage.uris import is_local
-from orchestrator.tasks import Task, load_task
+from orchestrator.tasks.loading import load_task
+from orchestrator.tasks.task import Task
 from orchestrator.training.checkpoints import saved_states
 from orchestrator.training.snapshots import snapshot_folders
 
@@ -141,17 +143,14 @@ class Resolved:
         Raises: NotFoundError; CheckpointError where the run's list of them is damaged.
         """
         if name.startswith(STAGE_MARK):
-            stage = self.stage(name)
-            return dict.fromkeys(sorted(self._kind_of(stage).snapshot_steps(stage)), name)
+            made = self.stage_pretraining(name)
+            return {} if made is None else dict.fromkeys(sorted(made.execution.snapshot_steps), name)
         run_folder, _, _ = self.folder("run", name).rstrip("/").rpartition("/")
         return snapshot_folders(run_folder)
 
     def stage_pretraining(self, name: str) -> PretrainSpec | None:
         """Return what a stage, `@stage`, pretrains; None where it does not, and of other names."""
-        if not name.startswith(STAGE_MARK):
-            return None
-        _, made = self._kind_of(self.stage(name)).pretraining(self.stage(name)) or ("", None)
-        return made
+        return pretraining_of(self.stage(name)) if name.startswith(STAGE_MARK) else None
 
     def training_states(self, name: str) -> dict[int, str]:
         """Return the training states that a pretraining run keeps, by step; of a stage, its `@stage` for each of them.

@@ -129,10 +129,8 @@ class TrialRecording:
             on_trial_started=self.started,
             on_trial_events=self.measured,
             on_trial_result=self.ended,
-            on_progress=logger.info,
             on_view=progress.show,
             on_evaluation=progress.tell_pipe,
-            on_warning=logger.warning,
         )
 
     def replay(self) -> None:

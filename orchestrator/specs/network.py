@@ -4,7 +4,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Literal, Self
 
-from pydantic import AfterValidator, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from bert_core.config import BertConfig, shape_of
 from bert_core.config_fields import FeedForward, HiddenActivation, Norm, NormPlacement, PositionEmbedding
@@ -170,13 +170,8 @@ class ModelSpec(Section):
         return self
 
 
-def _check_betas(betas: tuple[float, float]) -> tuple[float, float]:
-    if not all(0 <= beta < 1 for beta in betas):
-        raise ValueError(f"has {betas[0]:g} and {betas[1]:g}; both must be at least 0 and below 1")
-    return betas
-
-
-AdamBetas = Annotated[tuple[float, float], AfterValidator(_check_betas)]
+_Beta = Annotated[float, Field(ge=0.0, lt=1.0)]
+AdamBetas = tuple[_Beta, _Beta]
 
 warmup_ratio = partial(identity, doc="Share of the steps that warm up linearly.", unit="share", ge=0.0, lt=1.0)
 learning_rate_schedule = partial(

@@ -13,7 +13,7 @@ from bert_core.objectives import NO_SENTENCE_OBJECTIVE, SENTENCE_OBJECTIVES, TOK
 from bert_core.objectives.replaced_tokens import GENERATOR_SIZE
 from orchestrator.specs import network
 from orchestrator.specs.corpus import TokenStoreSpec, Weights
-from orchestrator.specs.fields import Section, execution, identity
+from orchestrator.specs.fields import Section, Spec, execution, identity
 from orchestrator.specs.network import AdamBetas, ModelSpec, ScheduleName, has_sentence_head
 from orchestrator.specs.pretrain_execution import ExecutionSpec
 from orchestrator.specs.references import RANDOM
@@ -367,3 +367,9 @@ class PretrainSpec(TokenStoreSpec):
         """Steps that are done at the end of each phase."""
         shares = accumulate(phase.share for phase in self.phases[:-1])
         return [*(round(share * self.num_steps) for share in shares), self.num_steps]
+
+
+def pretraining_of(spec: Spec) -> PretrainSpec | None:
+    """Return what a spec pretrains: itself, or its section `pretraining`; None of other specs."""
+    found = spec if isinstance(spec, PretrainSpec) else getattr(spec, "pretraining", None)
+    return found if isinstance(found, PretrainSpec) else None

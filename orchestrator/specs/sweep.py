@@ -112,7 +112,9 @@ class SweepSpec(Spec):
                 )
             for value in axis.written:
                 try:
-                    RecipeSpec.model_validate({name: value})
+                    read = getattr(RecipeSpec.model_validate({name: value}), name)
+                    if isinstance(value, bool) and not isinstance(read, bool):
+                        raise ValueError(f"space.{name} has {str(value).lower()}, and recipe.{name} is a number")
                 except ValidationError as error:
                     problem = error.errors()[0]
                     if problem["loc"]:  # what fields say together is checked over the whole space

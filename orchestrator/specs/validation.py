@@ -25,13 +25,6 @@ _MUST_BE = {
     "model_attributes_type": "must be a mapping of fields",
 }
 """Rules that pydantic tells in Python's words."""
-REMOVED = {
-    "budget": "a pretraining, sweep, probe or distillation, also as a stage of a pipeline, has execution.max_hours; "
-    "limits of money, CPU or GPU hours are gone",
-    "scheduler: hyperband": "use asha, which ends weak trials as they come",
-    "scheduler: pbt": "use asha, and vary values in space",
-}
-"""Remedies by the names of fields, and of values of fields, that specs no longer have."""
 _AXIS_FORMS = "a list of values, or one of choice: [...], uniform: [low, high], log_uniform: [...], int_uniform: [...]"
 
 
@@ -130,9 +123,6 @@ def _sentence(problem: Any, path: KeyPath, values: Mapping[str, Any], top: type[
     kind, context, value = str(problem["type"]), dict(problem.get("ctx") or {}), problem["input"]
     if kind == "value_error":
         return str(context["error"])
-    gone = f": {value}" if kind == "literal_error" else ""
-    if path and (instead := REMOVED.get(f"{path[-1]}{gone}")):
-        return f"{gone[2:]} is gone; {instead}".lstrip()
     if kind == "missing":
         section = section_at(top, path[:-1], values)
         return f"is needed: {section.model_fields[str(path[-1])].description}" if section else "is needed"

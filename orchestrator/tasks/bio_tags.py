@@ -116,11 +116,6 @@ def fit_one_scheme(tags: Iterable[str]) -> bool:
     return any(all(map(scheme.fits, distinct)) for scheme in SCHEMES)
 
 
-def have_ignored_tags(tags: object) -> bool:
-    """Whether a list of tags has -100, which PyTorch's losses ignore: of pieces of words that a tokenizer made."""
-    return isinstance(tags, list) and any(str(tag) == "-100" for tag in tags)
-
-
 def find_bad_tag(tags: Sequence[str], known: Collection[str] | None, are_entities: bool) -> str | None:
     """Say what is wrong with the first bad tag: of entities and not BIO, or outside the tag set; None: all are good."""
     for tag in tags:

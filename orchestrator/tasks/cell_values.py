@@ -9,6 +9,7 @@ import json
 import math
 import re
 import unicodedata
+import warnings
 from collections import defaultdict
 from collections.abc import Collection, Iterable
 from contextlib import suppress
@@ -297,7 +298,8 @@ def unpack_cell(value: object) -> Any:
     with suppress(ValueError, RecursionError):
         return json.loads(value)
     if not _WITHOUT_COMMAS.search(value):
-        with suppress(ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
+        with suppress(ValueError, TypeError, SyntaxError, RecursionError, MemoryError), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Python warns of what only looks like its numbers: [1or 2]
             found = ast.literal_eval(_ARRAY.sub(r"\1", value.strip()))
             are_numbers = all(
                 isinstance(item, int | float) for item in (found if isinstance(found, tuple) else [found])

@@ -27,8 +27,7 @@ from bert_core.packed_sequences import PackedSequences
 from orchestrator.finetuning.model_record import label_names
 from orchestrator.specs import RecipeSpec
 from orchestrator.specs.task import EmbeddingObjectiveName
-from orchestrator.tasks import Features
-from orchestrator.tasks.features import Array, HeadArrays
+from orchestrator.tasks.features import Array, Features, HeadArrays
 
 Windows: TypeAlias = NDArray[np.int64]
 """Numbers of windows within a split's features: (W,)."""

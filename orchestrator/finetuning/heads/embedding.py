@@ -44,8 +44,7 @@ from orchestrator.finetuning.heads.base import Batch, HeadTraining, Windows
 from orchestrator.finetuning.search_space import check_prompts
 from orchestrator.specs import RecipeSpec
 from orchestrator.specs.task import EmbeddingObjectiveName
-from orchestrator.tasks import Features
-from orchestrator.tasks.features import Array
+from orchestrator.tasks.features import Array, Features
 from orchestrator.tasks.types.embedding import EmbeddingOptions, PairArrays
 
 CLASSIFIER_FILE = "pair_classifier.safetensors"

@@ -19,8 +19,7 @@ from bert_core.distillation import soft_target_loss
 from bert_core.heads import BertForMultipleChoice, BertForSequenceClassification
 from orchestrator.finetuning.heads.base import Batch, HeadTraining, Windows, build_class_loss
 from orchestrator.specs import RecipeSpec
-from orchestrator.tasks import Features
-from orchestrator.tasks.features import Array
+from orchestrator.tasks.features import Array, Features
 from orchestrator.tasks.types.multiple_choice import ChoiceArrays
 from orchestrator.tasks.types.text import TextArrays
 

@@ -24,9 +24,8 @@ from bert_core.heads.sentence_selection import BertForSentenceSelection
 from orchestrator.finetuning.heads.base import Batch, HeadTraining, Windows, build_class_loss
 from orchestrator.specs import RecipeSpec
 from orchestrator.specs.task import EmbeddingObjectiveName
-from orchestrator.tasks import Features
 from orchestrator.tasks.bio_tags import BIO
-from orchestrator.tasks.features import Array
+from orchestrator.tasks.features import Array, Features
 from orchestrator.tasks.types.ner import NerArrays
 from orchestrator.tasks.types.qa import QaArrays
 from orchestrator.tasks.types.sentence_selection import SentenceArrays

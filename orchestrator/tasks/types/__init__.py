@@ -5,10 +5,11 @@
 
 from collections.abc import Mapping
 
+from orchestrator.base.errors import SpecError
 from orchestrator.specs.task import EmbeddingObjectiveName, Head
 from orchestrator.tasks.types.base import AnyTaskType
 from orchestrator.tasks.types.classification import Classification
-from orchestrator.tasks.types.embedding import EMBEDDING_TYPES, embedding_type
+from orchestrator.tasks.types.embedding import EMBEDDING_TYPES
 from orchestrator.tasks.types.multi_label import MultiLabel
 from orchestrator.tasks.types.multiple_choice import MultipleChoice
 from orchestrator.tasks.types.ner import Ner, TokenClassification
@@ -37,4 +38,9 @@ TASK_TYPES: Mapping[Head, AnyTaskType] = {task_type.head: task_type for task_typ
 
 def find_type(head: Head, objective: EmbeddingObjectiveName | None) -> AnyTaskType:
     """The task type of a head, and of an objective where it has several. Raises: SpecError without the objective."""
-    return TASK_TYPES[head] if TASK_TYPES[head].objective is None else embedding_type(objective)
+    if TASK_TYPES[head].objective is None:
+        return TASK_TYPES[head]
+    if objective is None:
+        listed = ", ".join(f"{some.objective} ({some.pairs})" for some in EMBEDDING_TYPES.values())
+        raise SpecError(f"task.objective: say what vectors are compared by, one of {listed}")
+    return EMBEDDING_TYPES[objective]

@@ -9,7 +9,6 @@ Shapes: N pairs of texts, W texts of all pairs.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
-from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -262,15 +261,7 @@ class InBatchNegatives(Embedding):
         return PairArrays(text_numbers=np.array(found, np.int32))
 
 
-EMBEDDING_TYPES: Mapping[EmbeddingObjectiveName, Embedding] = MappingProxyType(
-    {some.objective: some for some in (Cosine(), InBatchNegatives(), PairClassification())}
-)
+EMBEDDING_TYPES: Mapping[EmbeddingObjectiveName, Embedding] = {
+    some.objective: some for some in (Cosine(), InBatchNegatives(), PairClassification())
+}
 """Every type of embeddings by its objective."""
-
-
-def embedding_type(objective: EmbeddingObjectiveName | None) -> Embedding:
-    """The type of an objective. Raises: SpecError without one."""
-    if objective is None:
-        listed = ", ".join(f"{some.objective} ({some.pairs})" for some in EMBEDDING_TYPES.values())
-        raise SpecError(f"task.objective: say what vectors are compared by, one of {listed}")
-    return EMBEDDING_TYPES[objective]

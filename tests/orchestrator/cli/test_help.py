@@ -23,7 +23,7 @@ from orchestrator.registry.fields import FIELD_NAMES
 from orchestrator.registry.query_language import FUNCTIONS, METRIC_SPLITS, UNITS_S
 from orchestrator.specs import SPEC_KINDS
 from orchestrator.storage.text_lines import COMPRESSIONS
-from orchestrator.tasks import TASK_TYPES
+from orchestrator.tasks.types import TASK_TYPES
 from tests.contracts.imports import ROOT, source_files
 from tests.orchestrator.cli.laboratory import Command, RecordedSweep, commands_below
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from orchestrator.specs import TaskSpec
-from orchestrator.tasks import load_task
+from orchestrator.tasks.loading import load_task
 from tests.orchestrator.cli.laboratory import Command
 
 

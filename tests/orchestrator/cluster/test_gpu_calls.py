@@ -25,7 +25,7 @@ from orchestrator.finetuning.evaluation import EvaluatedSplit, evaluate_model
 from orchestrator.inference.searching import Reranking
 from orchestrator.inference.task_scores import Scoring, evaluate
 from orchestrator.specs import TaskSpec
-from orchestrator.tasks import load_task
+from orchestrator.tasks.loading import load_task
 from tests.orchestrator.finetuning import tiny_tasks
 from tests.orchestrator.training.cards_in_place import GIB, let_memory_run_out, put_in_place
 

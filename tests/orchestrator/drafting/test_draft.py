@@ -20,7 +20,7 @@ from orchestrator.kinds import resolved_inputs
 from orchestrator.kinds.preflight import input_problems, refuse
 from orchestrator.specs.loading import load_spec
 from orchestrator.specs.task import TaskSpec, task_of
-from orchestrator.tasks import load_task
+from orchestrator.tasks.loading import load_task
 from tests.orchestrator.drafting.made_files import (
     request_for,
     review,

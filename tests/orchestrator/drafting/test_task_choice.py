@@ -15,7 +15,7 @@ from orchestrator.drafting.columns import inspect_table
 from orchestrator.drafting.task_choice import TaskChoice, choose_task
 from orchestrator.drafting.task_draft import SplitFacts, read_data
 from orchestrator.specs.task import TaskSpec
-from orchestrator.tasks import load_task
+from orchestrator.tasks.loading import load_task
 from tests.orchestrator.drafting.made_files import request_for, write, write_reviews
 
 

@@ -19,7 +19,7 @@ from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.registry.records import RunRecord
 from orchestrator.specs.loading import parse_spec, spec_values
 from orchestrator.specs.task import task_of
-from orchestrator.tasks import load_task
+from orchestrator.tasks.loading import load_task
 from tests.orchestrator.registry.samples import made_with, model_result
 
 SWEEP = {"kind": "sweep", "name": "tuned", "task": {"id": "sst2", "folder": "data"}, "recipe": {"tokenizer": "words"}}

@@ -11,7 +11,8 @@ from orchestrator.finetuning.training import _Training
 from orchestrator.finetuning.trial import TrialJob, run_trial, trial_folder
 from orchestrator.specs import RecipeSpec, TaskSpec
 from orchestrator.storage import join
-from orchestrator.tasks import load_task, majority_baseline
+from orchestrator.tasks.loading import load_task
+from orchestrator.tasks.scoring import majority_baseline
 from tests.orchestrator.finetuning import tiny_tasks
 
 

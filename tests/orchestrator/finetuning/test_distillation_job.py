@@ -19,7 +19,7 @@ from orchestrator.finetuning.evaluation import evaluate_model
 from orchestrator.finetuning.heads.embedding import DualEncoder
 from orchestrator.finetuning.model_folder import load_fine_tuned
 from orchestrator.specs import TaskSpec
-from orchestrator.tasks import load_task
+from orchestrator.tasks.loading import load_task
 from tests.orchestrator.finetuning import tiny_tasks
 from tests.orchestrator.finetuning.tiny_distillation import Bench, train_teacher
 

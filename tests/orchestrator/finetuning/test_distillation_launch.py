@@ -27,7 +27,7 @@ from orchestrator.registry.model_names import resolve_model
 from orchestrator.specs import DistillSpec
 from orchestrator.specs.loading import parse_spec
 from orchestrator.storage.attempts import marked_storage
-from orchestrator.tasks import load_task
+from orchestrator.tasks.loading import load_task
 from orchestrator.training.event_queue import EventQueue
 from tests.orchestrator.finetuning import tiny_tasks
 from tests.orchestrator.training.local_actor import LocalActor

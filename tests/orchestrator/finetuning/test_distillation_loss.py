@@ -24,7 +24,9 @@ from orchestrator.finetuning.heads import HEADS, HeadModel
 from orchestrator.finetuning.trial import prepare_trial_features
 from orchestrator.specs import TaskSpec
 from orchestrator.specs.distill import LossWeightsSpec
-from orchestrator.tasks import Features, Task, load_task
+from orchestrator.tasks.features import Features
+from orchestrator.tasks.loading import load_task
+from orchestrator.tasks.task import Task
 from tests.orchestrator.finetuning import tiny_tasks
 from tests.synchronizations import counted_synchronizations
 

@@ -20,7 +20,7 @@ from orchestrator.finetuning.evaluation import evaluate_model
 from orchestrator.finetuning.heads.embedding import CLASSIFIER_FILE
 from orchestrator.inference import predict
 from orchestrator.storage.model_folder import weights_digest
-from orchestrator.tasks import load_task
+from orchestrator.tasks.loading import load_task
 from orchestrator.tasks.types.embedding import MatchExample
 from tests.orchestrator.finetuning import tiny_tasks
 from tests.orchestrator.finetuning.bench import Bench, Killed

@@ -25,7 +25,7 @@ from orchestrator.finetuning.training import MicroBatches, _Training, seed_part
 from orchestrator.finetuning.trial import prepare_trial_features
 from orchestrator.specs import RecipeSpec, TaskSpec
 from orchestrator.storage import digest_file
-from orchestrator.tasks import load_task
+from orchestrator.tasks.loading import load_task
 from tests.orchestrator.finetuning import tiny_tasks
 from tests.orchestrator.finetuning.bench import Bench, Killed
 from tests.synchronizations import GPU, FakeGpu

@@ -24,7 +24,8 @@ from orchestrator.inference.task_scores import Scoring, evaluate
 from orchestrator.specs import RecipeSpec, TaskSpec
 from orchestrator.specs.task import Head
 from orchestrator.storage.model_folder import count_parameters
-from orchestrator.tasks import Task, load_task
+from orchestrator.tasks.loading import load_task
+from orchestrator.tasks.task import Task
 from orchestrator.tasks.text_examples import CategoricalColumn, NumericalColumn, TabularColumns
 from tests.orchestrator.finetuning import tiny_tasks
 from tests.orchestrator.tasks.definitions import define, options_of
@@ -159,7 +160,7 @@ def test_columns_count_as_the_model_has_learnt_them(tmp_path: Path) -> None:
     files = {"validation": spec.files["validation"]}
     elsewhere = load_task(spec.model_copy(update={"files": files, "labels": task.labels}))
     assert elsewhere.columns != task.columns
-    assert with_labels_of(fine_tuned, elsewhere, "model").columns == task.columns
+    assert with_labels_of(fine_tuned.task, elsewhere, "model").columns == task.columns
 
 
 def test_transformers_loads_the_folder_and_agrees(tmp_path: Path, task: Task) -> None:

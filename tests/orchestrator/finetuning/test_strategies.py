@@ -14,7 +14,7 @@ from orchestrator.finetuning.logits import compute_logits, compute_states
 from orchestrator.finetuning.model_folder import load_fine_tuned
 from orchestrator.specs import RecipeSpec, TaskSpec
 from orchestrator.specs.task import Head
-from orchestrator.tasks import load_task
+from orchestrator.tasks.loading import load_task
 from tests.orchestrator.finetuning import tiny_tasks
 from tests.orchestrator.finetuning.bench import Bench
 from tests.orchestrator.tasks.definitions import features_of

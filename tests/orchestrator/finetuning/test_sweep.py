@@ -33,7 +33,7 @@ from orchestrator.registry.group_comparison import read_predictions
 from orchestrator.specs import SweepSpec
 from orchestrator.storage import exists, join, names_in
 from orchestrator.storage.attempts import refuse_without_mark
-from orchestrator.tasks import load_task
+from orchestrator.tasks.loading import load_task
 from tests.orchestrator.finetuning import tiny_tasks
 from tests.orchestrator.finetuning.bench import Killed
 
@@ -45,7 +45,6 @@ class Notebook:
     started: list[TrialStart] = field(default_factory=list)
     events: list[tuple[str, MetricEvent]] = field(default_factory=list)
     results: list[TrialResult] = field(default_factory=list)
-    lines: list[str] = field(default_factory=list)
 
     def states(self) -> list[str]:
         return [result.state for result in sorted(self.results, key=lambda result: result.number)]
@@ -90,7 +89,6 @@ class Laboratory:
                 on_trial_started=book.started.append,
                 on_trial_events=note_events,
                 on_trial_result=book.results.append,
-                on_progress=book.lines.append,
             ),
             finished=finished,
             kept_models=kept_models,
@@ -116,8 +114,12 @@ def save_broken_model(folder: Path) -> None:
 @pytest.mark.ray
 @pytest.mark.core
 def test_grid_sweep_survives_failing_trials_and_resumes(
-    laboratory: Laboratory, ray_cluster: None, capfd: pytest.CaptureFixture[str]
+    laboratory: Laboratory,
+    ray_cluster: None,
+    capfd: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
+    caplog.set_level("INFO", "orchestrator")
     save_broken_model(laboratory.folder)
     spec = laboratory.spec(space={"init_from": ["random", "broken"], "learning_rate": [1e-3, 2e-3]})
     result, book = laboratory.run(spec)
@@ -131,7 +133,7 @@ def test_grid_sweep_survives_failing_trials_and_resumes(
     assert result.test_metrics["accuracy"] > 0.8 > result.test_metrics["baseline.accuracy"]
     assert {start.key for start in book.started} == {trial.key for trial in result.trials}
     assert {key for key, _ in book.events} == {trial.key for trial in completed}
-    assert book.lines[-1].startswith("4 of 4 trials ended: ")
+    assert any(line.startswith("4 of 4 trials ended: ") for line in caplog.messages)
     assert result.datasets[0].counts["num_train_examples"] == 320
 
     folder = laboratory.run_folder()

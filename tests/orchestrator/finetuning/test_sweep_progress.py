@@ -23,9 +23,7 @@ class Sweep:
         self.spec = spec = SweepSpec.model_validate({"task": task, "recipe": recipe, "seeds": [0, 1, 2], **fields})
         self.told: list[tuple[str, int]] = []
         self.views: list[SweepView] = []
-        self.lines: list[str] = []
         self.evaluations: list[str] = []
-        self.warnings: list[str] = []
         self.progress = SweepProgress(
             queue=TrialQueue(spec, "f1", {}),
             metric="f1",
@@ -34,10 +32,8 @@ class Sweep:
                 on_trial_started=lambda start: self.told.append(("started", start.number)),
                 on_trial_events=lambda key, events: self.told.extend(("event", event.step) for event in events),
                 on_trial_result=lambda result: self.told.append(("recorded", result.number)),
-                on_progress=self.lines.append,
                 on_view=self.views.append,
                 on_evaluation=self.evaluations.append,
-                on_warning=self.warnings.append,
             ),
             on_leading=lambda result: self.told.append(("leads", result.number)),
             on_superseded=lambda result: self.told.append(("deleted", result.number)),
@@ -121,7 +117,10 @@ def test_a_terminal_is_shown_running_trials_and_the_best_of_those_that_ended() -
     assert (view.num_ended, view.num_waiting, view.best) == (1, 1, "best f1 0.6000 (trial 0)")
 
 
-def test_a_line_tells_evaluations_once_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_tells_evaluations_once_a_minute(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "orchestrator")
     now = 100.0
     monkeypatch.setattr("orchestrator.base.console.log_lines.time.monotonic", lambda: now)
     sweep = Sweep()
@@ -129,7 +128,7 @@ def test_a_line_tells_evaluations_once_a_minute(monkeypatch: pytest.MonkeyPatch)
     for step in range(1, 5):
         sweep.progress.reported(plan, [MetricEvent(step, "validation", {"f1": step / 10}, epoch=float(step))])
         now += 40
-    assert [line.partition(": epoch ")[2][:3] for line in sweep.lines] == ["1.0", "3.0"]
+    assert [line.partition(": epoch ")[2][:3] for line in caplog.messages] == ["1.0", "3.0"]
 
 
 def test_each_evaluation_has_a_line_for_who_sees_no_view_but_of_quick_ones_the_newest_alone(
@@ -160,9 +159,10 @@ def test_each_evaluation_has_a_line_for_who_sees_no_view_but_of_quick_ones_the_n
 
 @pytest.mark.parametrize(("num_at_a_time", "minutes"), [(1, 7), (2, 3)])
 def test_time_left_counts_what_runs_at_a_time(
-    monkeypatch: pytest.MonkeyPatch, num_at_a_time: int, minutes: int
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, num_at_a_time: int, minutes: int
 ) -> None:
     """Trials of a minute: one of eight has ended, the next ones begin at once."""
+    caplog.set_level("INFO", "orchestrator")
     now = 100.0
     monkeypatch.setattr("orchestrator.finetuning.sweep_progress.time.monotonic", lambda: now)
     sweep = Sweep(seeds=list(range(8)))
@@ -174,7 +174,7 @@ def test_time_left_counts_what_runs_at_a_time(
         sweep.progress.ended(plan, done)
         sweep.start()
     assert sweep.views[-1].left_s == 60.0 * minutes
-    assert sweep.lines[0].endswith(f"about {minutes}:00 min left")
+    assert caplog.messages[0].endswith(f"about {minutes}:00 min left")
 
 
 def test_before_a_trial_has_ended_the_time_left_is_by_the_speed_of_those_that_run(
@@ -199,12 +199,12 @@ def test_the_time_of_an_earlier_attempt_is_not_this_ones() -> None:
     assert sweep.views[-1].left_s is None
 
 
-def test_a_trials_warnings_are_told_with_its_number() -> None:
+def test_a_trials_warnings_are_told_with_its_number(caplog: pytest.LogCaptureFixture) -> None:
     sweep = Sweep()
     plan = sweep.start()
     measured = MetricEvent(4, "validation", {"f1": 0.7}, 1.0)
     sweep.progress.reported(plan, [MessageEvent("memory ran out", "warning"), measured])
-    assert sweep.warnings == ["trial 0: memory ran out"]
+    assert caplog.messages == ["trial 0: memory ran out"]
     assert sweep.told == [("started", 0), ("event", 4)]
 
 

@@ -19,7 +19,7 @@ from orchestrator.finetuning.model_folder import load_fine_tuned
 from orchestrator.inference import predict
 from orchestrator.specs import RecipeSpec, TaskSpec
 from orchestrator.storage import digest_file, join
-from orchestrator.tasks import load_task
+from orchestrator.tasks.loading import load_task
 from orchestrator.tasks.types.conll import NerExample
 from tests.orchestrator.finetuning import tiny_tasks
 from tests.orchestrator.finetuning.bench import Bench

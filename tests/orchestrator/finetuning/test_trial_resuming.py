@@ -6,6 +6,8 @@ from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
+from torch import nn
+from torch.optim import SGD
 
 from bert_core.checkpoints import training_state
 from bert_core.errors import CheckpointError
@@ -13,11 +15,12 @@ from orchestrator.base.results import TrialResult
 from orchestrator.base.run_states import RunState
 from orchestrator.finetuning import trial
 from orchestrator.finetuning.training import TrainingSnapshot
-from orchestrator.finetuning.training_checkpoints import saves_at_intervals
+from orchestrator.finetuning.training_checkpoints import CheckpointedTraining, TrialCheckpoint
 from orchestrator.finetuning.trial import trial_folder
 from orchestrator.finetuning.trial_journal import write_leader
 from orchestrator.storage import digest_file, exists, join, names_in
 from orchestrator.training import checkpoints
+from orchestrator.training.checkpoints import Checkpoints
 from tests.orchestrator.finetuning import tiny_tasks
 from tests.orchestrator.finetuning.bench import Bench, Killed
 
@@ -120,15 +123,13 @@ def test_only_a_trial_that_leads_writes_its_weights(tmp_path: Path) -> None:
     assert exists(bench.model_folder), "of equal scores the earlier trial leads"
 
 
-def test_checkpoints_are_due_at_intervals_but_not_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = 100.0
+def test_checkpoints_are_written_at_intervals_but_not_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, saved = 100.0, list[float]()
     monkeypatch.setattr("orchestrator.finetuning.training_checkpoints.perf_counter", lambda: now)
-
-    def ask(at: float, is_last: bool = False) -> bool:
-        nonlocal now
-        now = at
-        return is_due(TrainingSnapshot(1, is_last, 0, {}, {}))
-
-    is_due = saves_at_intervals(60.0)
-    assert [ask(at) for at in (130.0, 160.0, 170.0, 219.0, 220.0)] == [False, True, False, False, True]
-    assert not ask(500.0, is_last=True)
+    monkeypatch.setattr(CheckpointedTraining, "save", lambda *given: saved.append(now))
+    checkpoint = TrialCheckpoint(Checkpoints("trial"), {}, lambda *told: None, metric="f1", interval_s=60.0)
+    model = nn.Linear(1, 1)
+    optimizer = SGD(model.parameters())
+    for now in (130.0, 160.0, 170.0, 219.0, 220.0, 500.0):
+        checkpoint.save(model, optimizer, TrainingSnapshot(1, now == 500.0, 0, {}, {}))
+    assert saved == [160.0, 220.0]

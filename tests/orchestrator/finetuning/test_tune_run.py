@@ -72,7 +72,7 @@ class Run:
             queue=TrialQueue(spec, "f1", {}),
             metric="f1",
             baseline={"f1": 0.01},
-            listener=SweepListener(self.started.append, note_events, lambda result: None, lambda line: None),
+            listener=SweepListener(self.started.append, note_events, lambda result: None),
             on_leading=lambda result: None,
             on_ended=lambda result: None,
             on_superseded=lambda result: self.superseded.append(result.number),

@@ -9,7 +9,7 @@ from orchestrator.finetuning.distillation_job import DistillJob, distill
 from orchestrator.finetuning.trial import prepare_trial_features, train_and_save
 from orchestrator.specs import DistillSpec, TaskSpec
 from orchestrator.storage import delete
-from orchestrator.tasks import load_task
+from orchestrator.tasks.loading import load_task
 from tests.orchestrator.finetuning import tiny_tasks
 
 

@@ -16,7 +16,7 @@ from orchestrator.finetuning.building import build_model
 from orchestrator.finetuning.model_folder import save_model_folder
 from orchestrator.finetuning.model_record import FineTuningRecord
 from orchestrator.specs import RecipeSpec, TaskSpec
-from orchestrator.tasks import Task
+from orchestrator.tasks.task import Task
 from tests.orchestrator.tasks.definitions import define
 
 FILLERS = [

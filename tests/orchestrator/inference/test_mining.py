@@ -11,7 +11,7 @@ import pytest
 from orchestrator.base.errors import InputError
 from orchestrator.inference.searching import mine_pairs
 from orchestrator.specs import TaskSpec
-from orchestrator.tasks import load_task
+from orchestrator.tasks.loading import load_task
 
 TEXTS = {"a": "cats rest on the mat", "b": "wings lift planes", "d": "rain falls into a cold river"}
 

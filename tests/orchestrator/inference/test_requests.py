@@ -15,8 +15,8 @@ import pytest
 from orchestrator.base.errors import InputError
 from orchestrator.inference.requests import RequestFile, inspect_requests, make_request, refuse_table
 from orchestrator.storage.text_lines import parse_line
-from orchestrator.tasks import TaskDefinition
 from orchestrator.tasks.text_examples import NO_COLUMNS, CategoricalColumn, NumericalColumn, TabularColumns
+from orchestrator.tasks.types.base import TaskDefinition
 from orchestrator.tasks.types.classification import ClassificationExample
 from orchestrator.tasks.types.multi_label import LabelsPrediction, MultiLabelExample
 from orchestrator.tasks.types.multiple_choice import ChoicePrediction, MultipleChoiceExample

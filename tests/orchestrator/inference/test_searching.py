@@ -18,7 +18,7 @@ from orchestrator.inference.searching import Reranker, Reranking, open_searcher,
 from orchestrator.inference.text_vectors import load_embedder
 from orchestrator.specs import TaskSpec
 from orchestrator.specs.task import Head
-from orchestrator.tasks import load_task
+from orchestrator.tasks.loading import load_task
 from orchestrator.tasks.types.regression import ValuePrediction
 from tests.orchestrator.tasks.definitions import define
 

@@ -12,7 +12,8 @@ import pytest
 
 from orchestrator.finetuning.model_folder import load_task_definition
 from orchestrator.inference.task_scores import Scoring, analyze_errors, evaluate, own_task_values
-from orchestrator.tasks import Task, load_task
+from orchestrator.tasks.loading import load_task
+from orchestrator.tasks.task import Task
 from orchestrator.tasks.types.classification import ClassPrediction
 from tests.orchestrator.finetuning import tiny_tasks
 

@@ -22,7 +22,7 @@ from orchestrator.kinds.evaluate import EvaluateKind
 from orchestrator.kinds.resolved import data_digests
 from orchestrator.registry.recorder import Recorder
 from orchestrator.specs import EvaluateSpec, TaskSpec
-from orchestrator.tasks import load_task
+from orchestrator.tasks.loading import load_task
 from tests.orchestrator.kinds.contexts import Notebook, carry_out, context_of
 from tests.orchestrator.kinds.samples import complete
 from tests.orchestrator.registry.samples import model_result

@@ -19,7 +19,8 @@ from orchestrator.kinds.preflight import input_problems, refuse
 from orchestrator.registry import Registry
 from orchestrator.specs import DistillSpec, EvaluateSpec, TaskSpec
 from orchestrator.specs.loading import parse_spec
-from orchestrator.tasks import Task, load_task
+from orchestrator.tasks.loading import load_task
+from orchestrator.tasks.task import Task
 from orchestrator.training.snapshots import Snapshots
 from tests.orchestrator.small_specs import DISTILL, PRETRAIN, SWEEP, pipeline
 

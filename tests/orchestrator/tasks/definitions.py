@@ -12,9 +12,11 @@ import pyarrow.parquet
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.specs import RecipeSpec
 from orchestrator.specs.task import Head
-from orchestrator.tasks import TASK_TYPES, Features, TaskDefinition, build_features, find_type
+from orchestrator.tasks.feature_cache import build_features
+from orchestrator.tasks.features import Features
 from orchestrator.tasks.text_files import BadRecords
-from orchestrator.tasks.types.base import TaskOptions
+from orchestrator.tasks.types import TASK_TYPES, find_type
+from orchestrator.tasks.types.base import TaskDefinition, TaskOptions
 
 SENTENCES = [
     "The old house stands by the river near Oslo.",

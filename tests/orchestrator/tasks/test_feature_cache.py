@@ -11,7 +11,10 @@ import pytest
 from bert_core.text.tokenization import Tokenizer
 from bert_core.text.tokenizer_training import train_wordpiece
 from orchestrator.specs import TaskSpec
-from orchestrator.tasks import Features, Task, dataset_result, load_task, prepare_features
+from orchestrator.tasks.feature_cache import dataset_result, prepare_features
+from orchestrator.tasks.features import Features
+from orchestrator.tasks.loading import load_task
+from orchestrator.tasks.task import Task
 from tests.orchestrator.tasks.definitions import options_of
 
 LENGTHS = {"max_seq_length": 24}

@@ -18,8 +18,9 @@ from bert_core.text.tokenization import Tokenizer
 from bert_core.text.tokenizer_training import TRAINERS
 from orchestrator.base.errors import SpecError, TaskDataError
 from orchestrator.specs import TaskSpec
-from orchestrator.tasks import decode, load_task
 from orchestrator.tasks.features import truncate_longest_first
+from orchestrator.tasks.loading import load_task
+from orchestrator.tasks.scoring import decode
 from orchestrator.tasks.types.classification import ClassificationExample
 from orchestrator.tasks.types.conll import NerExample
 from orchestrator.tasks.types.regression import RegressionExample

@@ -4,8 +4,7 @@ import json
 from pathlib import Path
 
 from orchestrator.specs import TaskSpec
-from orchestrator.tasks import load_task
-from orchestrator.tasks.loading import count_leaks
+from orchestrator.tasks.loading import count_leaks, load_task
 
 
 def leaks(head: str, columns: tuple[str, ...] = (), **files: Path) -> dict[str, int]:

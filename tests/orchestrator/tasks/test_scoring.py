@@ -9,16 +9,16 @@ import pytest
 from orchestrator.base.errors import TaskDataError
 from orchestrator.registry.group_comparison import read_predictions
 from orchestrator.specs import TaskSpec
-from orchestrator.tasks import (
-    Task,
+from orchestrator.tasks.loading import load_task
+from orchestrator.tasks.scoring import (
+    KEPT_CHARACTERS,
     kept_rows,
-    load_task,
     majority_baseline,
     prediction_rows,
     score,
     write_prediction_rows,
 )
-from orchestrator.tasks.scoring import KEPT_CHARACTERS
+from orchestrator.tasks.task import Task
 from orchestrator.tasks.types.classification import ClassPrediction
 from orchestrator.tasks.types.multi_label import LabelsPrediction
 from orchestrator.tasks.types.multiple_choice import ChoicePrediction

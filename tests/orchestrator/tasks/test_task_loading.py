@@ -14,9 +14,9 @@ from bert_core.text.characters import plain_text
 from orchestrator.base.errors import OrchestratorError, SpecError, TaskDataError
 from orchestrator.specs import TaskSpec
 from orchestrator.storage.hub import pin
-from orchestrator.tasks import Task, load_task
 from orchestrator.tasks.catalogue import KNOWN_TASKS, ON_HUB
-from orchestrator.tasks.loading import count_leaks
+from orchestrator.tasks.loading import count_leaks, load_task
+from orchestrator.tasks.task import Task
 from orchestrator.tasks.text_examples import CategoricalColumn, NumericalColumn, TabularColumns
 from orchestrator.tasks.types.multiple_choice import MultipleChoiceExample
 from tests.hub_server import serving_hub

@@ -13,7 +13,7 @@ from bert_core.text.tokenization import Tokenizer
 from orchestrator.finetuning.batches import make_batch
 from orchestrator.finetuning.heads import HEADS, Batch, HeadTraining
 from orchestrator.specs.task import Head
-from orchestrator.tasks import Features
+from orchestrator.tasks.features import Features
 from tests.orchestrator.tasks.definitions import features_of
 from tests.synchronizations import counted_synchronizations
 

@@ -15,8 +15,8 @@ from bert_core.text.tokenization import Tokenizer
 from orchestrator.finetuning.batches import make_batch
 from orchestrator.specs import RecipeSpec
 from orchestrator.specs.task import Head
-from orchestrator.tasks import TASK_TYPES
 from orchestrator.tasks.text_examples import NumericalColumn, TabularColumns
+from orchestrator.tasks.types import TASK_TYPES
 from orchestrator.tasks.types.classification import ClassificationExample
 from orchestrator.tasks.types.conll import NerExample
 from orchestrator.tasks.types.multi_label import MultiLabelExample

@@ -18,22 +18,12 @@ from orchestrator.finetuning.search_space import check_recipe
 from orchestrator.specs import RecipeSpec, TaskSpec
 from orchestrator.specs.task import Head
 from orchestrator.storage import read_bytes
-from orchestrator.tasks import (
-    TASK_TYPES,
-    Features,
-    Task,
-    build_features,
-    decode,
-    decode_fitted,
-    find_type,
-    join_features,
-    load_task,
-    majority_baseline,
-    prediction_rows,
-    score,
-)
-from orchestrator.tasks.loading import DATA_FIELDS
-from orchestrator.tasks.types import TYPES
+from orchestrator.tasks.feature_cache import build_features
+from orchestrator.tasks.features import Features, join_features
+from orchestrator.tasks.loading import DATA_FIELDS, load_task
+from orchestrator.tasks.scoring import decode, decode_fitted, majority_baseline, prediction_rows, score
+from orchestrator.tasks.task import Task
+from orchestrator.tasks.types import TASK_TYPES, TYPES, find_type
 from orchestrator.tasks.types.base import TaskOptions
 from orchestrator.tasks.types.requests import Request
 from orchestrator.tasks.types.retrieval import QueryExample, RankingPrediction

@@ -9,7 +9,8 @@ import pytest
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.base.errors import SpecError, TaskDataError
 from orchestrator.specs import TaskSpec
-from orchestrator.tasks import decode, load_task
+from orchestrator.tasks.loading import load_task
+from orchestrator.tasks.scoring import decode
 from orchestrator.tasks.types.classification import ClassificationExample, ClassPrediction
 from orchestrator.tasks.types.embedding import MatchExample, MatchTable
 from orchestrator.tasks.types.regression import RegressionExample, ValuePrediction

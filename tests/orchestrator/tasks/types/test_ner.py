@@ -16,7 +16,6 @@ from bert_core.text.tokenization import Tokenizer
 from orchestrator.base.errors import TaskDataError
 from orchestrator.specs.recipe import Context
 from orchestrator.specs.task import TaskSpec
-from orchestrator.tasks import TASK_TYPES, Features, decode
 from orchestrator.tasks.bio_tags import (
     BIO,
     SCHEMES,
@@ -26,7 +25,10 @@ from orchestrator.tasks.bio_tags import (
     read_spans,
     tag_words,
 )
+from orchestrator.tasks.features import Features
+from orchestrator.tasks.scoring import decode
 from orchestrator.tasks.text_files import BadRecords
+from orchestrator.tasks.types import TASK_TYPES
 from orchestrator.tasks.types.conll import ConllReader, NerExample, NerTable, has_tag_columns
 from orchestrator.tasks.types.ner import TagsPrediction
 from tests.orchestrator.tasks.definitions import define, examples_of, features_of, read, write, write_records

@@ -21,8 +21,11 @@ from orchestrator.finetuning.heads.sequence import SequenceHead
 from orchestrator.finetuning.model_folder import FineTunedModel
 from orchestrator.finetuning.model_record import FineTuningRecord
 from orchestrator.finetuning.training import fine_tune
-from orchestrator.tasks import TASK_TYPES, build_features, load_task, majority_baseline
+from orchestrator.tasks.feature_cache import build_features
 from orchestrator.tasks.features import Array
+from orchestrator.tasks.loading import load_task
+from orchestrator.tasks.scoring import majority_baseline
+from orchestrator.tasks.types import TASK_TYPES
 from orchestrator.tasks.types.base import Outputs, Scores, TaskDefinition
 from orchestrator.tasks.types.classification import ClassificationExample, ClassificationTable, ClassPrediction
 from orchestrator.tasks.types.requests import Request

@@ -16,8 +16,11 @@ from bert_core.text.tokenization import Tokenizer
 from bert_core.text.tokenizer_training import train_wordpiece
 from orchestrator.base.errors import TaskDataError
 from orchestrator.specs import TaskSpec
-from orchestrator.tasks import Features, Task, decode, decode_fitted, load_task, prepare_features, score, unread_notes
-from orchestrator.tasks.features import passage_windows
+from orchestrator.tasks.feature_cache import prepare_features, unread_notes
+from orchestrator.tasks.features import Features, passage_windows
+from orchestrator.tasks.loading import load_task
+from orchestrator.tasks.scoring import decode, decode_fitted, score
+from orchestrator.tasks.task import Task
 from orchestrator.tasks.text_files import BadRecords
 from orchestrator.tasks.types.qa import AnswerPrediction, whole_letters
 from orchestrator.tasks.types.squad import Answer, QaExample, SquadReader, are_question_columns, find_answer

@@ -8,7 +8,8 @@ import pytest
 
 from orchestrator.base.errors import SpecError, TaskDataError
 from orchestrator.specs import TaskSpec
-from orchestrator.tasks import load_task, majority_baseline, prediction_rows, score
+from orchestrator.tasks.loading import load_task
+from orchestrator.tasks.scoring import majority_baseline, prediction_rows, score
 from orchestrator.tasks.types.retrieval import QueryExample, RankingPrediction
 from tests.shared_data import shared_file
 

@@ -13,7 +13,8 @@ from bert_core.errors import DataError
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.base.errors import TaskDataError
 from orchestrator.specs.task import Head
-from orchestrator.tasks import TASK_TYPES, decode
+from orchestrator.tasks.scoring import decode
+from orchestrator.tasks.types import TASK_TYPES
 from orchestrator.tasks.types.classification import ClassificationExample, ClassPrediction
 from orchestrator.tasks.types.multi_label import LabelsPrediction, MultiLabelExample, MultiLabelTable
 from orchestrator.tasks.types.multiple_choice import ChoicePrediction, MultipleChoiceExample, MultipleChoiceTable

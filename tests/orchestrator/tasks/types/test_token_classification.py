@@ -8,7 +8,9 @@ from sklearn.metrics import accuracy_score, f1_score
 
 from orchestrator.base.errors import TaskDataError
 from orchestrator.specs import TaskSpec
-from orchestrator.tasks import Task, load_task, majority_baseline, score
+from orchestrator.tasks.loading import load_task
+from orchestrator.tasks.scoring import majority_baseline, score
+from orchestrator.tasks.task import Task
 from orchestrator.tasks.types.ner import TagsPrediction
 
 SENTENCES = [
