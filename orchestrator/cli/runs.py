@@ -199,7 +199,7 @@ def logs(run_id: str, rank: str | None, follow: bool) -> int:
     else:
         from orchestrator.training.worker_log import worker_logs
 
-        paths = [log.path for log in worker_logs(folder) if rank in ("all", str(log.rank))]
+        paths = [path for _, of_rank, path in worker_logs(folder) if rank in ("all", str(of_rank))]
         if not paths:
             whose = "of its workers" if rank == "all" else f"of a worker of rank {rank}"
             raise NotFoundError(f"run {run.id} has no log {whose} at {folder}; only trainings on Ray have such logs")

@@ -120,16 +120,11 @@ def _commands(configuration: Path, data_folder: Path) -> dict[str, tuple[str, li
     return commands
 
 
-class RunGauges:
-    """Gauges of one run of the connected Ray, which keep their last values until its driver ends."""
-
-    def __init__(self, run_id: str, name: str) -> None:
-        self._labels = {"run": run_id, "name": name}
-
-    def show(self, event: MetricEvent) -> None:
-        """Set the gauges of all measurements of an event, and that of its step."""
-        for name, value in {**event.values, "step": event.step}.items():
-            _gauge(name).set(float(value), {**self._labels, "split": event.split})
+def show_gauges(run_id: str, run_name: str, event: MetricEvent) -> None:
+    """Set the gauges of a run's measurements and of its step, which keep their values until its driver ends."""
+    labels = {"run": run_id, "name": run_name, "split": event.split}
+    for name, value in {**event.values, "step": event.step}.items():
+        _gauge(name).set(float(value), labels)
 
 
 @cache

@@ -4,18 +4,15 @@ What Ray's processes log reaches nobody, since Ray is started without `log_to_dr
 too. A warning for a person therefore travels as a value:
 
     a process of Ray     with attached(warnings): work()        its warnings are collected (`CollectedWarnings`)
-                         WithWarnings(result, warnings.take())  and go with the next result
-    the driver           relay.receive(answer)                  logs each text once, whichever process it comes from
+                         result, warnings.take()                and go with the next result
+    the driver           relay.tell(warnings)                   logs each text once, whichever process it comes from
 
 Trials, distillations and pretraining workers send their warnings as events, among the others that they have.
 """
 
 import logging
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Generic, TypeVar
 
-T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 
@@ -36,14 +33,6 @@ class CollectedWarnings(logging.Handler):
         return tuple(dict.fromkeys(texts))
 
 
-@dataclass(frozen=True)
-class WithWarnings(Generic[T]):
-    """A value from one of Ray's processes, and the warnings that were logged there since the value before it."""
-
-    value: T
-    warnings: tuple[str, ...] = ()
-
-
 class WarningRelay:
     """Logs in the driver what Ray's processes have warned of, each text once."""
 
@@ -56,8 +45,3 @@ class WarningRelay:
             if text not in self._told:
                 self._told.add(text)
                 logger.warning(text)
-
-    def receive(self, answer: WithWarnings[T]) -> T:
-        """Log the warnings that come with a value, and return the value."""
-        self.tell(answer.warnings)
-        return answer.value

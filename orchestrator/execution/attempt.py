@@ -12,7 +12,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -31,7 +31,7 @@ from orchestrator.base.errors import (
 from orchestrator.base.periodic import repeating
 from orchestrator.base.run_states import new_run_id
 from orchestrator.base.settings import Settings
-from orchestrator.cluster.administration import RunGauges
+from orchestrator.cluster.administration import show_gauges
 from orchestrator.cluster.capacity import cluster_resources, gpu_types
 from orchestrator.cluster.connection import most_cpus
 from orchestrator.cluster.head_watch import HeadWatch
@@ -52,7 +52,7 @@ from orchestrator.specs.loading import parse_spec, spec_values
 from orchestrator.specs.task import task_of
 from orchestrator.storage import exists, join, read_bytes
 from orchestrator.storage.attempts import how_to_go_on
-from orchestrator.storage.logs import GrowingUpload
+from orchestrator.storage.logs import growing_upload
 from orchestrator.storage.uris import is_local, local_path
 
 REQUEST_INTERVAL_S = 2.0
@@ -145,7 +145,7 @@ class RunController:
                         progress=progress,
                         superseded=superseded,
                         allow_drift=self.allow_drift,
-                        show=RunGauges(record.id, record.name).show,
+                        show=partial(show_gauges, record.id, record.name),
                         stages=self,
                     )
                     with metered(record, spec, self.registry, self.watcher, most_cpus=most_cpus(self.settings)):
@@ -176,12 +176,12 @@ class RunLog(logging.Handler):
         self._path = join(run_folder, LOG_FILE)
         self._is_local = is_local(self._path)
         self._has_warned = False
-        self._upload: GrowingUpload | None = None
+        self._uploads = ExitStack()
         if self._is_local:
             local_path(self._path).parent.mkdir(parents=True, exist_ok=True)
         else:
             self._text = read_bytes(self._path) if exists(self._path) else b""
-            self._upload = GrowingUpload(self._path, lambda: self._text, self._warn)
+            self._uploads.enter_context(growing_upload(self._path, lambda: self._text, self._warn))
 
     def emit(self, record: logging.LogRecord) -> None:
         """Add the line of a record."""
@@ -201,8 +201,7 @@ class RunLog(logging.Handler):
 
     def close(self) -> None:
         """Put everything on the storage."""
-        if self._upload is not None:
-            self._upload.close()
+        self._uploads.close()
         super().close()
 
     def _warn(self, error: OSError) -> None:

@@ -15,12 +15,11 @@ something, and the next one finds the rest. Doing so again changes nothing.
 
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from orchestrator.base.errors import NotFoundError
@@ -36,9 +35,6 @@ from orchestrator.storage import delete, exists, join, names_in
 from orchestrator.storage.download_cache import remove_unless_held
 from orchestrator.storage.folders import file_stats, used_bytes
 from orchestrator.storage.uris import absolute, is_local, local_path
-
-if TYPE_CHECKING:
-    import pandas
 
 SHARED_FOLDERS = {"corpora": "token store", "tasks": "tokenized task"}
 """Folders of the storage with data that runs share, and what each entry of them is."""
@@ -76,16 +72,14 @@ def find_garbage(settings: Settings, older_than_s: float, *, measured: bool = Tr
 
 def _find(settings: Settings, older_than_s: float) -> list[Garbage]:
     with Registry(settings.registry, read_only=True) as registry:
-        frame = registry.runs()
-        runs = frame[frame["parent"].isna()]
+        every = registry.run_records(registry.run_ids())
+        runs = [run for run in every if run.parent_id is None]
         pinned = registry.annotations.flagged("pinned")
         starts = _starts_under_way(registry)
-        ended = (str(run_id) for run_id in runs["id"] if run_id not in pinned)
-        found = [item for run_id in ended for item in _of_run(registry, run_id, starts)]
-        found += _weights(registry, frame, pinned)
-        found += _trash(registry, frame)
-        at_work = ", ".join(f"'{state}'" for state in (RunState.PENDING, RunState.RUNNING, RunState.LOST))
-        if not registry.runs(f"state in ({at_work})", trials=False).empty:  # it may use what runs share
+        found = [item for run in runs if run.id not in pinned for item in _of_run(registry, run, starts)]
+        found += _weights(registry, every, pinned)
+        found += _trash(registry, every)
+        if not all(run.state.is_final for run in runs):  # one at work may use what runs share
             return found
         used = _data_used_of_late(registry, runs, older_than_s, pinned)
     return [*found, *_shared_data(settings.storage, used, older_than_s), *_downloads(older_than_s)]
@@ -123,14 +117,13 @@ def delete_garbage(
             yield item
 
 
-def _of_run(registry: Registry, run_id: str, starts: Mapping[str, set[str]]) -> Iterator[Garbage]:
+def _of_run(registry: Registry, record: RunRecord, starts: Mapping[str, set[str]]) -> Iterator[Garbage]:
     """Leftovers of a run that has ended, beside its result.
 
     Args:
         starts: of `_starts_under_way`.
     """
-    record = registry.run(run_id)
-    folder = record.storage_path
+    folder, run_id = record.storage_path, record.id
     if folder is None or not record.state.is_final:
         return
     names = names_in(folder)
@@ -171,20 +164,19 @@ def _may_be_prolonged(registry: Registry, record: RunRecord, starts: Mapping[str
     return any(name in own or folder in places_of([name]) for name in named)
 
 
-def _weights(registry: Registry, frame: "pandas.DataFrame", pinned: set[str]) -> Iterator[Garbage]:
+def _weights(registry: Registry, every: Sequence[RunRecord], pinned: set[str]) -> Iterator[Garbage]:
     """Weights of trials of completed sweeps that nothing needs."""
-    models = registry.models.table().frame()
+    models = registry.models.table()
     named = registry.named_in_specs(NAME_FIELDS)
-    places = places_of([*models["folder"], *named])
-    parents = set(frame["parent"].dropna())
-    completed = frame.loc[frame["state"] == RunState.COMPLETED, "id"]
-    sweeps = [registry.run(str(run_id)) for run_id in completed if run_id in parents]
+    places = places_of([*models.values("folder"), *named])
+    parents = {run.parent_id for run in every}
+    sweeps = [run for run in every if run.state == RunState.COMPLETED and run.id in parents]
     # The best of what is here stays, also where a run that was merged from elsewhere is better: its weights are there.
     elsewhere = {sweep.id for sweep in sweeps if sweep.storage_path is None or not exists(sweep.storage_path)}
-    own = set(frame.loc[~frame["parent"].isin(elsewhere), "id"])
+    own = {run.id for run in every if run.parent_id not in elsewhere}
     everywhere = registry.groups_of(own)
     groups = [replace(group, runs=[run for run in group.runs if run.id in own]) for group in everywhere]
-    kept = {*models["run_id"].dropna(), *named, *best_of_groups(groups), *pinned}
+    kept = {*models.values("run_id"), *named, *best_of_groups(groups), *pinned}
     for sweep in sweeps:
         trials = join(sweep.storage_path or "", "trials")
         for key in names_in(trials) if sweep.storage_path else ():
@@ -197,10 +189,10 @@ def _weights(registry: Registry, frame: "pandas.DataFrame", pinned: set[str]) ->
                 yield Garbage("trial weights", folder, why, run_id=sweep.id)
 
 
-def _trash(registry: Registry, frame: "pandas.DataFrame") -> Iterator[Garbage]:
+def _trash(registry: Registry, every: Sequence[RunRecord]) -> Iterator[Garbage]:
     """Files of removed runs, unless another run has come to read them, or the run is back."""
     named = registry.named_in_specs(NAME_FIELDS)
-    places, present = places_of(named), {*frame["id"], *named}
+    places, present = places_of(named), {*(run.id for run in every), *named}
     for one in registry.trash.records():
         if one.run_id in present:
             continue
@@ -226,11 +218,13 @@ def best_of_groups(groups: Iterable[GroupRecord]) -> set[str]:
     return {run.id for group in groups for run in (group.best, group.tested) if run is not None}
 
 
-def _data_used_of_late(registry: Registry, runs: "pandas.DataFrame", older_than_s: float, pinned: set[str]) -> set[str]:
+def _data_used_of_late(
+    registry: Registry, runs: Sequence[RunRecord], older_than_s: float, pinned: set[str]
+) -> set[str]:
     """Folders of data of the runs that began, or ended, within an age, and of pinned ones."""
     since = datetime.now(UTC) - timedelta(seconds=older_than_s)
-    recent = runs[(runs["created_at"] >= since) | (runs["finished_at"] >= since) | runs["id"].isin(pinned)]
-    return {str(path) for run_id in recent["id"] for path in registry.datasets.table(str(run_id)).values("path")}
+    recent = (run.id for run in runs if (run.finished_at or run.created_at) >= since or run.id in pinned)
+    return {str(path) for run_id in recent for path in registry.datasets.table(run_id).values("path")}
 
 
 def _shared_data(storage: str, used: set[str], older_than_s: float) -> Iterator[Garbage]:

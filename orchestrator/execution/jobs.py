@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from orchestrator.base.errors import ClusterError, InputError, NotFoundError, SeveralRunsError
 from orchestrator.base.settings import (
@@ -33,6 +33,9 @@ from orchestrator.execution.waiting import poll
 from orchestrator.specs import AnySpec
 from orchestrator.specs.loading import spec_values
 
+if TYPE_CHECKING:
+    from ray.dashboard.modules.job.pydantic_models import JobDetails
+
 _POLL_S = 0.2
 _TIMEOUT_S = (5.0, 30.0)
 """Longest waits for a connection to the dashboard, and for its next byte."""
@@ -48,19 +51,6 @@ ROLE_OF_RUNS = "run"
 SPEC_FILE = "spec.yaml"
 _JOB_CONFIG_VARIABLE = "RAY_JOB_CONFIG_JSON_ENV_VAR"
 """Set by Ray for the command of a job: what it says of the job, as JSON."""
-
-
-class JobDetails(Protocol):
-    """The part of Ray's record of a job that is read here."""
-
-    submission_id: str | None
-    metadata: Mapping[str, str] | None
-    status: Any
-    message: str | None
-    driver_exit_code: int | None
-    start_time: int | None
-    """Milliseconds since 1970 by the head's clock."""
-    end_time: int | None
 
 
 class Jobs:
@@ -84,7 +74,7 @@ class Jobs:
         options = {"runtime_env": dict(environment), "metadata": dict(metadata)}
         self.ask("submit_job", entrypoint=entrypoint, submission_id=job_id, **options)
 
-    def submitted(self) -> dict[str, JobDetails]:
+    def submitted(self) -> "dict[str, JobDetails]":
         """All jobs that were submitted to the cluster, by their ids; drivers that connected are none of them."""
         return {job.submission_id: job for job in self.ask("list_jobs") if job.submission_id}
 
@@ -115,7 +105,7 @@ class Jobs:
 
         asyncio.run(read())
 
-    def wait(self, job_id: str) -> JobDetails:
+    def wait(self, job_id: str) -> "JobDetails":
         """Wait until a job has ended, and return what Ray says of it."""
         for _ in poll(None, _POLL_S):
             details: JobDetails = self.ask("get_job_info", job_id)
@@ -258,14 +248,14 @@ def find_job(run: str, address: str) -> SubmittedJob:
     return SubmittedJob(job_id, metadata["run_id"], address)
 
 
-def follow(job: SubmittedJob, write: Callable[[str], None]) -> JobDetails:
+def follow(job: SubmittedJob, write: Callable[[str], None]) -> "JobDetails":
     """Pass the job's log on until it ends; returns what Ray says of its end. Raises: ClusterError."""
     jobs = open_jobs(job.address)
     jobs.follow_log(job.id, write)
     return jobs.wait(job.id)
 
 
-def exit_status(details: JobDetails, job_id: str) -> int:
+def exit_status(details: "JobDetails", job_id: str) -> int:
     """The exit status of the run inside the job. Raises: ClusterError when the job ended before its run could begin."""
     status = str(details.status.value)
     if status == "SUCCEEDED":
@@ -276,7 +266,7 @@ def exit_status(details: JobDetails, job_id: str) -> int:
         raise ClusterError(f"job {job_id} could not start: {details.message or status}")
     if details.driver_exit_code == 127:
         raise ClusterError(f"job {job_id}: the cluster has no `orchestrator` command; install the package on its nodes")
-    return details.driver_exit_code if 0 < details.driver_exit_code < 6 else 1
+    return int(details.driver_exit_code) if 0 < details.driver_exit_code < 6 else 1
 
 
 def given_words(settings: Settings) -> list[str]:

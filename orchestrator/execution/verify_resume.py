@@ -16,7 +16,6 @@ once, and have nothing to do with the registry and storage of a person.
 import hashlib
 import json
 import logging
-import math
 import os
 import shutil
 import signal
@@ -217,9 +216,7 @@ def task_outcome(run: ChildRun, settings: Settings) -> Outcome:
     """Digests of a sweep or a distillation on a task: scores of each trial, the model's weights, its predictions."""
     with Registry(settings.registry) as registry:
         record = registry.run(run.run_id)
-        trials = registry.trials.table(run.run_id).frame()
-        latest = registry.metrics.latest(run.run_id)
-    rows: list[Mapping[Any, Any]] = [*trials.sort_values("number").to_dict("records"), latest]
+        rows = [*registry.trials.table(run.run_id).records, registry.metrics.latest(run.run_id)]
     scores = json.dumps([_reproducible(row) for row in rows], sort_keys=True)
     outcome = {"scores": hashlib.sha256(scores.encode()).hexdigest()}
     if record.model_folder is not None:
@@ -229,13 +226,10 @@ def task_outcome(run: ChildRun, settings: Settings) -> Outcome:
     return outcome
 
 
-def _reproducible(row: Mapping[Any, Any]) -> dict[str, str]:
+def _reproducible(row: Mapping[str, Any]) -> dict[str, str]:
     """Scores, parameters, number, seed and state of a trial: what no clock is part of."""
-    return {
-        str(name): "" if isinstance(value, float) and math.isnan(value) else str(value)
-        for name, value in row.items()
-        if name not in _OF_THE_CLOCK and not is_of_the_machine(str(name))
-    }
+    named = row.items()
+    return {name: str(value) for name, value in named if name not in _OF_THE_CLOCK and not is_of_the_machine(name)}
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ worker was faster. Any other error ends the work where it happens. What a worker
 import logging
 import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,7 @@ from orchestrator.base.settings import Settings
 from orchestrator.cluster.capacity import Processes, cluster_room
 from orchestrator.cluster.connection import connect, names_no_cluster
 from orchestrator.cluster.own_errors import OWN_ERRORS, OwnError, last_line
-from orchestrator.cluster.process_warnings import CollectedWarnings, WarningRelay, WithWarnings
+from orchestrator.cluster.process_warnings import CollectedWarnings, WarningRelay
 from orchestrator.cluster.shortage import warn_when_stalled
 from orchestrator.cluster.torch_devices import new_card_notes
 from orchestrator.inference.line_blocks import LineBlock, LinePredictor, PredictedBlock, line_blocks, predict_blocks
@@ -162,11 +162,12 @@ def _pipeline(
         )
 
 
-def _answers(rows: Iterable[Mapping[str, WithWarnings[PredictedBlock | OwnError]]]) -> Iterator[PredictedBlock]:
+def _answers(rows: Iterable[Mapping[str, Any]]) -> Iterator[PredictedBlock]:
     """The answers of workers, whose warnings are logged. Raises: the first error among the answers."""
     relay = WarningRelay()
     for row in rows:
-        answer = relay.receive(row["item"])
+        answer, warnings = row["item"]
+        relay.tell(warnings)
         if isinstance(answer, Exception):
             raise answer
         yield answer
@@ -206,7 +207,7 @@ class _Worker:
         (item,) = batch["item"]
         with attached(self._warnings):
             answer = self._answer(item)
-        return _batch(WithWarnings(answer, self._warnings.take()))
+        return _batch((answer, self._warnings.take()))
 
     def _answer(self, item: LineBlock | OwnError) -> PredictedBlock | OwnError:
         if isinstance(self._predictor, Exception):

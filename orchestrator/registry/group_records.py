@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sql
 
+from orchestrator.base.console import names_text
 from orchestrator.base.errors import InputError, NotFoundError, SeveralRunsError
 from orchestrator.base.metric_names import BASELINE, COLLAPSED, best_first, is_better_lower, is_direction_known
 from orchestrator.base.run_states import RunState
@@ -284,7 +285,7 @@ def find_group(connection: sql.Connection, name: str, state: sql.ColumnElement[R
     if named is not None:
         raise SeveralRunsError(f"{name!r} is the name of run {named.id}, and begins a group's digest; give that id.")
     if len(keys := sorted({group.key for group in groups})) > 1:
-        begun = _listed(keys, records.MAX_CANDIDATES)
+        begun = names_text(keys, records.MAX_CANDIDATES)
         raise SeveralRunsError(f"{name!r} begins the digests of several groups; give more of it: {begun}.")
     if not groups:
         try:
@@ -304,7 +305,7 @@ def find_group(connection: sql.Connection, name: str, state: sql.ColumnElement[R
         told = [f"{one.label} ({one.metric}, run {one.runs[-1].id})" for one in groups]
         raise InputError(
             f"{name} stands for {len(groups)} groups; name one by its id, as `orchestrator leaderboard --all` shows "
-            f"it: {_listed(told, records.MAX_CANDIDATES)}"
+            f"it: {names_text(told, records.MAX_CANDIDATES)}"
         )
     return groups[0]
 
@@ -332,19 +333,15 @@ def group_notes(group: GroupRecord, alike: Sequence[str] = ()) -> Iterator[str]:
         outcome = f"scores differ by up to {widest:.2g} although nothing else does" if widest else "same score"
         yield f"{which} {most} times, {outcome}"
     if alike and group.seeds:
-        others = _listed(list(map(group_label, alike)))
+        others = names_text(list(map(group_label, alike)), 3)
         yield f"the same was run with other code, too: {others} (pooled by --across-code)"
     if len(group.versions) > 1:
         versions = [version or "not recorded" for version in group.versions]
-        yield f"runs of {len(versions)} versions of the code taken together: {_listed(versions)}"
+        yield f"runs of {len(versions)} versions of the code taken together: {names_text(versions, 3)}"
     if not is_direction_known(group.metric):
         yield f"whether a larger {group.metric} is better is not known: it is ranked so"
     if not group.refusal and (group.kind == _EVALUATION or "trained" in (group.origin or "")):
         yield model_origins.origin_sentence(group.origin, "its model", "these data")
-
-
-def _listed(names: Sequence[str], most: int = 3) -> str:
-    return ", ".join(names[:most]) + (", …" if len(names) > most else "")
 
 
 def scored_trials(rows: Sequence[Row], metric: str) -> list[Row]:

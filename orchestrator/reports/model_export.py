@@ -19,10 +19,10 @@ from orchestrator.base.metric_names import score_bounds
 from orchestrator.base.settings import Settings
 from orchestrator.registry import Registry
 from orchestrator.registry.group_records import choice_words, scored_trials
+from orchestrator.registry.lineage import LineageTree
 from orchestrator.registry.model_names import resolve_model
 from orchestrator.registry.records import ModelRecord, RunRecord
 from orchestrator.reports.run_facts import measured_rows
-from orchestrator.specs.references import NAME_FIELDS, RANDOM, STAGE_MARK
 from orchestrator.storage import exists, join, local_copy, read_json, write_folder
 from orchestrator.storage.uris import absolute
 
@@ -34,10 +34,6 @@ _SHAPE = {
     "vocab_size": "vocabulary",
     "max_position_embeddings": "longest input, in tokens",
 }
-_MOST_ANCESTORS = 20
-"""Models that a lineage goes back at most, which also ends one that leads back to itself."""
-
-
 logger = logging.getLogger(__name__)
 
 
@@ -53,21 +49,19 @@ def export_model(model: str, target: str, settings: Settings) -> str:
     return target
 
 
-def note_export(model: str, target: str, settings: Settings) -> bool:
-    """Record in the lineage of a registered model that it was exported; returns whether it could be.
+def note_export(model: str, target: str, settings: Settings) -> None:
+    """Record in the lineage of a registered model that it was exported, where that can be.
 
     An export is whole without that: a registry that is not there, or cannot be written, stays as it is.
     """
     with Registry(settings.registry, read_only=True) as reading:
         if reading.current_revision() is None:
-            return False
+            return
     try:
         with Registry(settings.registry) as registry:
             registry.lineage.record_export(absolute(resolve_model(model, settings)), target)
     except RegistryError as error:
         logger.warning(f"the export is not recorded in the registry: {error}")
-        return False
-    return True
 
 
 @dataclass(frozen=True)
@@ -89,20 +83,12 @@ def write_card(name: str, registry: Registry) -> str:
     if model.run_id is not None:
         with suppress(NotFoundError):
             run = registry.run(model.run_id)
-    trial = None if run is None else _trial_of(model, run, registry)
+    trials = [] if run is None else registry.run_records(registry.trials.table(run.id).values("id"))
+    trial = next((one for one in trials if one.model_folder == model.folder), run)
     source = _Source(model, run, trial, {} if trial is None else registry.parameters(trial.id))
     parts = [_head(source), _data(source, registry), _recipe(source), _scores(source, registry)]
-    parts += [_lineage(source, registry), _limits(source, registry)]
+    parts += [_lineage(model, registry), _limits(source, registry)]
     return "\n\n".join(part for part in parts if part) + "\n"
-
-
-def _trial_of(model: ModelRecord, run: RunRecord, registry: Registry) -> RunRecord:
-    """The trial of a sweep that left a model's folder; the run itself where none did."""
-    for row in registry.trials.table(run.id).records:
-        trial = registry.run(str(row["id"]))
-        if trial.model_folder == model.folder:
-            return trial
-    return run
 
 
 def _head(source: _Source) -> str:
@@ -187,25 +173,17 @@ def _seeds(run: RunRecord, registry: Registry) -> str:
     )
 
 
-def _lineage(source: _Source, registry: Registry) -> str:
-    """List of the models and tokenizers that it started from, as far as the specs of the runs say."""
+def _lineage(model: ModelRecord, registry: Registry) -> str:
+    """List of the data, models and tokenizers that it was made of; files are left out."""
     lines: list[str] = []
-    todo = [("", source.parameters)]
-    seen: set[str] = set()
-    while todo and len(seen) < _MOST_ANCESTORS:
-        indent, parameters = todo.pop(0)
-        for path, value in sorted(parameters.items()):
-            field = path.rpartition(".")[2]
-            if field not in NAME_FIELDS or not isinstance(value, str) or value == RANDOM or path.startswith("space."):
-                continue
-            lines.append(f"{indent}- {field}: `{value}`")
-            if value in seen or value.startswith(STAGE_MARK):
-                continue
-            seen.add(value)
-            with suppress(NotFoundError):
-                ancestor = registry.run(str(registry.models.get(value).run_id))
-                lines[-1] += f", made by {ancestor.kind} {ancestor.name}, run {ancestor.id}"
-                todo.append((indent + "  ", registry.parameters(ancestor.id)))
+
+    def collect(tree: LineageTree, indent: str) -> None:
+        for branch in tree.branches:
+            if branch.node.kind != "file":
+                lines.append(f"{indent}- {branch.role}: {branch.node.kind} `{branch.node.name}`")
+                collect(branch, indent + "  ")
+
+    collect(registry.lineage.tree(model.label), "")
     return "## Lineage\n\n" + "\n".join(lines) if lines else ""
 
 

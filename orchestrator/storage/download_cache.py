@@ -13,20 +13,17 @@ Two processes that download the same version at once: one does, the other waits 
 no locks, both download, and the cache is not trimmed.
 """
 
-import atexit
 import fcntl
 import hashlib
 import json
 import os
 import shutil
-import tempfile
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
-from uuid import uuid4
 
 from bert_core.checkpoints.manifest import MANIFEST_FILE, atomic_write
 from bert_core.errors import CheckpointError
@@ -47,15 +44,14 @@ class RemoteFile:
 
     key: str
     num_bytes: int | None
-    version: str | None
-    """Text that changes when the file does; None where the storage lists nothing of the kind."""
+    version: str
+    """Text that changes when the file does."""
 
 
 def local_copy(path: str, skip: Collection[str] = ()) -> Path:
     """Find a file or folder on this machine: itself where it is local, else a copy in this machine's cache.
 
-    Nobody may write into the copy. From a storage that lists no versions, files are downloaded at each call, into a
-    folder that is deleted when the process ends.
+    Nobody may write into the copy.
 
     Args:
         skip: names of files in a folder that are not needed; they may be missing in the copy.
@@ -71,23 +67,18 @@ def local_copy(path: str, skip: Collection[str] = ()) -> Path:
     if PurePosixPath(plain).name == "..":
         raise InputError(f"{path} ends in '..', which no copy can be called; write the address without it")
     files = _list_files(filesystem, plain, path)
-    is_versioned = all(file.version is not None for file in files.values())
-    root = cache_folder() if is_versioned else _process_folder()
-    rows = [[name, file.num_bytes, file.version or uuid4().hex] for name, file in files.items()]
+    root = cache_folder()
+    rows = [[name, file.num_bytes, file.version] for name, file in files.items()]
     entry = root / hashlib.sha256(json.dumps([path.rstrip("/"), rows]).encode()).hexdigest()[:32]
     copy = entry / (PurePosixPath(plain).name or "files")
     wanted = {copy / name: file for name, file in files.items() if name not in skip}
     with _cache_errors(root):
-        if is_versioned:
-            _hold(entry)
-        else:
-            entry.mkdir()
+        _hold(entry)
     if not all(map(_is_complete, wanted, wanted.values())):
         with (entry / ".lock").open("w") as lock:  # where the file system has locks, the only process that downloads
             _lock(lock.fileno(), fcntl.LOCK_EX)
             _download(filesystem, wanted, copy)
-        if is_versioned:
-            _trim(root)
+        _trim(root)
     return copy
 
 
@@ -120,7 +111,9 @@ def _check_key(name: str, file: RemoteFile, files: Collection[str], path: str) -
 
 
 def _remote_file(key: str, info: Mapping[str, Any]) -> RemoteFile:
-    return RemoteFile(key, info.get("size"), version_of(info))
+    if (version := version_of(info)) is None:
+        raise InputError(f"{key} is on a storage that tells no version of a file; copy it to a folder first")
+    return RemoteFile(key, info.get("size"), version)
 
 
 def _is_complete(target: Path, file: RemoteFile) -> bool:
@@ -217,11 +210,3 @@ def remove_unless_held(entry: Path) -> bool:
     finally:
         os.close(descriptor)
     return True
-
-
-@cache
-def _process_folder() -> Path:
-    """Folder for copies that only this process uses."""
-    folder = tempfile.mkdtemp(prefix="orchestrator-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return Path(folder)

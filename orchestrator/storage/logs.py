@@ -1,18 +1,19 @@
 """Logs on the storage, also on object stores, which cannot append.
 
-`AppendLog` holds JSON values, and a value that was appended is there for good. `GrowingUpload` puts all of a text that
+`AppendLog` holds JSON values, and a value that was appended is there for good. `growing_upload` puts all of a text that
 grows again from time to time.
 """
 
 import json
 import os
-import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 from bert_core.errors import CheckpointError
+from orchestrator.base.periodic import repeating
 from orchestrator.storage.file_access import write_bytes
 from orchestrator.storage.folders import names_in
 from orchestrator.storage.uris import filesystem_of, is_local, join, local_path
@@ -98,8 +99,9 @@ def _cut_last_line(path: Path) -> None:
             os.truncate(path, data.rfind(b"\n") + 1)
 
 
-class GrowingUpload:
-    """Puts a text on an object store every half minute while it grows, and at the end.
+@contextmanager
+def growing_upload(path: str, read: Callable[[], bytes], on_error: Callable[[OSError], object]) -> Iterator[None]:
+    """Put a text on an object store every half minute while it grows, and at the end of the block.
 
     So no line waits for longer than that, also when none follows it: a process that is killed leaves its last words.
 
@@ -108,29 +110,21 @@ class GrowingUpload:
         read: gives the whole text so far; called by a thread.
         on_error: told why an upload failed; the next one has its text too.
     """
+    num_uploaded = 0
 
-    def __init__(self, path: str, read: Callable[[], bytes], on_error: Callable[[OSError], object]) -> None:
-        self._path, self._read, self._on_error = path, read, on_error
-        self._done, self._num_uploaded = threading.Event(), 0
-        self._thread = threading.Thread(target=self._put_from_time_to_time, name="upload", daemon=True)
-        self._thread.start()
-
-    def close(self) -> None:
-        self._done.set()
-        self._thread.join()
-        self._put()
-
-    def _put_from_time_to_time(self) -> None:
-        while not self._done.wait(UPLOAD_INTERVAL_S):
-            self._put()
-
-    def _put(self) -> None:
-        text = self._read()
-        if len(text) == self._num_uploaded:
-            return
+    def put() -> bool:
+        nonlocal num_uploaded
+        text = read()
         try:
-            write_bytes(self._path, text)
+            if len(text) != num_uploaded:
+                write_bytes(path, text)
+                num_uploaded = len(text)
         except OSError as error:
-            self._on_error(error)
-        else:
-            self._num_uploaded = len(text)
+            on_error(error)
+        return True
+
+    try:
+        with repeating(put, UPLOAD_INTERVAL_S, "upload"):
+            yield
+    finally:
+        put()

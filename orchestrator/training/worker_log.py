@@ -14,12 +14,11 @@ import tempfile
 import traceback
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 from orchestrator.storage import exists, join, names_in, read_bytes
-from orchestrator.storage.logs import GrowingUpload
+from orchestrator.storage.logs import growing_upload
 from orchestrator.storage.uris import is_local, local_path
 
 FOLDER = "workers"
@@ -28,20 +27,11 @@ _STREAMS = (1, 2)
 """File descriptors of stdout and stderr."""
 
 
-@dataclass(frozen=True, order=True)
-class WorkerLog:
-    """The log of one worker of an attempt at a run."""
-
-    attempt: int
-    rank: int
-    path: str
-
-
-def worker_logs(run_folder: str) -> list[WorkerLog]:
-    """Logs of a run's workers, by attempt and rank."""
+def worker_logs(run_folder: str) -> list[tuple[int, int, str]]:
+    """Attempt, rank and path of each log of a run's workers, in their order."""
     folder = join(run_folder, FOLDER)
     found = [(_NAME.fullmatch(name), name) for name in names_in(folder)]
-    return sorted(WorkerLog(int(match[1]), int(match[2]), join(folder, name)) for match, name in found if match)
+    return sorted((int(match[1]), int(match[2]), join(folder, name)) for match, name in found if match)
 
 
 @contextmanager
@@ -83,7 +73,7 @@ def _redirected(path: str) -> Iterator[None]:
             if exists(path):
                 target.write_bytes(read_bytes(path))
             # What an upload loses to an error the next one has too.
-            undo.callback(GrowingUpload(path, target.read_bytes, on_error=lambda error: None).close)
+            undo.enter_context(growing_upload(path, target.read_bytes, on_error=lambda error: None))
         file = undo.enter_context(target.open("ab"))
         _flush()
         for number in _STREAMS:

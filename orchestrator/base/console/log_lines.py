@@ -62,7 +62,7 @@ def size_text(num_bytes: int) -> str:
     """
     if num_bytes < 1e3:
         return counted(num_bytes, "byte")
-    if num_bytes < 1e5:
+    if num_bytes < 1e6:
         return f"{num_bytes / 1e3:,.1f} kB"
     return f"{num_bytes / 1e9:,.2f} GB" if num_bytes >= 1e9 else f"{num_bytes / 1e6:,.1f} MB"
 

@@ -17,7 +17,7 @@ from bert_core.objectives import OBJECTIVES
 from orchestrator.base.errors import ClusterError
 from orchestrator.base.results import MetricEvent
 from orchestrator.cluster import administration as module
-from orchestrator.cluster.administration import GAUGE_LABELS, RunGauges, metrics_servers
+from orchestrator.cluster.administration import GAUGE_LABELS, metrics_servers, show_gauges
 from tests.waiting import PATIENCE_S, wait_until
 
 PROGRAM = """#!/bin/sh
@@ -102,7 +102,7 @@ def test_the_board_shows_measurements_that_there_are_with_their_labels() -> None
 def test_prometheus_reads_them_where_ray_exports_its_own(ray_cluster: Any) -> None:
     import ray
 
-    RunGauges("7f3a", "first try").show(MetricEvent(40, "train", {"loss": 2.5, "nsp-f1": 0.5}))
+    show_gauges("7f3a", "first try", MetricEvent(40, "train", {"loss": 2.5, "nsp-f1": 0.5}))
     (node,) = ray.nodes()
     address = f"http://{node['NodeManagerAddress']}:{node['MetricsExportPort']}/metrics"
 

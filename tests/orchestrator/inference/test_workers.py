@@ -11,7 +11,6 @@ import pytest
 import torch
 
 from orchestrator.base.errors import InputError, SpecError
-from orchestrator.cluster.process_warnings import WithWarnings
 from orchestrator.cluster.torch_devices import choose_device
 from orchestrator.inference.embedder import LineEmbedder
 from orchestrator.inference.line_blocks import LineBlock, LinePredictor, PredictedBlock
@@ -29,12 +28,12 @@ def on_cpu(load: Callable[[str], LinePredictor], folder: str) -> _Worker:
     return _Worker(load, folder, "file.txt", device="cpu", shares_card=False)
 
 
-def ask(worker: _Worker, item: object) -> WithWarnings[object]:
+def ask(worker: _Worker, item: object) -> tuple[object, tuple[str, ...]]:
     """Answer of a worker to one block, as it travels."""
     items = np.empty(1, dtype=object)
     items[0] = item
     (answer,) = worker({"item": items})["item"]
-    assert isinstance(answer, WithWarnings)
+    assert isinstance(answer, tuple)
     return answer
 
 
@@ -57,14 +56,14 @@ def test_the_first_answer_of_a_worker_tells_of_its_card(
 ) -> None:
     """Others that share the card are workers of the same command."""
     worker = _Worker(load_on_card, encoder, "file.txt", device="cuda", shares_card=shares_card)
-    warnings = ask(worker, BLOCK).warnings
+    warnings = ask(worker, BLOCK)[1]
     assert [warning[: len(text)] for warning, text in zip(warnings, expected, strict=True)] == expected
-    assert ask(worker, BLOCK).warnings == ()
+    assert ask(worker, BLOCK)[1] == ()
 
 
 def test_a_worker_without_a_gpu_does_not_ask_for_a_card(monkeypatch: pytest.MonkeyPatch, encoder: str) -> None:
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device=None: pytest.fail("asked"))
-    assert ask(on_cpu(LineEmbedder.load, encoder), BLOCK).warnings == ()
+    assert ask(on_cpu(LineEmbedder.load, encoder), BLOCK)[1] == ()
 
 
 @pytest.mark.parametrize(
@@ -84,9 +83,9 @@ def test_memory_that_ran_out_is_told_with_the_block_it_happened_to(
     let_memory_run_out(monkeypatch, max_windows=4, max_tokens=20)
     worker = on_cpu(load, request.getfixturevalue(model))
     first, second = ask(worker, BLOCK), ask(worker, BLOCK)
-    assert first.value == second.value
-    assert [warning[: len(expected)] for warning in first.warnings] == [expected]
-    assert second.warnings == ()
+    assert first[0] == second[0]
+    assert [warning[: len(expected)] for warning in first[1]] == [expected]
+    assert second[1] == ()
 
 
 def test_what_is_wrong_with_a_model_or_a_file_travels_as_a_value(encoder: str) -> None:
@@ -96,8 +95,8 @@ def test_what_is_wrong_with_a_model_or_a_file_travels_as_a_value(encoder: str) -
 
     unread = InputError("line 3 is not UTF-8")
     found = ask(on_cpu(refuse, encoder), BLOCK)
-    assert (repr(found.value), found.warnings) == ("SpecError('no model')", ("an odd folder",))
-    assert ask(on_cpu(LineEmbedder.load, encoder), unread).value is unread
+    assert (repr(found[0]), found[1]) == ("SpecError('no model')", ("an odd folder",))
+    assert ask(on_cpu(LineEmbedder.load, encoder), unread)[0] is unread
 
 
 def test_a_text_of_several_workers_is_logged_once_and_before_the_error_it_led_to(
@@ -105,9 +104,9 @@ def test_a_text_of_several_workers_is_logged_once_and_before_the_error_it_led_to
 ) -> None:
     def rows() -> list[RayBatch]:
         answers = [
-            WithWarnings(PredictedBlock(b"a", 1), (OLD, "fewer at a time")),
-            WithWarnings(PredictedBlock(b"b", 1), (OLD,)),
-            WithWarnings(InputError("file.txt: line 3 is empty"), ("fewer still",)),
+            (PredictedBlock(b"a", 1), (OLD, "fewer at a time")),
+            (PredictedBlock(b"b", 1), (OLD,)),
+            (InputError("file.txt: line 3 is empty"), ("fewer still",)),
         ]
         return [{"item": answer} for answer in answers]  # type: ignore[dict-item]
 

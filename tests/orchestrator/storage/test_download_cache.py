@@ -167,15 +167,10 @@ def test_a_manifest_of_another_form_is_a_file_like_any_other(manifest: bytes, fo
     assert (local_copy(folder) / "manifest.json").read_bytes() == manifest
 
 
-def test_a_storage_without_versions_is_downloaded_at_each_call(
-    folder: str, cache: Path, downloaded: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_storage_without_versions_is_refused(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(uris, "VERSION_FIELDS", ())
-    first, second = local_copy(folder), local_copy(folder)
-    assert first != second
-    assert (second / "a.bin").read_bytes() == DATA
-    assert len(downloaded) == 4
-    assert not cache.exists()
+    with pytest.raises(InputError, match=r"\.bin is on a storage that tells no version"):
+        local_copy(folder)
 
 
 def test_a_cache_that_cannot_be_written_names_its_variable(folder: str, cache: Path) -> None:

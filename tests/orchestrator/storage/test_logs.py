@@ -11,7 +11,7 @@ import pytest
 
 from bert_core.errors import CheckpointError
 from orchestrator.storage import AppendLog, exists, join, logs, read_bytes
-from orchestrator.storage.logs import GrowingUpload
+from orchestrator.storage.logs import growing_upload
 from tests.waiting import wait_until
 
 
@@ -73,10 +73,9 @@ def path() -> str:
 
 def test_the_whole_text_is_put_at_the_end(path: str) -> None:
     text = [b"first\n"]
-    upload = GrowingUpload(path, lambda: b"".join(text), pytest.fail)
-    text.append(b"last\n")
-    assert not exists(path), "half a minute is not over"
-    upload.close()
+    with growing_upload(path, lambda: b"".join(text), pytest.fail):
+        text.append(b"last\n")
+        assert not exists(path), "half a minute is not over"
     assert read_bytes(path) == b"first\nlast\n"
 
 
@@ -84,11 +83,10 @@ def test_a_text_is_put_again_when_it_has_grown(path: str, monkeypatch: pytest.Mo
     monkeypatch.setattr(logs, "UPLOAD_INTERVAL_S", 0.01)
     put, text = [], b"first"
     monkeypatch.setattr(logs, "write_bytes", lambda _, data: put.append(data))
-    upload = GrowingUpload(path, lambda: text, pytest.fail)
-    wait_until(lambda: put == [b"first"], "the first words wait")
-    text = b"first and last"
-    wait_until(lambda: put[-1] == b"first and last", "the last words wait")
-    upload.close()
+    with growing_upload(path, lambda: text, pytest.fail):
+        wait_until(lambda: put == [b"first"], "the first words wait")
+        text = b"first and last"
+        wait_until(lambda: put[-1] == b"first and last", "the last words wait")
     assert put == [b"first", b"first and last"]
 
 
@@ -103,8 +101,7 @@ def test_what_an_upload_loses_the_next_one_has(path: str, monkeypatch: pytest.Mo
             raise OSError("the store is away")
 
     monkeypatch.setattr(logs, "write_bytes", put)
-    upload = GrowingUpload(path, lambda: b"words", told.append)
-    wait_until(lambda: len(tries) == 2, "it is not tried again")
-    upload.close()
+    with growing_upload(path, lambda: b"words", told.append):
+        wait_until(lambda: len(tries) == 2, "it is not tried again")
     assert tries == [b"words"] * 2
     assert [str(error) for error in told] == ["the store is away"]

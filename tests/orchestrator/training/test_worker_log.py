@@ -28,9 +28,9 @@ def work(folder: Path, how_it_ends: str) -> str:
     """Let a worker write and end; returns the text of its log."""
     code = BEGIN + f"    {how_it_ends}\n"
     subprocess.run([sys.executable, "-c", code, str(folder)], timeout=PATIENCE_S, check=False, capture_output=True)
-    (log,) = worker_logs(str(folder))
-    assert (log.attempt, log.rank) == (2, 1)
-    return read_bytes(log.path).decode()
+    ((attempt, rank, path),) = worker_logs(str(folder))
+    assert (attempt, rank) == (2, 1)
+    return read_bytes(path).decode()
 
 
 def test_words_and_tracebacks_are_kept(tmp_path: Path) -> None:
@@ -54,7 +54,7 @@ def test_an_object_store_gets_the_log_at_the_end(tmp_path: Path) -> None:
         + """
 from orchestrator.storage import read_bytes
 from orchestrator.training.worker_log import worker_logs
-print(read_bytes(worker_logs("memory://run")[0].path).decode())
+print(read_bytes(worker_logs("memory://run")[0][2]).decode())
 """
     )
     found = subprocess.run([sys.executable, "-c", code], timeout=PATIENCE_S, check=True, capture_output=True, text=True)
