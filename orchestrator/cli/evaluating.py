@@ -53,10 +53,9 @@ _split_option = partial(click.option, "--split", type=click.Choice(["train", "va
 
 
 def _find_reranking(rerank: str | None, relevant_label: str | None, num_candidates: int) -> "Reranking | None":
-    """The reranking that the options ask for. Raises: InputError for a label without a model; NotFoundError."""
+    """The reranking that the options ask for. Raises: UsageError for options without a model; NotFoundError."""
     if rerank is None:
-        if relevant_label is not None:
-            raise InputError("--relevant-label names a label of the model that reranks; give that with --rerank")
+        refuse_options(("relevant_label", "num_candidates"), "goes with --rerank MODEL")
         return None
     from orchestrator.inference.searching import Reranking
     from orchestrator.registry.model_names import resolve_model
