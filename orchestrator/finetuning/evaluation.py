@@ -135,7 +135,7 @@ def with_labels_of(known: TaskDefinition, task: Task, folder: str) -> Task:
             "name the same in task.numerical_columns and categorical_columns"
         )
     task = task.with_same_examples(columns=columns)
-    if not task.type.has_labels:
+    if not (task.type.has_labels and known.type.has_labels):
         return task
     labels = known.labels
     if len(labels) == len(task.labels) and all(label == f"LABEL_{n}" for n, label in enumerate(labels)):

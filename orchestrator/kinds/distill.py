@@ -284,21 +284,30 @@ def _comparison_line(found: Mapping[str, float]) -> str:
 
 
 def _check_teacher(teacher: str, task: Task, inputs: Resolved) -> None:
-    """Check that a teacher has the head, the labels and the columns of a task.
+    """Check that a teacher has the head, the labels and the columns of a task, and means the same class by f1.
 
     Raises: SpecError, CheckpointError.
     """
     if teacher.startswith(STAGE_MARK):
-        _check_stage(teacher, task, inputs)
-        return
-    folder = local_copy(inputs.folder("teacher", teacher), skip=(WEIGHTS_FILE,))
-    with_labels_of(load_task_definition(folder), task, teacher)
-    Tokenizer.load(folder)
-    HEADS[task.head].check_objective(folder, task.objective)
+        labels = _labels_of_stage(teacher, task, inputs)
+    else:
+        folder = local_copy(inputs.folder("teacher", teacher), skip=(WEIGHTS_FILE,))
+        labels = with_labels_of(load_task_definition(folder), task, teacher).labels
+        Tokenizer.load(folder)
+        HEADS[task.head].check_objective(folder, task.objective)
+    theirs, own = (task.target.positive_label(each) for each in (task.with_same_examples(labels=labels), task))
+    if theirs != own:
+        raise SpecError(
+            f"task.labels: f1 is that of {own} in their order, and of {theirs} in that of teacher {teacher}, by which "
+            f"its student is scored; list them as {', '.join(labels)}"
+        )
 
 
-def _check_stage(teacher: str, task: Task, inputs: Resolved) -> None:
-    """Check that the task of an earlier stage has the head, the labels and the columns of the one to teach."""
+def _labels_of_stage(teacher: str, task: Task, inputs: Resolved) -> tuple[str, ...]:
+    """Labels of an earlier stage's task, which has the head, the labels and the columns of the one to teach.
+
+    Raises: SpecError where it has not.
+    """
     asked = task_of(inputs.stage(teacher))
     earlier = None if asked is None else inputs.task(asked)
     head = "no task" if earlier is None else earlier.head
@@ -314,6 +323,7 @@ def _check_stage(teacher: str, task: Task, inputs: Resolved) -> None:
                 f"teacher {teacher} will know the {what} {', '.join(theirs) or 'none'}; task {task.id} has "
                 f"{', '.join(own) or 'none'}: give both stages the same task"
             )
+    return earlier.labels
 
 
 class StudentStatus:
