@@ -6,8 +6,8 @@ section 4.2); both lie in the passage of one window, the end not before the star
 more than a threshold that is tuned on held-out questions (section 4.3).
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,10 +60,10 @@ def decode_spans(
     firsts = np.flatnonzero(np.diff(question_index, prepend=-1))
     null_scores = np.minimum.reduceat(window_null, firsts)
     decoded = []
-    for windows, null_score in zip(_ranges(firsts, len(question_index)), null_scores, strict=True):
+    for (first, stop), null_score in zip(pairwise([*firsts, len(question_index)]), null_scores, strict=True):
         found: list[tuple[float, int, int]] = []
-        for begin, end in zip(cu_seqlens[windows.start : windows.stop], cu_seqlens[windows.start + 1 :], strict=False):
-            found += _best_in_window(starts[begin:end], ends[begin:end], int(begin), max_answer_length, num_best)
+        for begin, end in pairwise(cu_seqlens[first : stop + 1].tolist()):
+            found += _best_in_window(starts[begin:end], ends[begin:end], begin, max_answer_length, num_best)
         decoded.append(QuestionSpans(_distinct(sorted(found, reverse=True), offsets, num_best), float(null_score)))
     return decoded
 
@@ -109,11 +109,6 @@ def _check_shapes(
 
 def _mask(logits: Logits, offsets: NDArray[np.int32]) -> Logits:
     return np.where(offsets[:, 0] >= 0, logits, -np.inf)
-
-
-def _ranges(firsts: NDArray[np.int64], stop: int) -> Iterator[range]:
-    for begin, end in zip(firsts, np.append(firsts[1:], stop), strict=True):
-        yield range(begin, end)
 
 
 def _best_in_window(

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from bert_core.attention import attention
+from bert_core.attention.backend import AttentionOptions
 from bert_core.attention.disentangled import DistanceProjections, DistanceTable, distance_rows
 from bert_core.attention.positions import Positions, apply_rotary, relative_buckets
 from bert_core.config import BertConfig
@@ -99,7 +100,10 @@ class Embeddings(nn.Module):
         if words is None:
             words = self.word(seqs.input_ids)
         positions = None if self.position is None else self.position(seqs.position_ids + self.position_offset)
-        token_types = None if self.token_type is None else self.token_type(seqs.token_type_ids)
+        token_types = None
+        if self.token_type is not None:  # a model of one type has it for both segments, whatever the tokenizer says
+            has_one = self.token_type.num_embeddings == 1
+            token_types = self.token_type(torch.zeros_like(seqs.token_type_ids) if has_one else seqs.token_type_ids)
         return self.combine(words, positions, token_types, residual_dtype or words.dtype)
 
     def attention_bias(self, seqs: PackedSequences) -> Tensor | None:
@@ -198,12 +202,12 @@ class EncoderLayer(nn.Module):
         q, k, v = torch.split(heads, list(self.qkv_heads), dim=1)
         if k.shape[1] < q.shape[1]:
             k, v = (shared.repeat_interleave(q.shape[1] // k.shape[1], dim=1) for shared in (k, v))  # (T, N, D) each
-        dropout_p = self.attention_dropout_p if self.training else 0.0
         distances = None
         if self.distances is not None and positions.distances is not None:
             q, distances = self.distances(q, positions.distances, self.qkv, seqs)
-        options = (dropout_p, positions.slopes, self.causal_attention, positions.window, positions.bias, distances)
-        context = attention(q, k, v, seqs, *options)  # (T, N, D)
+        p, window, bias = self.attention_dropout_p if self.training else 0.0, positions.window, positions.bias
+        options = AttentionOptions(p, positions.slopes, self.causal_attention, window, bias, distances)
+        context = attention(q, k, v, seqs, options)  # (T, N, D)
         if rows is not None:
             x, context = x.index_select(0, rows), context.index_select(0, rows)  # (R, H), (R, N, D)
         return self.after_attention(x, context.flatten(1))

@@ -133,7 +133,7 @@ class BertModel(PretrainedModel):
         Raises: DataError when shapes disagree or an id lies outside the vocabulary.
         """
         _check_range("input_ids", input_ids, self.config.vocab_size)
-        if token_type_ids is not None and self.config.type_vocab_size:
+        if token_type_ids is not None and self.config.type_vocab_size > 1:
             _check_range("token_type_ids", token_type_ids, self.config.type_vocab_size)
         padding_id = self.config.pad_token_id if self.config.position_offset else None
         return PackedSequences.from_padded(input_ids, attention_mask, token_type_ids, keep_padding, padding_id)

@@ -150,7 +150,11 @@ class ExactIndex(VectorIndex):
             scores = np.concatenate([best_scores, queries @ block.T], axis=1)  # (Q, K + block)
             rows = np.concatenate([best_rows, rows], axis=1)
             if scores.shape[1] > k:
-                kept = np.argpartition(scores, -k, axis=1)[:, -k:]  # (Q, K)
+                found = np.argpartition(scores, (-k - 1, -k), axis=1)[:, -k - 1 :]  # (Q, K + 1), the least two first
+                left_out, least = np.take_along_axis(scores, found[:, :2], axis=1).T  # (Q,) each
+                kept = found[:, 1:]
+                for query in np.flatnonzero(left_out == least):  # not all equal ones fit
+                    kept[query] = np.lexsort((rows[query], -scores[query]))[:k]
                 scores, rows = (np.take_along_axis(values, kept, axis=1) for values in (scores, rows))
             best_scores, best_rows = scores, rows
         order = np.lexsort((best_rows, -best_scores))  # of equal scores the earlier row first

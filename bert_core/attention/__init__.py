@@ -17,7 +17,6 @@ import torch
 from torch import Tensor
 
 from bert_core.attention.backend import AttentionBackend, AttentionCall, AttentionOptions
-from bert_core.attention.disentangled import DistanceVectors
 from bert_core.attention.grouped import GroupedAttention
 from bert_core.attention.padded import FusedAttention, ReferenceAttention
 from bert_core.attention.varlen import VarlenAttention
@@ -32,18 +31,7 @@ BACKENDS: tuple[AttentionBackend, ...] = (
 """All backends, the one to prefer first; the last one refuses nothing."""
 
 
-def attention(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    seqs: PackedSequences,
-    dropout_p: float = 0.0,
-    slopes: Tensor | None = None,
-    is_causal: bool = False,
-    window: int | None = None,
-    bias: Tensor | None = None,
-    distances: DistanceVectors | None = None,
-) -> Tensor:
+def attention(q: Tensor, k: Tensor, v: Tensor, seqs: PackedSequences, options: AttentionOptions) -> Tensor:
     """Compute softmax(q·kᵀ / √D + bias)·v within each sequence: (T, N, D) each → (T, N, D).
 
     Vaswani et al. 2017, section 3.2.1. The sequences lie end to end; `seqs` says where each begins and ends, and which
@@ -53,9 +41,9 @@ def attention(
     many tokens away (Beltagy et al. 2020, section 3.1). A `bias` (N, S, S) is added by a token's place and another's,
     scores of `distances` by both places and what stands there (He et al. 2021, section 3.1).
     """
-    if window is not None and seqs.max_seqlen <= window + 1:
-        window = None  # all of a sequence is near
-    options = AttentionOptions(dropout_p, slopes, is_causal, window, bias, distances)
+    if options.window is not None and seqs.max_seqlen <= options.window + 1:
+        options = options._replace(window=None)  # all of a sequence is near
+    dropout_p, slopes, is_causal, _, bias, distances = options
     key = ("backend", q.dtype, q.shape[2], dropout_p, slopes is None, is_causal, bias is None, distances is None)
     backend = seqs.cached(key, lambda: choose_backend(AttentionCall.of(q, seqs, options)))
     if q.is_cuda:

@@ -150,7 +150,8 @@ class _GroupedAttention(torch.autograd.Function):
             if scores is not None:
                 bias = bias + scores
             if learned is not None:
-                bias = bias + _of_group(learned, q_g).to(bias.dtype).repeat(len(q_g) // num_heads, 1, 1)
+                own = learned[:, : q_g.shape[1], : q_g.shape[1]].to(bias.dtype)  # (N, S, S)
+                bias = bias + own.repeat(len(q_g) // num_heads, 1, 1)
             weights = torch.baddbmm(bias, q_g, k_g.mT, alpha=scale).softmax(dim=-1)  # (n·N, S, S)
             kept = weights
             if dropout_p:
@@ -180,16 +181,10 @@ class _GroupedAttention(torch.autograd.Function):
             d_scores = d_weights.sub_(weights * d_weights.sum(dim=-1, keepdim=True))
             if d_learned is not None:
                 per_sequence = d_scores.view(-1, num_heads, *d_scores.shape[1:])  # (n, N, S, S)
-                _of_group(d_learned, q_g).add_(per_sequence.sum(dim=0, dtype=d_learned.dtype))
+                d_learned[:, : q_g.shape[1], : q_g.shape[1]] += per_sequence.sum(dim=0, dtype=d_learned.dtype)
             if ctx.num_added:
                 d_added.append(d_scores.clone())
             d_scores.mul_(scale)
             torch.bmm(d_scores, k_g, out=dq)
             torch.bmm(d_scores.mT, q_g, out=dk)
         return *(groups.tokens(rows, num_heads) for rows in gradients), d_learned, None, None, None, *d_added
-
-
-def _of_group(learned: Tensor, q_g: Tensor) -> Tensor:
-    """View the part of a learned bias that is a group's, whose queries are (n·N, S, D): → (N, S, S)."""
-    width = q_g.shape[1]
-    return learned[:, :width, :width]

@@ -4,7 +4,7 @@ Shapes: B sequences, S length of a padded row, T tokens, N heads, D head size.
 """
 
 import math
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 
 import torch
 import torch.nn.functional as F
@@ -31,7 +31,7 @@ class FusedAttention(AttentionBackend):
     def __call__(self, q: Tensor, k: Tensor, v: Tensor, seqs: PackedSequences, options: AttentionOptions) -> Tensor:
         q, k, v = (seqs.unpack(tensor).transpose(1, 2) for tensor in (q, k, v))  # (B, N, S, D) each
         bias = _padded_bias(seqs, options, q, k)  # (B, 1 or N, 1 or S, S)
-        with _kernels(q.device.type):
+        with sdpa_kernel(_KERNELS_ON_CUDA) if q.is_cuda else nullcontext():
             context = F.scaled_dot_product_attention(q, k, v, attn_mask=bias, dropout_p=options.dropout_p)
         return seqs.pack(context.transpose(1, 2))  # (T, N, D)
 
@@ -56,11 +56,6 @@ class ReferenceAttention(AttentionBackend):
             weights = scores.masked_fill(is_alone, 0.0).softmax(dim=-1).masked_fill(is_alone, 0.0)
         context = F.dropout(weights, options.dropout_p) @ v
         return seqs.pack(context.transpose(1, 2))  # (T, N, D)
-
-
-def _kernels(device: str) -> AbstractContextManager[None]:
-    """Leave the choice of a kernel to PyTorch, on CUDA among those for rows of any length."""
-    return sdpa_kernel(_KERNELS_ON_CUDA) if device == "cuda" else nullcontext()
 
 
 def _padded_bias(seqs: PackedSequences, options: AttentionOptions, q: Tensor, k: Tensor) -> Tensor:

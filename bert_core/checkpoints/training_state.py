@@ -75,13 +75,10 @@ def contents_of(
             may be the tensors themselves, and are those of this moment only until the next step.
     """
     weights, moments = model.state_dict(), _optimizer_tensors(model, optimizer)
-    if copies is None:
-        stored, stored_moments = _stored(weights), _stored(moments)
-    else:
-        all_copies = copies({f"{_MODEL}/{name}": tensor for name, tensor in weights.items()} | moments)
-        stored = {name: all_copies[f"{_MODEL}/{name}"] for name in weights}
-        stored_moments = {name: all_copies[name] for name in moments}
-    return StateContents(stored, stored_moments, _named_groups(model, optimizer), dict(extra))
+    named = {f"{_MODEL}/{name}": tensor for name, tensor in weights.items()}
+    stored = (copies or _stored)(named | moments)
+    own, own_moments = {name: stored[f"{_MODEL}/{name}"] for name in weights}, {name: stored[name] for name in moments}
+    return StateContents(own, own_moments, _named_groups(model, optimizer), dict(extra))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -96,7 +96,7 @@ class BertForSentenceEmbedding(PretrainedModel):
         sentence-transformers leaves it shorter.
         """
         if self.embedding.pooling == "cls":
-            first = seqs.first_tokens
+            first = self.bert.pooled_tokens(seqs)  # with causal attention the last, which alone has seen the text
             pooled = (self.bert.encode(seqs, first) if hidden is None else hidden.index_select(0, first)).float()
         else:
             hidden = self.bert.encode(seqs) if hidden is None else hidden

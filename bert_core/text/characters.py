@@ -43,6 +43,12 @@ def count_words(text: str) -> int:
     return sum(1 if len(word) <= _LONG_WORD else len(word) // _LETTERS_PER_WORD for word in apart.split())
 
 
+def num_common(counts: Counter[str]) -> int:
+    """Number of the most frequent characters that nearly all of a text consists of, by how often each occurs."""
+    rest = (1 - _COVERED_SHARE) * counts.total()
+    return sum(rarer > rest for rarer in accumulate(sorted(counts.values())))
+
+
 class Characters:
     """Counts of the characters of a text but white space, of its first megabytes where it is long."""
 
@@ -59,9 +65,7 @@ class Characters:
 
     @property
     def num_common(self) -> int:
-        """Number of the most frequent characters that nearly all of the text consists of."""
-        rest = (1 - _COVERED_SHARE) * self._counts.total()
-        return sum(rarer > rest for rarer in accumulate(sorted(self._counts.values())))
+        return num_common(self._counts)
 
     @property
     def tokens_per_word(self) -> float:

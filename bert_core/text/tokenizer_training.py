@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from tokenizers import models, pre_tokenizers, trainers
 
 from bert_core.errors import TokenizerError
+from bert_core.text.characters import num_common
 from bert_core.text.tokenization import Tokenizer
 from bert_core.text.tokenizer_pipelines import (
     BYTE_BPE_SPECIAL_TOKENS,
@@ -241,8 +242,6 @@ logger = logging.getLogger(__name__)
 
 LONGEST_WORDPIECE_WORD = 100
 """Letters of the longest word that WordPiece cuts; a longer one (base64, a text without blanks) is unknown whole."""
-_COVERED_SHARE = 0.9995
-"""Share of a text's characters that an alphabet covers where there is room, as in SentencePiece (Kudo 2018)."""
 _LONGEST_RUN = 256
 """Letters, digits or signs in a row that byte-level BPE learns as one word: time grows with the square of it."""
 _RUN = re.compile(rf"[^\W\d_]{{{_LONGEST_RUN}}}|\d{{{_LONGEST_RUN}}}|(?:[^\w\s]|_){{{_LONGEST_RUN}}}")
@@ -427,15 +426,13 @@ def _count_characters(words: Mapping[str, int]) -> Counter[str]:
     return counts
 
 
-def _choose_alphabet(counts: Mapping[str, int], vocab_size: int) -> list[str]:
+def _choose_alphabet(counts: Counter[str], vocab_size: int) -> list[str]:
     """Choose the most frequent characters, in order; rare ones (of other scripts, say) must leave room for pieces.
 
     A script of thousands of characters gets those that the text nearly consists of, or else most of it were unknown.
     Raises: TokenizerError when there is no room.
     """
-    covered = accumulate(sorted(counts.values(), reverse=True))
-    num_common = 1 + sum(number < _COVERED_SHARE * sum(counts.values()) for number in covered)
-    wanted = max(100, vocab_size // 30, num_common)
+    wanted = max(100, vocab_size // 30, num_common(counts))
     num_characters = min(len(counts), (vocab_size - len(SPECIAL_TOKENS)) // 3, wanted)
     if num_characters < 1:
         raise TokenizerError(f"vocab_size {vocab_size} has no room for characters; 100 is the least that makes sense")

@@ -215,12 +215,12 @@ class DocumentReader:
                 self._check_column(file.schema_arrow)
                 number = 0
                 for batch in file.iter_batches(batch_size=_ROWS_AT_ONCE, columns=columns, use_threads=False):
-                    self.num_bytes_read = self.file.num_bytes * number // max(1, file.metadata.num_rows)
                     # As bytes, since Parquet does not guarantee that a column of strings is UTF-8.
                     texts = batch.column(self.source.text_field).cast(pa.large_binary()).to_pylist()
                     names = batch.column(ID_FIELD).to_pylist() if ID_FIELD in columns else [None] * len(texts)
                     for name, data in zip(names, texts, strict=True):
                         number += 1
+                        self.num_bytes_read = self.file.num_bytes * number // file.metadata.num_rows
                         if data is None:
                             self._note_bad(f"row {number}", f"has no value in {self.source.text_field!r}")
                         elif (text := self._decode(data, f"row {number}")) is not None:

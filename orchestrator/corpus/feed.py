@@ -41,15 +41,7 @@ _STORE_SHARE = 0.25
 """Share of a node's object store that its workers' windows may take."""
 _WINDOWS_AT_A_TIME = 2
 Block = TypeVar("Block")
-_FIELDS: dict[str, np.dtype[np.generic]] = {
-    "input_ids": np.dtype(np.int32),
-    "token_type_ids": np.dtype(np.int8),
-    "cu_seqlens": np.dtype(np.int32),
-    "masked_positions": np.dtype(np.int32),
-    "masked_labels": np.dtype(np.int32),
-    "sentence_labels": np.dtype(np.int8),
-    "draws": np.dtype(np.int32),
-}
+_FIELDS = tuple(PackedBatch.__dataclass_fields__)
 
 
 @dataclass(frozen=True)
@@ -229,11 +221,10 @@ def to_table(batches: Iterator[tuple[int, PackedBatch]]) -> pa.Table:
     """A table of one row per step: the step's number and its arrays as lists."""
     numbered = list(batches)
     columns: dict[str, pa.Array] = {"step": pa.array([step for step, _ in numbered], pa.int64())}
-    for name, dtype in _FIELDS.items():
+    for name in _FIELDS:
         arrays = [getattr(batch, name) for _, batch in numbered]
         offsets = np.cumsum([0, *map(len, arrays)], dtype=np.int64)
-        values = pa.array(np.concatenate(arrays).astype(dtype, copy=False))
-        columns[name] = pa.LargeListArray.from_arrays(offsets, values)
+        columns[name] = pa.LargeListArray.from_arrays(offsets, pa.array(np.concatenate(arrays)))
     return pa.table(columns)
 
 

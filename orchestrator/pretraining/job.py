@@ -154,6 +154,12 @@ def fitted(spec: PretrainSpec, config: BertConfig) -> BertConfig:
             f"sentence_objective is {spec.sentence_objective}, but {config.model_type} of {spec.init_from} has no head "
             "for pairs of segments; set it to none"
         )
+    if spec.sentence_objective != NO_SENTENCE_OBJECTIVE and config.head_input_size > config.hidden_size:
+        raise SpecError(
+            f"sentence_objective is {spec.sentence_objective}, and the pooler of {spec.init_from} reads several layers "
+            f"(layer_pooling {config.layer_pooling}), where pretraining has the last one; set it to none, or start "
+            "from another model"
+        )
     longest = max(phase.max_seq_length for phase in spec.phases)
     changes_base = next((phase.rotary_base for phase in spec.phases if phase.rotary_base), None)
     if changes_base and config.position_embedding_type != "rotary":

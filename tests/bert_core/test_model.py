@@ -430,3 +430,10 @@ def test_an_encoder_alone_pools_as_it_does_for_a_classifier(pooling: str) -> Non
     ids = torch.randint(5, 20, (3, 7), generator=torch.Generator().manual_seed(0))
     # The last layer runs for the first tokens alone there, and products of other sizes may have other last bits.
     torch.testing.assert_close(model(ids).pooler_output, model.pooled_states(model.pack(ids)), rtol=0.0, atol=1e-6)
+
+
+def test_a_model_of_one_token_type_reads_pairs_of_any_tokenizer() -> None:
+    model = BertModel.from_config(small_config(type_vocab_size=1)).eval()
+    ids, types = torch.tensor([[2, 9, 3, 8, 3]]), torch.tensor([[0, 0, 0, 1, 1]])
+    both = (model(ids, token_type_ids=given).last_hidden_state for given in (types, torch.zeros_like(types)))
+    assert torch.equal(*both)

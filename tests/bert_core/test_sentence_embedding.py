@@ -39,6 +39,14 @@ def reference_pooling(rows: list[Tensor], pooling: str) -> Tensor:
     return torch.stack([of_one[pooling](row) for row in rows])
 
 
+def test_a_causal_encoders_vector_is_the_last_tokens_which_alone_has_seen_the_text() -> None:
+    config = replace(CONFIG, causal_attention=True)
+    model = BertForSentenceEmbedding(config, 0, SentenceEmbeddingConfig("cls", normalize=False)).eval()
+    ids = torch.tensor([[2, 5, 6, 3], [2, 9, 8, 3]])
+    vectors = model(ids).sentence_embedding
+    torch.testing.assert_close(vectors, model.bert(ids).last_hidden_state[:, -1])
+
+
 @pytest.mark.parametrize("pooling", ["mean", "max"])
 @settings(max_examples=15)
 @given(lengths=st.lists(st.integers(1, 9), min_size=1, max_size=6), seed=st.integers(0, 99))

@@ -73,6 +73,9 @@ def test_more_than_there_is_gives_what_there_is(index: VectorIndex) -> None:
 def test_of_equal_vectors_the_first_comes_first() -> None:
     index = build_index(names(5), np.ones((5, 2), np.float32), "dot")
     assert ids(index.search(np.ones((1, 2)), 5)) == [names(5)]
+    many = build_index(names(5000), np.ones((5000, 2), np.float32), "dot")
+    for k in (1, 2, 10):
+        assert ids(many.search(np.ones((1, 2)), k)) == [names(k)]
 
 
 def test_a_zero_vector_is_near_nothing() -> None:

@@ -14,6 +14,7 @@ from benchmarks._pretraining_batches import OBJECTIVES
 from benchmarks.gpu.own_step import build_learner
 from benchmarks.gpu.texts import first_batches, generated_text
 from bert_core.attention import attention, varlen
+from bert_core.attention.backend import AttentionOptions
 from bert_core.cuda_graphs import capture_on
 from bert_core.examples.packing import SizeBucket
 from bert_core.heads.pretraining import BertForPreTraining
@@ -46,11 +47,11 @@ def test_attention_dropout_is_unbiased_repeats_by_its_seed_and_has_its_own_gradi
 
     def draw(seed: int, v: Tensor = v) -> Tensor:
         seed_dropout(seed, q.device)
-        return attention(q, k, v, seqs, dropout_p=0.1)
+        return attention(q, k, v, seqs, AttentionOptions(dropout_p=0.1))
 
     assert torch.equal(draw(1), draw(1))
     assert not torch.equal(draw(1), draw(2))
-    whole = attention(q, k, v, seqs).float()
+    whole = attention(q, k, v, seqs, AttentionOptions()).float()
     mean = torch.stack([draw(seed).float() for seed in range(400)]).mean(0)
     assert float((mean - whole).norm() / whole.norm()) < 0.04
     values = v.detach().requires_grad_()

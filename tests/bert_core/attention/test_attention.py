@@ -130,7 +130,7 @@ def test_gradient_with_dropout_is_that_of_the_values() -> None:
 
     def run(*inputs: torch.Tensor) -> torch.Tensor:
         torch.manual_seed(0)  # the same dropout in every evaluation
-        return attention(*inputs, seqs, dropout_p=0.4)
+        return attention(*inputs, seqs, AttentionOptions(dropout_p=0.4))
 
     assert torch.autograd.gradcheck(run, qkv)
 
@@ -138,8 +138,8 @@ def test_gradient_with_dropout_is_that_of_the_values() -> None:
 @pytest.mark.parametrize("length", [4, 40])
 def test_sequence_is_independent_of_its_neighbors(length: int) -> None:
     q, k, v = projections(2 * length)
-    together = attention(q, k, v, packed([length, length]))
-    alone = attention(q[:length], k[:length], v[:length], packed([length]))
+    together = attention(q, k, v, packed([length, length]), AttentionOptions())
+    alone = attention(q[:length], k[:length], v[:length], packed([length]), AttentionOptions())
     torch.testing.assert_close(together[:length], alone)
 
 
@@ -176,15 +176,15 @@ def test_a_batch_that_inference_has_seen_can_be_trained_on() -> None:
 def test_kept_padding_looks_but_is_not_looked_at() -> None:
     seqs = PackedSequences.from_padded(torch.ones(1, 4), torch.tensor([[1, 1, 1, 0]]), keep_padding=True)
     q, k, v = projections(4)
-    with_padding = attention(q, k, v, seqs)
-    torch.testing.assert_close(with_padding[:3], attention(q[:3], k[:3], v[:3], packed([3])))
+    with_padding = attention(q, k, v, seqs, AttentionOptions())
+    torch.testing.assert_close(with_padding[:3], attention(q[:3], k[:3], v[:3], packed([3]), AttentionOptions()))
     assert bool(with_padding[3].any())
 
 
 def test_kept_padding_that_is_near_to_no_token_attends_to_nothing() -> None:
     seqs = PackedSequences.from_padded(torch.ones(1, 4), torch.tensor([[1, 1, 0, 0]]), keep_padding=True)
     qkv = projections(4)
-    context = attention(*qkv, seqs, window=1)
+    context = attention(*qkv, seqs, AttentionOptions(window=1))
     torch.testing.assert_close(context[2], qkv[2][1])
     assert not bool(context[3].any())
     assert all(bool(gradient.isfinite().all()) for gradient in torch.autograd.grad(context.sum(), qkv))
@@ -192,9 +192,9 @@ def test_kept_padding_that_is_near_to_no_token_attends_to_nothing() -> None:
 
 def test_a_window_over_all_of_a_sequence_is_none() -> None:
     qkv, seqs = projections(9), packed([4, 5])
-    assert attention(*qkv, seqs, window=4).equal(attention(*qkv, seqs))
+    assert attention(*qkv, seqs, AttentionOptions(window=4)).equal(attention(*qkv, seqs, AttentionOptions()))
     built = list(seqs.attention_cache)
-    attention(*qkv, seqs, window=7)
+    attention(*qkv, seqs, AttentionOptions(window=7))
     assert list(seqs.attention_cache) == built
 
 
@@ -204,17 +204,17 @@ def test_dropout_keeps_the_mean_and_is_drawn_from_the_global_seed(length: int) -
     q, k, v = (tensor.detach() for tensor in projections(length))
     seqs = packed([length])
     torch.manual_seed(0)
-    draws = torch.stack([attention(q, k, v, seqs, dropout_p=0.3) for _ in range(1000)])
-    torch.testing.assert_close(draws.mean(0), attention(q, k, v, seqs), atol=0.1, rtol=0)
+    draws = torch.stack([attention(q, k, v, seqs, AttentionOptions(dropout_p=0.3)) for _ in range(1000)])
+    torch.testing.assert_close(draws.mean(0), attention(q, k, v, seqs, AttentionOptions()), atol=0.1, rtol=0)
     torch.manual_seed(0)
-    assert torch.equal(attention(q, k, v, seqs, dropout_p=0.3), draws[0])
+    assert torch.equal(attention(q, k, v, seqs, AttentionOptions(dropout_p=0.3)), draws[0])
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_sixteen_bits_stay_close_to_the_full_result(dtype: torch.dtype) -> None:
     q, k, v = projections(12, torch.float32)
-    full = attention(q, k, v, packed([5, 7]))
-    short = attention(q.to(dtype), k.to(dtype), v.to(dtype), packed([5, 7]))
+    full = attention(q, k, v, packed([5, 7]), AttentionOptions())
+    short = attention(q.to(dtype), k.to(dtype), v.to(dtype), packed([5, 7]), AttentionOptions())
     assert short.dtype == dtype
     torch.testing.assert_close(short.float(), full, atol=0.02, rtol=0.02)
 

@@ -3,7 +3,12 @@
 import json
 from pathlib import Path
 
-from orchestrator.corpus.inspection import inspect_corpus
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from orchestrator.corpus import inspection
+from orchestrator.corpus.inspection import inspect_corpus, sample_text
 from orchestrator.specs import TextSource
 
 
@@ -25,3 +30,13 @@ def test_bad_records_are_counted_and_the_first_is_told(tmp_path: Path) -> None:
     (row,) = inspect_corpus(TextSource(files=(str(path),)))
     assert (row.num_documents, row.num_bad_records) == (2, 2)
     assert row.first_problem.startswith(f"{path}: line 2 (byte 15) is not JSON")
+
+
+def test_a_sample_of_a_parquet_file_tells_how_many_documents_it_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parquet.write_table(pa.table({"text": ["one two three four"] * 70}), tmp_path / "a.parquet")
+    monkeypatch.setattr(inspection, "_LARGE_SAMPLE_BYTES", 90)
+    facts = sample_text(TextSource(files=(str(tmp_path / "a.parquet"),)))
+    assert facts.words.total() == 5
+    assert facts.num_documents == pytest.approx(70, abs=1)

@@ -58,9 +58,7 @@ def test_a_stage_that_learns_other_labels_than_the_student(settings: Settings) -
 
 def test_a_teacher_whose_f1_is_of_another_class(settings: Settings) -> None:
     turned = {**SWEEP["task"], "labels": SWEEP["task"]["labels"][::-1]}
-    with pytest.raises(
-        SpecError, match=r"labels: f1 is that of a in their order, and of b in that of teacher @large"
-    ):
+    with pytest.raises(SpecError, match=r"labels: f1 is that of a in their order, and of b in that of teacher @large"):
         check(settings, large=SWEEP, student={**DISTILL, "teacher": "@large", "task": turned})
 
 

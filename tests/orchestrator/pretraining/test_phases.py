@@ -74,6 +74,14 @@ def test_rotary_positions_of_another_model_are_prolonged_where_a_phase_changes_t
         build_model(make_job(tmp_path, init_folder=str(tmp_path / "short"), **plain, init_from="short"))
 
 
+def test_pairs_from_a_pooler_that_reads_several_layers_are_refused(tmp_path: Path) -> None:
+    config = BertConfig.from_shape(4, 64, layer_pooling="concat_last_four")
+    job = make_job(tmp_path, sentence_objective="next_sentence")
+    with pytest.raises(SpecError, match=r"^sentence_objective is next_sentence, and the pooler"):
+        fitted(job.spec, config)
+    fitted(make_job(tmp_path, sentence_objective="none").spec, config)
+
+
 @pytest.mark.parametrize("family", ["bert", "roberta"])
 def test_a_rotary_base_for_other_positions_is_refused(family: str, tmp_path: Path) -> None:
     job = make_job(tmp_path, **LONG)
