@@ -4,9 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-# What needs the cores to itself, a server or another program, or takes long. Of it `make test` takes what is marked core.
+# What needs a server or another program, or takes long. Of it `make test` takes what is marked core.
 HEAVY := heavy or ray or training or runs or postgres or hosts or published or browser or s3
 CLUSTERS := ray or runs or hosts
+ON_CLUSTERS := -p no:doctest tests/chaos tests/hosts tests/orchestrator
 
 # Where it is set, each of the thousands of processes that the tests start would compile the packages anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -21,14 +22,14 @@ test-fast: $(INSTALLED)  ## before a commit, beside make check: no Ray, no train
 
 test: $(INSTALLED)  ## what a person runs: the fast ones, and on a real Ray and a PostgreSQL server what must never break
 	$(BIN)/pytest -q -n auto --dist loadfile --ignore=tests/contracts -m "(core or not ($(HEAVY))) and not ($(CLUSTERS) or slow)"
-	$(BIN)/pytest -m "core and ($(CLUSTERS)) and not slow"
+	$(BIN)/pytest -m "core and ($(CLUSTERS)) and not slow" $(ON_CLUSTERS)
 
 test-models: $(INSTALLED)  ## training, PostgreSQL, S3, pages in a browser, published weights, trackers, Triton
-	$(BIN)/pytest -m "($(HEAVY)) and not ($(CLUSTERS) or core or slow)"
+	$(BIN)/pytest -q -n auto --dist loadfile -m "($(HEAVY)) and not ($(CLUSTERS) or core or slow)"
 	$(MAKE) test-kernel test-trackers
 
 test-clusters: $(INSTALLED)  ## Ray, whole runs, the tutorial's questions, hosts, chaos
-	$(BIN)/pytest -m "($(CLUSTERS)) and not (core or slow)"
+	$(BIN)/pytest -m "($(CLUSTERS)) and not (core or slow)" $(ON_CLUSTERS)
 
 test-long: test-models test-clusters  ## all that make test leaves out, but for what takes minutes each
 

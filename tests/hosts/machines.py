@@ -146,6 +146,10 @@ class Machine:
         own = [process for process in psutil.process_iter() if _process_space(process.pid) == space]
         return [process for process in own if title in _command_line(process)]
 
+    def kill(self, title: str) -> None:
+        for process in self.processes(title):
+            process.kill()
+
     def _inside(self, command: str) -> list[str]:
         place = self.plan["works_in"]
         shell = ["bash", "--login", "-c", f"cd {place} && {{ {command}\n}}"]

@@ -31,7 +31,7 @@ def cluster() -> Iterator[RayCluster]:
 def test_a_killed_node_comes_back_by_itself(cluster: RayCluster) -> None:
     before = cluster.wait_for_nodes()
     *_, host = cluster.site.hosts
-    kill(host, "raylet/raylet")
+    host.kill("raylet/raylet")
     assert_that_only_one_is_new(cluster, host, before)
 
 
@@ -57,7 +57,7 @@ def test_a_host_that_was_cut_off_is_back_when_its_cable_is(cluster: RayCluster) 
 @pytest.mark.slow
 def test_a_head_whose_gcs_is_killed_is_back_and_the_workers_after_it(cluster: RayCluster) -> None:
     before = cluster.wait_for_nodes()
-    kill(cluster.head, "gcs/gcs_server")
+    cluster.head.kill("gcs/gcs_server")
     after = cluster.wait_for_nodes(without=before)
     assert not before.items() & after.items()
 
@@ -79,15 +79,10 @@ def test_workers_outlive_a_gcs_that_has_its_tables_in_redis(cluster: RayCluster)
     take_the_option(cluster)
     before = cluster.wait_for_nodes()
     keep_up(cluster)
-    kill(cluster.head, "gcs/gcs_server")
+    cluster.head.kill("gcs/gcs_server")
     after = cluster.wait_for_nodes(without={cluster.head.address: before[cluster.head.address]})
     workers = [host.address for host in cluster.site.hosts[1:]]
     assert [after[worker] for worker in workers] == [before[worker] for worker in workers]
-
-
-def kill(host: Machine, title: str) -> None:
-    for process in host.processes(title):
-        process.kill()
 
 
 def assert_that_only_one_is_new(cluster: RayCluster, host: Machine, before: dict[str, str]) -> None:

@@ -66,7 +66,7 @@ def test_a_cut_cable(run: SubmittedRun, undisturbed: tuple[str, str]) -> None:
 
 
 def test_a_raylet_that_is_killed(run: SubmittedRun, undisturbed: tuple[str, str]) -> None:
-    tell("raylet of a worker's host killed", run.go_on_after(lambda: kill(host_of_a_worker(run), "raylet/raylet")))
+    tell("raylet of a worker's host killed", run.go_on_after(lambda: host_of_a_worker(run).kill("raylet/raylet")))
     run.complete()
     assert run.digests() == undisturbed
 
@@ -80,7 +80,7 @@ def test_a_driver_that_is_killed(run: SubmittedRun, undisturbed: tuple[str, str]
 def test_a_gcs_that_is_killed(run: SubmittedRun, undisturbed: tuple[str, str]) -> None:
     before = run.cluster.wait_for_nodes()
     began = time.monotonic()
-    kill(run.cluster.head, "gcs/gcs_server")
+    run.cluster.head.kill("gcs/gcs_server")
     run.cluster.wait_for_nodes(without=before)
     tell("GCS killed, until all three hosts are there again", time.monotonic() - began)
     with opened_dashboard(run.cluster.control):
@@ -100,11 +100,6 @@ def submit_resume(run: SubmittedRun) -> None:
 def host_of_a_worker(run: SubmittedRun) -> Machine:
     """A host other than the head with a training worker."""
     return next(host for host in run.cluster.site.hosts[1:] if host.processes("RayTrainWorker"))
-
-
-def kill(host: Machine, title: str) -> None:
-    for process in host.processes(title):
-        process.kill()
 
 
 def tell(what: str, seconds: float) -> None:

@@ -7,7 +7,6 @@ import gzip
 import hashlib
 import json
 import os
-import time
 from pathlib import Path
 from typing import Any
 
@@ -103,9 +102,7 @@ def test_an_unchanged_corpus_is_reused_and_a_changed_file_is_noticed(
     first = build_token_store(source, tokenizer, 0.1, 1 << 20, str(tmp_path), progress=lambda *at: heard.append(at))
     total = sum(file.num_bytes for file in first.files)
     assert heard[-1] == (total, total)
-    start = time.process_time()
     again = build_token_store(source, tokenizer, 0.1, 1 << 20, str(tmp_path))
-    assert time.process_time() - start < 1.0
     assert again.reused
     assert (again.fingerprint, again.counts, again.files) == (first.fingerprint, first.counts, first.files)
 

@@ -97,7 +97,7 @@ def corpus(tmp_path: Path) -> Path:
 
 
 @pytest.mark.runs
-@pytest.mark.parametrize("unit", [0, 3, 7])
+@pytest.mark.parametrize("unit", [0, 7])
 @pytest.mark.core
 def test_a_killed_build_loses_one_unit_and_ends_with_the_same_bytes(
     unit: int, corpus: Path, tmp_path: Path, tokenized: list[str]

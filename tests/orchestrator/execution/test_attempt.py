@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.base.errors import HoursReached
+from orchestrator.base.errors import HoursReached, InputError
 from orchestrator.base.results import TrialStart, WorkersEvent
 from orchestrator.base.run_states import RunState
 from orchestrator.base.settings import Settings
 from orchestrator.execution.attempt import StopRequestWatcher, hours_reached, metered
+from orchestrator.execution.runner import resume_run
 from orchestrator.registry import Registry
 from orchestrator.registry.recorder import Recorder
 from orchestrator.registry.records import RunRecord
@@ -164,3 +165,5 @@ def test_a_driver_at_its_limit_ends_as_if_it_were_stopped(tmp_path: Path, settin
     assert record.state == RunState.STOPPED
     assert "execution.max_hours" in str(record.error)
     assert 0.0002 * HOUR_S <= cost.seconds < PATIENCE_S
+    with pytest.raises(InputError, match=r"max_hours=0\.0004"):
+        resume_run(run_id, settings=settings)

@@ -5,31 +5,30 @@ import os
 import random
 import subprocess
 import sys
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from orchestrator.base.errors import CorpusError, HoursReached, InputError, NotFoundError, RunFailedError, SpecError
-from orchestrator.base.results import PretrainResult
+from orchestrator.base.errors import CorpusError, InputError, NotFoundError, RunFailedError, SpecError
+from orchestrator.base.results import ModelResult, PretrainResult, SweepResult, TokenizerResult
+from orchestrator.base.run_states import RunState
 from orchestrator.base.settings import Settings
-from orchestrator.execution import attempt, runner
 from orchestrator.execution.runner import check_storage_and_capacity, plan_spec, resume_run, run_spec
+from orchestrator.finetuning import sweep as sweep_module
+from orchestrator.finetuning.search_space import TrialQueue
 from orchestrator.kinds import resolved_inputs
-from orchestrator.kinds.base import RunContext
+from orchestrator.kinds.corpus import TokenizerKind
 from orchestrator.kinds.preflight import storage_problems
 from orchestrator.kinds.pretrain import PretrainKind
-from orchestrator.kinds.resolved import Resolved
 from orchestrator.registry import Registry
 from orchestrator.registry.recorder import Recorder, RunOutcome
-from orchestrator.registry.records import RunRecord
-from orchestrator.specs import PretrainSpec, Spec
 from orchestrator.specs.loading import load_spec, parse_spec, spec_values
 from orchestrator.storage import digest_file
-from orchestrator.training.checkpoints import Checkpoints
+from tests.orchestrator.registry.samples import model_result
 from tests.orchestrator.small_specs import TOKENIZER
+from tests.orchestrator.tiny_models import save_pretrained
 from tests.waiting import wait_until
 
 SEED = 20261120
@@ -129,26 +128,50 @@ def test_a_pipeline_runs_is_recorded_and_is_not_done_twice(
     assert resume_run(record.id, settings=settings).finished_at == record.finished_at
 
 
-@pytest.mark.ray
+@pytest.fixture
+def without_training(no_cluster: None, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Stages that leave a model or scores at once, but for those that are named: somebody interrupts them."""
+    interrupted: list[str] = []
+
+    def pretrain(kind: Any, spec: Any, inputs: Any, context: Any) -> PretrainResult:
+        if spec.name in interrupted:
+            raise KeyboardInterrupt
+        folder = save_pretrained(Path(context.run_folder) / "model")
+        return PretrainResult(ModelResult(folder, context.run_id.ljust(64, "0"), 1, "pretraining"), spec.steps, {}, [])
+
+    def train(kind: Any, spec: Any, inputs: Any, context: Any) -> TokenizerResult:
+        save_pretrained(Path(context.run_folder) / "tokenizer")
+        return TokenizerResult(f"{context.run_folder}/tokenizer", "t" * 64, 100)
+
+    def sweep(spec: Any, **arguments: Any) -> SweepResult:
+        queue, trials = TrialQueue(spec, "accuracy", {}), []
+        while (plan := queue.next()) is not None:
+            trials.append(plan.result(RunState.COMPLETED, best_step=1, metrics={"accuracy": 0.5}))
+            arguments["listener"].on_trial_result(trials[-1])
+        return SweepResult("own", "accuracy", trials, dataclasses.replace(trials[0], model=model_result()))
+
+    monkeypatch.setattr(PretrainKind, "run", pretrain)
+    monkeypatch.setattr(TokenizerKind, "run", train)
+    monkeypatch.setattr(sweep_module, "run_sweep", sweep)
+    return interrupted
+
+
+@pytest.mark.heavy
 def test_variants_of_a_stage_are_runs_of_their_own_that_a_sweep_tells_apart(
-    ray_cluster: None, laboratory: tuple[Path, Settings], monkeypatch: pytest.MonkeyPatch
+    without_training: list[str], laboratory: tuple[Path, Settings]
 ) -> None:
     path, settings = laboratory
     overrides = ["stages.model.steps=6", "stages.model.variants={tokens: {}, spans: {mask_unit: span}}"]
-    overrides += ['stages.task.space.init_from=["@model"]', "stages.task.recipe.epochs=1"]
-
-    run = PretrainKind.run
-
-    def run_but_spans(kind: PretrainKind, spec: PretrainSpec, inputs: Resolved, context: RunContext) -> PretrainResult:
-        if spec.name.endswith(".spans"):
-            raise KeyboardInterrupt
-        return run(kind, spec, inputs, context)
-
+    overrides += [
+        'stages.task.space.init_from=["@model"]',
+        "stages.model.execution.device=cpu",
+        "stages.task.execution.gpus_per_trial=0",
+    ]
     started: list[str] = []
-    monkeypatch.setattr(PretrainKind, "run", run_but_spans)
+    without_training.append("small/model.spans")
     with pytest.raises(KeyboardInterrupt):
         run_spec(load_spec(path, overrides), settings=settings, on_started=started.append)
-    monkeypatch.setattr(PretrainKind, "run", run)
+    without_training.clear()
     assert resume_run(started[0], settings=settings).state == "COMPLETED"
     with Registry(settings.registry) as registry:
         models = [registry.run(run_id) for run_id in registry.runs("kind = 'pretrain'", sort="created_at")["id"]]
@@ -157,7 +180,6 @@ def test_variants_of_a_stage_are_runs_of_their_own_that_a_sweep_tells_apart(
         assert sorted(registry.runs("kind = 'trial'")["params.init_from"]) == starts
         assert len(registry.runs("params.recipe.init_from = 'small/model.spans@1'")) == 1
         assert sorted(registry.leaderboard("own").values("init_from")) == starts
-
     run_spec(load_spec(path, [*overrides, "stages.model.variants.spans.steps=8"]), settings=settings)
     with Registry(settings.registry) as registry:
         counts = registry.runs(trials=False)["name"].value_counts().to_dict()
@@ -196,51 +218,6 @@ def test_a_killed_driver_resumes_in_mid_epoch_to_the_same_weights(
     with Registry(killed.registry) as registry:
         history = registry.metrics.history(resumed.id, "mlm_loss").frame()
     assert history[history["split"] == "train"]["step"].tolist() == list(range(5, 121, 5))
-
-
-@pytest.mark.ray
-def test_a_run_stopped_at_its_limit_goes_on_to_the_same_weights(
-    ray_cluster: None, laboratory: tuple[Path, Settings], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path, settings = laboratory
-    spec = load_spec(path)
-    model = spec.stages["model"].model_copy(update={"tokenizer": str(_tokenizer(spec, settings))})
-    straight = run_spec(model.named("straight"), settings=settings)
-
-    whole = attempt.hours_reached
-    started: list[str] = []
-
-    def is_reached(record: RunRecord, spec: Spec, seconds: float, *pipeline: str | None) -> HoursReached | None:
-        """A small limit is reached as soon as there is a checkpoint: whatever this machine's speed, in mid-run."""
-        folders = [str(Path(settings.storage) / "runs" / run_id) for run_id in started]
-        saved = any(Checkpoints(folder).newest_first() for folder in folders)
-        return whole(record, spec, 3600.0 if saved else 0.0, *pipeline)
-
-    for module in (attempt, runner):
-        monkeypatch.setattr(module, "hours_reached", is_reached)
-    monkeypatch.setattr(attempt, "metered", partial(attempt.metered, interval_s=0.05))
-    limited = model.model_copy(update={"execution": model.execution.model_copy(update={"max_hours": 0.5})})
-    with pytest.raises(HoursReached) as reached:
-        run_spec(limited.named("limited"), settings=settings, on_started=started.append)
-    with Registry(settings.registry) as registry:
-        stopped = registry.run(started[0])
-    assert (stopped.state, stopped.error) == ("STOPPED", str(reached.value))
-    assert reached.value.step is not None
-    assert 0 < reached.value.step < 300
-
-    with pytest.raises(InputError, match="max_hours=1"):
-        resume_run(stopped.id, settings=settings)
-    resumed = resume_run(stopped.id, ["execution.max_hours=2"], settings=settings)
-    assert (resumed.state, resumed.attempt) == ("COMPLETED", 2)
-    assert resumed.fingerprint == straight.fingerprint
-    weights = [digest_file(f"{record.model_folder}/model.safetensors") for record in (straight, resumed)]
-    assert weights[0] == weights[1]
-    with Registry(settings.registry) as registry:
-        one, two = (registry.metrics.history(run.id, "mlm_loss").frame() for run in (straight, resumed))
-        costs = registry.costs.of_runs([resumed.id])
-    assert one[["step", "split", "value"]].equals(two[["step", "split", "value"]])
-    assert [cost.number for cost in costs] == [1, 2]
-    assert all(cost.seconds > 0 and cost.cpu_seconds > 0 for cost in costs)
 
 
 def _tokenizer(spec: Any, settings: Settings) -> str:

@@ -15,6 +15,7 @@ from orchestrator.finetuning.distillation_loss import DistillationLoss
 from orchestrator.storage import digest_file
 from orchestrator.training.checkpoints import Checkpoints
 from tests.orchestrator.finetuning import tiny_tasks
+from tests.orchestrator.finetuning.bench import Killed
 from tests.orchestrator.finetuning.tiny_distillation import Bench, train_teacher
 
 pytestmark = pytest.mark.training
@@ -26,10 +27,6 @@ FIELDS = {
 }
 NUM_STEPS, NUM_EVALUATIONS = 40, 6
 SEED = 11
-
-
-class Killed(BaseException):
-    """Ends a distillation as the end of its process would."""
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,6 @@ Run alone: pytest tests/orchestrator/finetuning/test_sweep.py
 import os
 import pickle
 import signal
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
@@ -29,7 +28,6 @@ from orchestrator.finetuning.search_space import TrialPlan, plan_trials
 from orchestrator.finetuning.sweep import run_sweep
 from orchestrator.finetuning.sweep_progress import SweepListener
 from orchestrator.finetuning.trial import trial_folder
-from orchestrator.registry.group_comparison import read_predictions
 from orchestrator.specs import SweepSpec
 from orchestrator.storage import exists, join, names_in
 from orchestrator.storage.attempts import refuse_without_mark
@@ -186,41 +184,6 @@ def test_a_sweep_interrupted_while_trials_run_ends_as_in_one_piece(laboratory: L
     assert not list(laboratory.run_folder().glob("trials/*/checkpoints*"))
 
 
-@pytest.mark.ray
-def test_a_search_with_more_points_ends_as_one_that_had_them(laboratory: Laboratory, ray_cluster: None) -> None:
-    def spec(trials: int) -> SweepSpec:
-        rates = {"learning_rate": {"log_uniform": [1e-6, 4e-3]}}
-        return laboratory.spec(search="random", trials=trials, space=rates, seeds=[0, 1])
-
-    whole, _ = laboratory.run(spec(3), run_folder=str(laboratory.folder / "whole"))
-    first, _ = laboratory.run(spec(1))
-    assert first.best.model is not None
-    finished = {trial.key: trial for trial in first.trials}
-    more, book = laboratory.run(spec(3), finished, kept_models=[first.best.model.folder])
-    assert sorted(start.number for start in book.started) == [2, 3, 4, 5]
-    assert [(trial.key, trial.metrics) for trial in more.trials] == [
-        (trial.key, trial.metrics) for trial in whole.trials
-    ]
-    assert more.best.key == whole.best.key
-    assert exists(first.best.model.folder), "it is registered, whichever is the best now"
-
-
-@pytest.mark.ray
-def test_folds_validate_each_training_example_once(laboratory: Laboratory, ray_cluster: None) -> None:
-    train = laboratory.task.files["train"]
-    task = {**laboratory.task.model_dump(), "files": {"train": train}, "split": {"folds": 3}}
-    result, _ = laboratory.run(laboratory.spec(task=task, recipe={"epochs": 1.0}))
-    assert [trial.state for trial in result.trials] == ["COMPLETED"] * 3
-    rows = [read_predictions(str(trial.predictions_path)) for trial in result.trials]
-    examples = load_task(laboratory.task).examples("train")
-    assert sorted(str(row["id"]) for fold in rows for row in fold) == sorted(str(example.id) for example in examples)
-    for trial, fold in zip(result.trials, rows, strict=True):
-        counts = Counter(row["gold"] for row in fold)
-        right = sum(row["correct"] for row in fold)
-        assert trial.metrics["accuracy"] == pytest.approx(right / counts.total())
-        assert trial.metrics["baseline.accuracy"] == pytest.approx(max(counts.values()) / counts.total())
-
-
 def test_sweep_without_a_completed_trial_fails_with_the_first_reason(laboratory: Laboratory) -> None:
     spec = laboratory.spec(seeds=[0, 1])
     reasons = ["DivergedError: the loss became nan", "another"]
@@ -338,6 +301,16 @@ def test_a_kill_at_any_change_of_an_object_store_leaves_the_best_model_whole(
         if not was_killed:
             break
     assert last > 3, "the other trial's weights were deleted file by file"
+
+
+def test_a_registered_model_stays_whichever_trial_is_the_best_now(laboratory: Laboratory) -> None:
+    spec, folder = laboratory.spec(seeds=[0, 1]), str(laboratory.run_folder())
+    plans = plan_trials(spec, {}, 0)
+    saved = [save_trial(laboratory, folder, plan, 0.7 + plan.number / 10) for plan in plans]
+    registered = join(trial_folder(folder, plans[0].key), "model")
+    result, _ = laboratory.run(spec, {trial.key: trial for trial in saved}, kept_models=[registered])
+    assert result.best.key == plans[1].key
+    assert exists(registered)
 
 
 def test_model_that_reads_too_little_is_refused(laboratory: Laboratory) -> None:

@@ -1,6 +1,7 @@
 """A trial below Ray: it learns, repeats, fails clearly. Alone: pytest tests/orchestrator/finetuning/test_trial.py"""
 
 import json
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -16,8 +17,11 @@ from orchestrator.finetuning.building import build_model
 from orchestrator.finetuning.evaluation import evaluate_model, predict_examples
 from orchestrator.finetuning.heads.tokens import decode_tags
 from orchestrator.finetuning.model_folder import load_fine_tuned
+from orchestrator.finetuning.search_space import plan_trials
+from orchestrator.finetuning.trial import run_trial
 from orchestrator.inference import predict
-from orchestrator.specs import RecipeSpec, TaskSpec
+from orchestrator.registry.group_comparison import read_predictions
+from orchestrator.specs import RecipeSpec, SweepSpec, TaskSpec
 from orchestrator.storage import digest_file, join
 from orchestrator.tasks.loading import load_task
 from orchestrator.tasks.types.conll import NerExample
@@ -253,3 +257,21 @@ def test_tokenizer_larger_than_the_model_is_refused(tmp_path: Path) -> None:
     result = bench.run(init_from="small")
     assert result.state == "FAILED"
     assert "the model's vocab_size is 20" in str(result.error)
+
+
+def test_folds_validate_each_training_example_once(tmp_path: Path) -> None:
+    train = {"train": tiny_tasks.classification(tmp_path).files["train"]}
+    task = tiny_tasks.classification(tmp_path).model_dump() | {"files": train, "split": {"folds": 3}}
+    recipe = {**tiny_tasks.RECIPE.model_dump(), "tokenizer": "own", "epochs": 1.0}
+    spec = SweepSpec.model_validate({"task": task, "recipe": recipe})
+    bench = Bench(spec.task, tmp_path)
+    results = [run_trial(bench.job, plan, lambda *told: None) for plan in plan_trials(spec, {}, 0)]
+    assert [trial.state for trial in results] == ["COMPLETED"] * 3
+    rows = [read_predictions(str(trial.predictions_path)) for trial in results]
+    examples = load_task(tiny_tasks.classification(tmp_path)).examples("train")
+    assert sorted(str(row["id"]) for fold in rows for row in fold) == sorted(str(example.id) for example in examples)
+    for trial, fold in zip(results, rows, strict=True):
+        counts = Counter(row["gold"] for row in fold)
+        right = sum(row["correct"] for row in fold)
+        assert trial.metrics["accuracy"] == pytest.approx(right / counts.total())
+        assert trial.metrics["baseline.accuracy"] == pytest.approx(max(counts.values()) / counts.total())

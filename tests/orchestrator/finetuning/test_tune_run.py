@@ -85,16 +85,6 @@ class Run:
         return sorted(self.progress.results.values(), key=lambda result: result.number)
 
 
-@pytest.mark.core
-def test_trials_report_and_only_the_best_is_kept(ray_cluster: None, tmp_path: Path) -> None:
-    run = Run(sweep(4, name="жалобы"))
-    results = run(pretend, tmp_path)
-    assert [result.state for result in results] == ["COMPLETED"] * 4
-    assert run.progress.best == results[0]
-    assert sorted(run.superseded) == [1, 2, 3]
-    assert [step for key, step in run.events if key == results[2].key] == [10, 20, 30]
-
-
 def test_asha_has_the_specs_factor_and_its_grace_as_far_as_trials_are_that_long(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -107,8 +97,11 @@ def test_asha_has_the_specs_factor_and_its_grace_as_far_as_trials_are_that_long(
 
 @pytest.mark.core
 def test_asha_prunes_weak_trials_and_keeps_their_scores(ray_cluster: None, tmp_path: Path) -> None:
-    results = Run(sweep(4, scheduler="asha"))(pretend, tmp_path)
+    run = Run(sweep(4, scheduler="asha", name="жалобы"))
+    results = run(pretend, tmp_path)
     assert [result.state for result in results] == ["COMPLETED", "PRUNED", "PRUNED", "PRUNED"]
+    assert run.progress.best == results[0]
+    assert [step for key, step in run.events if key == results[0].key] == [10, 20, 30]
     assert (results[1].best_step, results[1].metrics) == (10, {"f1": 0.031, "baseline.f1": 0.01})
 
 
@@ -185,29 +178,23 @@ def test_a_host_that_refuses_trials_ends_the_sweep_with_its_reason(ray_cluster: 
 def test_interrupt_ends_the_sweep_and_leaves_nothing_behind(
     ray_cluster: None, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise Interrupted(number)
+
     caplog.set_level(logging.INFO, "orchestrator")
-    before = signal.getsignal(signal.SIGINT)
-    run = Run(sweep(50), on_event=lambda key: os.kill(os.getpid(), signal.SIGINT))
-    with pytest.raises(KeyboardInterrupt):
-        run(pretend, tmp_path)
+    before = signal.signal(signal.SIGTERM, interrupt)
+    run = Run(sweep(50), on_event=lambda key: os.kill(os.getpid(), signal.SIGTERM))
+    try:
+        with pytest.raises(Interrupted, match="interrupted by SIGTERM"):
+            run(pretend, tmp_path)
+        assert signal.getsignal(signal.SIGTERM) is interrupt
+    finally:
+        signal.signal(signal.SIGTERM, before)
     assert len(run.progress.results) < 50
     num_ended = len(run.progress.results)
     (said,) = caplog.messages
     assert said.startswith(f"stopping; {num_ended} of 50 trials are finished and kept; resuming runs the others")
-    assert signal.getsignal(signal.SIGINT) is before
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_termination_is_told_from_an_interrupt(ray_cluster: None, tmp_path: Path) -> None:
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        raise Interrupted(number)
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        with pytest.raises(Interrupted, match="interrupted by SIGTERM"):
-            Run(sweep(50), on_event=lambda key: os.kill(os.getpid(), signal.SIGTERM))(pretend, tmp_path)
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def test_error_of_the_listener_ends_the_sweep_as_it_is(ray_cluster: None, tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from orchestrator.pretraining import loop as loop_module
 from orchestrator.training.checkpoints import Checkpoints
 from tests.orchestrator.pretraining.poisoned_run import poisoned
 from tests.orchestrator.pretraining.small_run import final_digests, make_job, run, save_in_background
+from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.training
 
@@ -51,10 +52,24 @@ def straight(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     return final_digests(folder)
 
 
-@pytest.mark.usefixtures("slow_storage")
-def test_a_run_ends_with_the_same_bits_and_all_its_checkpoints(tmp_path: Path, straight: list[str]) -> None:
+@pytest.mark.usefixtures("background")
+def test_a_run_ends_with_the_same_bits_and_all_its_checkpoints(
+    tmp_path: Path, straight: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     events: list[Event] = []
-    run(make_job(tmp_path), events.append)
+    has_gone_on, write = threading.Event(), Checkpoints.write
+
+    def write_late(checkpoints: Checkpoints, step: int, *arguments: Any) -> CheckpointEvent:
+        assert step != 5 or has_gone_on.wait(PATIENCE_S)
+        return write(checkpoints, step, *arguments)
+
+    def emit(event: Event) -> None:
+        events.append(event)
+        if isinstance(event, MetricEvent) and event.step == 6:
+            has_gone_on.set()
+
+    monkeypatch.setattr(Checkpoints, "write", write_late)
+    run(make_job(tmp_path), emit)
     assert final_digests(tmp_path) == straight
     steps = [(type(e), e.step) for e in events if isinstance(e, CheckpointEvent | MetricEvent)]
     assert [step for kind, step in steps if kind is CheckpointEvent] == [5, 10, 15, 20, 24]

@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from pydantic import ValidationError
 from safetensors.torch import load_file
 
 from bert_core.errors import CheckpointError
@@ -133,14 +132,13 @@ def test_a_finished_run_resumes_as_a_no_op(straight: tuple[Path, list[Event]]) -
     assert [e.text for e in events if isinstance(e, MessageEvent)] == ["goes on at step 24 of 24"]
 
 
-@pytest.mark.parametrize("damage", ["cut", "flip"])
 @pytest.mark.core
-def test_a_damaged_checkpoint_is_passed_over(straight: tuple[Path, list[Event]], tmp_path: Path, damage: str) -> None:
+def test_a_damaged_checkpoint_is_passed_over(straight: tuple[Path, list[Event]], tmp_path: Path) -> None:
     run(make_job(tmp_path), lambda event: None)
     weights = tmp_path / "run" / "checkpoints" / "step-00000024-attempt-1" / "model.safetensors"
     data = bytearray(weights.read_bytes())
     data[len(data) // 2] ^= 1
-    weights.write_bytes(data[: len(data) // 2] if damage == "cut" else data)
+    weights.write_bytes(data)
     events: list[Event] = []
     run(make_job(tmp_path, attempt=2), events.append)
     warnings = [e.text for e in events if isinstance(e, MessageEvent) and e.level == "warning"]
@@ -245,12 +243,6 @@ def test_a_resumed_run_has_the_snapshots_of_one_that_was_not_interrupted(tmp_pat
     run(make_job(tmp_path / "resumed", attempt=2, **SNAPSHOTS), lambda event: None)
     assert list(snapshot_digests(tmp_path / "straight")) == [0, 7, 15, 24]
     assert snapshot_digests(tmp_path / "resumed") == snapshot_digests(tmp_path / "straight")
-
-
-@pytest.mark.parametrize("steps", [[3, 3], [-1], [25]])
-def test_steps_of_snapshots_lie_within_the_run_and_differ(tmp_path: Path, steps: list[int]) -> None:
-    with pytest.raises(ValidationError, match="snapshot_steps"):
-        make_job(tmp_path, execution={"snapshot_steps": steps})
 
 
 @pytest.mark.core

@@ -145,8 +145,7 @@ PAIRS = ["token:", "Bearer ", 'password="""', "token=token,", "token =a,", "toke
 
 
 @pytest.mark.parametrize("unit", [*WORDS, *PAIRS])
-@pytest.mark.heavy
 def test_long_text_is_masked_in_bounded_time(unit: str) -> None:
     begin = time.process_time()
-    mask_secrets(unit * (256 * 1024 // len(unit)))
+    mask_secrets(unit * (64 * 1024 // len(unit)))
     assert time.process_time() - begin < 5.0

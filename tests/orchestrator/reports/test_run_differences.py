@@ -1,6 +1,5 @@
 """All that differs of two runs, and nothing else. Alone: pytest tests/orchestrator/reports/test_run_differences.py"""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -12,12 +11,6 @@ from orchestrator.reports.run_differences import RunComparison, compare_runs, di
 from tests.orchestrator.registry.samples import made_with, new_run, trial_result
 
 SPEC = {"kind": "pretrain", "name": "words", "model": {"size": "tiny"}, "steps": 10, "seed": 0}
-
-
-@pytest.fixture
-def registry(tmp_path: Any) -> Iterator[Registry]:
-    with Registry(str(tmp_path / "registry.sqlite")) as opened:
-        yield opened
 
 
 def recorded(registry: Registry, commit: str = "a" * 40, diff: str | None = None, **changes: Any) -> str:

@@ -1,4 +1,4 @@
-"""A driver on a cluster of a head without CPUs and three nodes, that starts 8 event queues and says where they live.
+"""A driver on a cluster of a head without CPUs and a node, that starts 8 event queues and says where they live.
 
 python -m tests.orchestrator.training.queues_on_cluster
 """
@@ -19,8 +19,7 @@ def node_of(queue: object) -> str:
 if __name__ == "__main__":
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
     try:
-        for _ in range(3):
-            cluster.add_node(num_cpus=1)
+        cluster.add_node(num_cpus=1)
         ray.init(address=cluster.address, log_to_driver=False, logging_level="ERROR")
         queues = [launch_event_queue() for _ in range(8)]
         places = ray.get([queue.__ray_call__.remote(node_of) for queue in queues])
