@@ -190,7 +190,7 @@ VARIANTS = "    corpus: {files: [a.txt]}\n    variants: {small: {vocab_size: 99}
         (SWEEP + "  seed: [1]\n", "`seeds`"),
         (SWEEP + "search: random\n", "`trials`"),
         (SWEEP + "scheduler: asa\n", "allowed: none, asha; did you mean asha?"),
-        (SWEEP + "  batch_size: [8, true]\n", "space.batch_size has true, and recipe.batch_size is a number"),
+        (SWEEP + "  epochs: [1, true]\n", "space.epochs has true, and recipe.epochs is a number"),
         (SWEEP + "  epochs: {uniform: [1, inf]}\n", "space.epochs"),
         ("kind: pipeline\nstages:\n  a: {kind: swep}\n", "spec.yaml:3: stages.a has an unknown kind: 'swep'"),
         ("kind: pipeline\nstages:\n  a: {}\n", "stages.a has no kind"),
