@@ -14,8 +14,9 @@ from orchestrator.cli.reading import current_reading, output_option, time_of
 from orchestrator.cli.registry_reading import find_run, no_runs, open_registry, table_command
 
 if TYPE_CHECKING:
-    from orchestrator.registry import Registry, RunRecord
+    from orchestrator.registry import Registry
     from orchestrator.registry.costs import PriceTable, Usage
+    from orchestrator.registry.records import RunRecord
 
 
 @command(example="report 7f3a -o report.html\nreport sst2 -o sst2.html")

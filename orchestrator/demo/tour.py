@@ -27,7 +27,8 @@ from orchestrator.base.settings import Settings
 from orchestrator.demo.demo_data import DemoData, write_demo_data
 from orchestrator.demo.world import World, firm_history, join_sentences, life
 from orchestrator.inference.pretraining_heads import fill_mask, next_sentence
-from orchestrator.registry import Registry, RunRecord
+from orchestrator.registry import Registry
+from orchestrator.registry.records import RunRecord
 from orchestrator.specs import Spec
 from orchestrator.specs.loading import load_spec
 

@@ -1,4 +1,4 @@
-"""The SQL record of every run: what was asked, what happened, what came out. Exports load on first use (PEP 562).
+"""The SQL record of every run: what was asked, what happened, what came out. `Registry` loads on first use (PEP 562).
 
 the way in         registry (`Registry`), records (what it returns)
 a run at work      recorder (what a driver writes), lifecycle, trials, run_results, parameters
@@ -15,16 +15,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # what the table says, for type checkers and editors
-    from orchestrator.registry.records import AttemptRecord as AttemptRecord
-    from orchestrator.registry.records import CheckpointRecord as CheckpointRecord
-    from orchestrator.registry.records import ModelRecord as ModelRecord
-    from orchestrator.registry.records import RunRecord as RunRecord
     from orchestrator.registry.registry import Registry as Registry
 
-__all__ = ["AttemptRecord", "CheckpointRecord", "ModelRecord", "Registry", "RunRecord"]
+_EXPORTS = {"Registry": "orchestrator.registry.registry"}
+__all__ = ["Registry"]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{'registry' if name == 'Registry' else 'records'}"), name)
+    if name in _EXPORTS:
+        return getattr(import_module(_EXPORTS[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -18,7 +18,8 @@ from orchestrator.significance.summary import summarize
 from orchestrator.specs.references import RANDOM
 
 if TYPE_CHECKING:
-    from orchestrator.registry import Registry, RunRecord
+    from orchestrator.registry import Registry
+    from orchestrator.registry.records import RunRecord
 
 Row = Mapping[str, Any]
 _SAME_SIZE = 1.1
