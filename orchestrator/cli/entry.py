@@ -110,11 +110,11 @@ def run_command_line(arguments: Sequence[str]) -> int:
         if error.errno == errno.ENOENT:  # of no file but the working directory
             return _fail("the folder of this shell was deleted; go to another one (cd), then try again", 2, debug)
         return _fail_unexpectedly(error, debug)
-    except ImportError as error:
-        if str(error).startswith("Install "):  # fsspec asks for the package that reads a kind of URI
-            return _fail(f"{error}, or give a --storage that needs no other package", 2, debug)
-        return _fail_unexpectedly(error, debug)
     except Exception as error:
+        if isinstance(error, ImportError) and str(error).startswith("Install "):  # fsspec asks for a package by itself
+            return _fail(f"{error}, or give a --storage that needs no other package", 2, debug)
+        if isinstance(error, UnicodeEncodeError) and error.reason == "surrogates not allowed":
+            return _fail(f"{error.object}: a name whose bytes are not UTF-8; rename it", 2, debug)
         return _fail_unexpectedly(error, debug)
 
 

@@ -26,7 +26,7 @@ from orchestrator.base.errors import (
 from orchestrator.cli.entry import Interrupted, run_command_line
 from orchestrator.cli.frame import GlobalOptionsCommand
 from orchestrator.cli.tree import HINTS, cli
-from tests.orchestrator.cli.laboratory import Command, commands_below
+from tests.orchestrator.cli.laboratory import Command, RecordedSweep, commands_below
 from tests.waiting import PATIENCE_S
 
 
@@ -136,6 +136,11 @@ def test_each_error_is_one_message_and_the_contracts_status(
         assert "--debug" in captured.err
     assert run_command_line(["--debug", "fail"]) == status
     assert "Traceback" in capsys.readouterr().err
+
+
+def test_a_name_in_bytes_that_are_no_text_is_refused_as_such(command: Command, recorded_sweep: RecordedSweep) -> None:
+    outcome = command("runs", "show", "name-\udcff")
+    assert (outcome.status, outcome.err) == (2, "Error: name-\ufffd: a name whose bytes are not UTF-8; rename it\n")
 
 
 def test_control_characters_in_a_message_do_not_reach_the_terminal(command: Command) -> None:
