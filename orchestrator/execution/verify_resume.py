@@ -294,7 +294,7 @@ def verify_resume(
     if pretraining is None:
         comparisons = _compare_task(named, runs)
     else:
-        path = "" if isinstance(spec, PretrainSpec) else "pretraining."
+        path = "" if pretraining is spec else "pretraining."
         comparisons = _compare_pretraining(named, path, pretraining, runs, num_steps, worker_counts)
     verification = Verification(tuple(comparisons), home)
     if verification.all_equal and not keep:

@@ -371,5 +371,5 @@ class PretrainSpec(TokenStoreSpec):
 
 def pretraining_of(spec: Spec) -> PretrainSpec | None:
     """Return what a spec pretrains: itself, or its section `pretraining`; None of other specs."""
-    found = spec if isinstance(spec, PretrainSpec) else getattr(spec, "pretraining", None)
+    found = getattr(spec, "pretraining", spec)
     return found if isinstance(found, PretrainSpec) else None
