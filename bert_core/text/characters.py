@@ -15,7 +15,8 @@ _LONG_WORD = 20
 """Letters from which on a string between blanks is taken for several words, as of Thai."""
 _LETTERS_PER_WORD = 5
 _COVERED_SHARE = 0.9995
-"""Share of a text's characters that its alphabet holds at least; `[UNK]` stands for the rest."""
+"""Share of a text's characters that its alphabet holds at least (SentencePiece, Kudo 2018); `[UNK]` stands for the
+rest."""
 _MARKED_SHARE = 0.01
 """Share of letters that bear a mark and have no case, from which on these marks are taken to carry meaning."""
 _WITHOUT_BLANKS = ("THAI ", "LAO ", "MYANMAR ", "KHMER ")

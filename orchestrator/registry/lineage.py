@@ -15,6 +15,7 @@ names; the run that made data or a tokenizer was made again, with another result
 
 import glob
 import hashlib
+import os
 import socket
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -268,9 +269,11 @@ def _files(data: Row[Any], spec: Mapping[str, Any]) -> list[str]:
     if not named and data.kind == "tokenizer":
         named = (spec.get("corpus") or {}).get("files") or ()
     paths: list[str] = []
-    for place in map(absolute, [named] if isinstance(named, str) else named):
-        is_pattern = glob.has_magic(place) and not Path(place).exists()
-        paths += (sorted(glob.glob(place, recursive=True)) if is_pattern else []) or [place]  # noqa: PTH207 - any root
+    for place in [named] if isinstance(named, str) else named:
+        with suppress(OSError):  # a run completes whatever became of its files
+            place = absolute(place)
+            is_pattern = glob.has_magic(place) and not os.path.lexists(place)
+            paths += (sorted(glob.glob(place, recursive=True)) if is_pattern else []) or [place]  # noqa: PTH207
     return paths[:_MAX_FILES]
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from enum import Enum, auto
 from typing import Any, TypeVar
 
+from orchestrator.base.errors import SpecError
 from orchestrator.specs.fields import Section, Spec
 from orchestrator.specs.search_axes import Choices
 
@@ -87,9 +88,16 @@ def names_of(spec: Spec) -> list[tuple[str, str]]:
 
 
 def resolve_references(spec: SpecT, outputs: Mapping[str, str]) -> SpecT:
-    """Put what earlier stages made in the place of each `@name`; the pipeline's check has seen that they come first."""
-    made = {STAGE_MARK + stage: output for stage, output in outputs.items()}
-    return replace_names(spec, lambda field, name: made[name] if name.startswith(STAGE_MARK) else name)
+    """Put what earlier stages made in the place of each `@name`. Raises: SpecError when none has that name."""
+
+    def resolve(field: str, name: str) -> str:
+        if not name.startswith(STAGE_MARK):
+            return name
+        if (stage := name.removeprefix(STAGE_MARK)) not in outputs:
+            raise SpecError(f"{field}: {name} names no earlier stage; earlier ones: {', '.join(outputs) or 'none'}")
+        return outputs[stage]
+
+    return replace_names(spec, resolve)
 
 
 def _replace(value: Any, field: str, replace: Replace) -> Any:

@@ -181,6 +181,7 @@ def test_a_part_of_the_run_can_be_chosen(command: Command, spec: str) -> None:
         (["t.yaml"], "t.yaml"),
         (["none.txt"], "none.txt"),
         (["p.yaml", "corpus.files=[empty.txt]"], "documents"),
+        (["p.yaml", "tokenizer=@words"], "tokenizer: @words names no earlier stage"),
     ],
 )
 def test_what_cannot_be_shown_is_refused(command: Command, spec: str, arguments: list[str], message: str) -> None:

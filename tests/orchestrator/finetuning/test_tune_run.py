@@ -62,7 +62,6 @@ class Run:
         self.spec = spec
         self.started: list[TrialStart] = []
         self.events: list[tuple[str, int]] = []
-        self.superseded: list[int] = []
 
         def note_events(key: str, events: Sequence[MetricEvent]) -> None:
             self.events += [(key, event.step) for event in events]
@@ -75,7 +74,7 @@ class Run:
             listener=SweepListener(self.started.append, note_events, lambda result: None),
             on_leading=lambda result: None,
             on_ended=lambda result: None,
-            on_superseded=lambda result: self.superseded.append(result.number),
+            on_superseded=lambda result: None,
             results={},
         )
 

@@ -148,4 +148,4 @@ PAIRS = ["token:", "Bearer ", 'password="""', "token=token,", "token =a,", "toke
 def test_long_text_is_masked_in_bounded_time(unit: str) -> None:
     begin = time.process_time()
     mask_secrets(unit * (64 * 1024 // len(unit)))
-    assert time.process_time() - begin < 5.0
+    assert time.process_time() - begin < 1.0

@@ -17,6 +17,7 @@ from orchestrator.registry.lineage import LineageTree
 from orchestrator.registry.parameters import trial_id
 from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.registry.tables import ALL_RUNS, LINEAGE
+from orchestrator.reports.model_export import write_card
 from tests.orchestrator.registry.samples import model_result, trial_result
 
 TOKENIZER, CORPUS, TASK = "a" * 64, "b" * 64, "c" * 64
@@ -257,12 +258,28 @@ def test_files_of_another_machine_are_not_looked_for(registry: Registry, tmp_pat
     assert stale(registry.lineage.tree("life/encoder")) == {}
 
 
-def test_a_run_that_did_not_complete_has_no_edges(registry: Registry, text: Path) -> None:
+def test_a_run_has_edges_from_its_completion_on(registry: Registry, text: Path) -> None:
     recorder = Recorder(registry)
     run = recorder.start({"kind": "pretrain", "init_from": "x@1"}, "f")
     recorder.record_model(run.id, model_result(PRETRAINED))
     registry.lifecycle.finish(run.id, RunState.FAILED)
     assert registry.lineage.tree(f"storage/{PRETRAINED}").branches == ()
+    registry.lifecycle.finish(run.id, RunState.COMPLETED)
+    assert [branch.node.name for branch in registry.lineage.tree(f"storage/{PRETRAINED}").branches] == ["x@1"]
+
+
+def test_a_run_completes_whatever_became_of_its_files(registry: Registry, text: Path) -> None:
+    recorder = Recorder(registry)
+    run = recorder.start({"kind": "tokenizer", "corpus": {"files": [f"a[b]{'c' * 300}"]}}, "f")
+    recorder.registry.datasets.record_tokenizer(run.id, TokenizerResult("storage/words", TOKENIZER, 100))
+    complete(recorder, run.id)
+    assert registry.run(run.id).state == RunState.COMPLETED
+
+
+def test_a_card_lists_what_the_model_was_made_of(life: Registry) -> None:
+    assert """- weights: model `life/encoder@1`
+  - text: corpus `text.txt`
+    - tokenizer: tokenizer `""" in write_card("life/tuned", life)
 
 
 def test_a_token_stores_tokenizer_is_the_one_that_it_was_made_with(registry: Registry, text: Path) -> None:
