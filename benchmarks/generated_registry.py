@@ -83,7 +83,7 @@ def fill(registry: Registry, num_sweeps: int) -> list[str]:
                 _copy_runs(connection, table)
             elif table.name == "points":
                 _copy_points(connection, table)
-            elif "run_id" in table.columns:
+            elif "run_id" in table.columns and table.name != "lineage":  # whose edges are of digests, not of runs
                 _copy_rows(connection, table)
         tagged = select(_run().c.key).where(_run().c.parent_id.is_not(None)).order_by(_run().c.id).limit(NUM_TAGGED)
         tags = tagged.add_columns(literal("tag"), literal(RARE_TAG))

@@ -191,7 +191,7 @@ def test_interrupt_ends_the_sweep_and_leaves_nothing_behind(
         signal.signal(signal.SIGTERM, before)
     assert len(run.progress.results) < 50
     num_ended = len(run.progress.results)
-    (said,) = caplog.messages
+    (said,) = (line for line in caplog.messages if line.startswith("stopping"))
     assert said.startswith(f"stopping; {num_ended} of 50 trials are finished and kept; resuming runs the others")
     assert list(tmp_path.iterdir()) == []
 
