@@ -205,8 +205,9 @@ class EncoderLayer(nn.Module):
         distances = None
         if self.distances is not None and positions.distances is not None:
             q, distances = self.distances(q, positions.distances, self.qkv, seqs)
-        p, window, bias = self.attention_dropout_p if self.training else 0.0, positions.window, positions.bias
-        options = AttentionOptions(p, positions.slopes, self.causal_attention, window, bias, distances)
+        dropout_p = self.attention_dropout_p if self.training else 0.0
+        slopes, window, bias = positions.slopes, positions.window, positions.bias
+        options = AttentionOptions(dropout_p, slopes, self.causal_attention, window, bias, distances)
         context = attention(q, k, v, seqs, options)  # (T, N, D)
         if rows is not None:
             x, context = x.index_select(0, rows), context.index_select(0, rows)  # (R, H), (R, N, D)
