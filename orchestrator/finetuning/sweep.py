@@ -34,7 +34,7 @@ from orchestrator.finetuning.evaluation import EvaluatedSplit, evaluate_model
 from orchestrator.finetuning.gpu_sharing import most_sharing, share_gpu
 from orchestrator.finetuning.search_space import TrialQueue, check_space, listed_values, most_evaluations
 from orchestrator.finetuning.sweep_progress import SweepListener, SweepProgress, first_reason
-from orchestrator.finetuning.trial_journal import POINTS, write_leader
+from orchestrator.finetuning.trial_journal import POINTS, EndedTrial, write_leader
 from orchestrator.finetuning.trial_slots import watch_trials
 from orchestrator.finetuning.tune_run import run_with_tune
 from orchestrator.specs import RecipeSpec, SweepSpec
@@ -60,7 +60,7 @@ def run_sweep(
     storage: str,
     resolve_name: Callable[[str, str], str],
     listener: SweepListener,
-    finished: Mapping[str, TrialResult] | None = None,
+    finished: Collection[EndedTrial] = (),
     kept_models: Collection[str] = (),
     attempt: int = 1,
 ) -> SweepResult:
@@ -72,7 +72,7 @@ def run_sweep(
     Args:
         storage: for what runs share.
         resolve_name: the folder of a model or tokenizer that a recipe's field names, from field and name.
-        finished: results of an earlier attempt, which stand as they are.
+        finished: trials of an earlier attempt, in the order in which they ended; their results stand as they are.
         kept_models: model folders of an earlier attempt that stay, whichever trial is the best now.
         attempt: number of this attempt; what an earlier one still writes is refused.
 
@@ -95,11 +95,11 @@ def run_sweep(
         cache = join(storage, "tasks")
         job, dataset = prepare_job(spec, task, run_folder, mark, cache, resolve_name)
         share = gpus if 0.0 < gpus < 1.0 else None
-        if asked == "auto" and gpus and (most := most_sharing(spec, len(finished or {}))) >= 2:
+        if asked == "auto" and gpus and (most := most_sharing(spec, len(finished))) >= 2:
             gpus, share = share_gpu(spec, job, most)
             spec = _with_gpus(spec, gpus)
         job = replace(job, attempt=attempt, memory_share=share)
-        progress = _run_trials(spec, job, listener, finished or {}, kept_models)
+        progress = _run_trials(spec, job, listener, finished, kept_models)
     if progress.best is None:
         raise RunFailedError(
             f"none of the sweep's {len(progress.results)} trials completed; the first: {first_reason(progress.results)}"
@@ -120,7 +120,7 @@ def _run_trials(
     spec: SweepSpec,
     job: trial.TrialJob,
     listener: SweepListener,
-    finished: Mapping[str, TrialResult],
+    finished: Collection[EndedTrial],
     kept_models: Collection[str],
 ) -> SweepProgress:
     """Run the trials that are not finished yet; returns what is known of all when the last one has ended."""
@@ -130,19 +130,21 @@ def _run_trials(
         if folder not in kept_models:
             delete(folder)
 
+    results = {trial.result.key: trial.result for trial in finished}
     points = AppendLog(join(job.run_folder, POINTS))
     progress = SweepProgress(
-        queue=TrialQueue(spec, job.task.metric, finished, proposed=points.read(), on_proposed=points.append),
+        queue=TrialQueue(spec, job.task.metric, results, proposed=points.read(), on_proposed=points.append),
         metric=job.task.metric,
         baseline=job.baseline,
         listener=listener,
         on_leading=lambda result: write_leader(job.run_folder, result, job.task.metric),
         on_superseded=drop_weights,
         on_ended=lambda result: delete_checkpoints(trial.trial_folder(job.run_folder, result.key)),
-        results=dict(finished),
+        results=dict(results),
     )
     watch = watch_trials(spec.execution, job.run_folder.rstrip("/").rpartition("/")[2])
-    run_with_tune(spec, partial(trial.run_trial, job), progress, watch, job.run_folder, most_evaluations(spec))
+    run_trial, most = partial(trial.run_trial, job), most_evaluations(spec)
+    run_with_tune(spec, run_trial, progress, watch, job.run_folder, most, finished)
     return progress
 
 

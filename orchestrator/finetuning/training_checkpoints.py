@@ -8,7 +8,7 @@ nothing else decides what comes next.
 import copy
 import logging
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from time import perf_counter
@@ -49,6 +49,17 @@ class TrainingSnapshot:
 
 _SAVED_VALUES = ("is_last", "num_bad_evaluations", "best", "micro_batch_size")
 """Fields of a snapshot that a checkpoint's JSON holds."""
+
+
+def numbered_evaluations(
+    measured: Sequence[MetricEvent], metric: str
+) -> Iterator[tuple[tuple[MetricEvent, ...], float, int]]:
+    """Each evaluation of a trial, as `Report` is told of it: events, best score of the metric so far, number."""
+    best_score = -math.inf
+    for number, (_, together) in enumerate(groupby(measured, key=lambda event: event.step), start=1):
+        events = tuple(together)
+        best_score = max(best_score, *(event.values[metric] for event in events if event.split == "validation"))
+        yield events, best_score, number
 
 
 class CheckpointedTraining:
@@ -182,9 +193,5 @@ class TrialCheckpoint(CheckpointedTraining):
 
     def _report_again(self, events: Sequence[Event]) -> None:
         measured = [event for event in events if isinstance(event, MetricEvent)]
-        best_score = -math.inf
-        for number, (_, pair) in enumerate(groupby(measured, key=lambda event: event.step), start=1):
-            evaluation = tuple(pair)
-            scores = (event.values[self._metric] for event in evaluation if event.split == "validation")
-            best_score = max(best_score, *scores)
+        for evaluation, best_score, number in numbered_evaluations(measured, self._metric):
             self._report_one(evaluation, best_score, number)

@@ -10,11 +10,11 @@ import os
 import signal
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
+from types import FrameType, SimpleNamespace
 from typing import Any
 from uuid import uuid4
 
@@ -26,9 +26,11 @@ from ray.tune.search import Searcher
 
 from orchestrator.base.errors import ClusterError, RunFailedError
 from orchestrator.base.results import MessageEvent, MetricEvent, TrialResult
+from orchestrator.base.run_states import RunState
 from orchestrator.finetuning.search_space import TrialPlan
 from orchestrator.finetuning.sweep_progress import SweepProgress
-from orchestrator.finetuning.training_checkpoints import Report
+from orchestrator.finetuning.training_checkpoints import Report, numbered_evaluations
+from orchestrator.finetuning.trial_journal import EndedTrial
 from orchestrator.finetuning.trial_slots import TrialSlots, slots_for, trial_group
 from orchestrator.specs import SweepSpec
 from orchestrator.specs.sweep import SweepExecutionSpec
@@ -65,8 +67,11 @@ def run_with_tune(
     watch: WorkerWatch,
     run_folder: str,
     max_evaluations: int,
+    finished: Collection[EndedTrial] = (),
 ) -> None:
     """Run the queue's trials to their end; results are in `progress`. A local `run_folder` is an absolute path.
+
+    The trials that an earlier attempt has `finished` are what the scheduler compares the others with, too.
 
     Raises: KeyboardInterrupt when a signal ended it, the one of the signal's handler; what the listener or the watch
         raised; a ClusterError of `run_trial`; RunFailedError where Tune ends while trials are left.
@@ -87,7 +92,8 @@ def run_with_tune(
         )
         try:
             searcher = TrialSearcher(progress, slots)
-            _build_tuner(spec, run_trial, searcher, progress.metric, max_evaluations, run_config).fit()
+            scheduler = build_scheduler(spec, max_evaluations, progress.metric, finished)
+            _build_tuner(spec, run_trial, searcher, scheduler, progress.metric, max_evaluations, run_config).fit()
         except SweepInterruptedError:
             assert interrupt.error is not None, "the callback has seen it"
         finally:
@@ -104,6 +110,7 @@ def _build_tuner(
     spec: SweepSpec,
     run_trial: RunTrial,
     searcher: Searcher,
+    scheduler: tune_schedulers.TrialScheduler,
     metric: str,
     max_evaluations: int,
     run_config: tune.RunConfig,
@@ -124,7 +131,7 @@ def _build_tuner(
         tune.with_resources(trainable, lambda config: trial_group(spec.execution)),
         tune_config=tune.TuneConfig(
             search_alg=searcher,
-            scheduler=build_scheduler(spec, max_evaluations),
+            scheduler=scheduler,
             num_samples=-1,  # the searcher says when there is no other
             reuse_actors=True,
             trial_name_creator=_trial_name,
@@ -144,8 +151,10 @@ def _trial_name(trial: Trial) -> str:
     return f"{plan.number:05d}-{plan.key}"
 
 
-def build_scheduler(spec: SweepSpec, max_evaluations: int) -> tune_schedulers.TrialScheduler:
-    """Tune's object for the spec's scheduler; a trial's time is counted in evaluations.
+def build_scheduler(
+    spec: SweepSpec, max_evaluations: int, metric: str, finished: Collection[EndedTrial] = ()
+) -> tune_schedulers.TrialScheduler:
+    """Tune's object for the spec's scheduler, told of finished trials; a trial's time is counted in evaluations.
 
     ASHA: asynchronous successive halving (Li et al. 2018, https://arxiv.org/abs/1810.05934). One in `reduction_factor`
     trials, the best, goes on after the grace and each time after so many times as many evaluations; the others end
@@ -154,7 +163,7 @@ def build_scheduler(spec: SweepSpec, max_evaluations: int) -> tune_schedulers.Tr
     if spec.scheduler == "none":
         return tune_schedulers.FIFOScheduler()
     longest = max_evaluations + 1  # beyond the last evaluation: a trial stops by its own schedule
-    return tune_schedulers.ASHAScheduler(
+    scheduler = tune_schedulers.ASHAScheduler(
         time_attr=EVALUATION,
         metric=SCORE,
         mode="max",
@@ -162,6 +171,14 @@ def build_scheduler(spec: SweepSpec, max_evaluations: int) -> tune_schedulers.Tr
         grace_period=min(spec.grace_evaluations, longest),
         reduction_factor=spec.reduction_factor,
     )
+    for trial in finished:
+        stand_in, result = SimpleNamespace(trial_id=trial.result.key), trial.result
+        scheduler.on_trial_add(None, stand_in)
+        for _, score, number in numbered_evaluations(trial.events, metric):
+            scheduler.on_trial_result(None, stand_in, {SCORE: score, EVALUATION: number})
+        if result.state == RunState.COMPLETED:
+            scheduler.on_trial_complete(None, stand_in, {SCORE: result.metrics[metric], EVALUATION: max_evaluations})
+    return scheduler
 
 
 @contextmanager

@@ -137,7 +137,7 @@ class SweepKind(Kind[SweepSpec, SweepResult]):
                 storage=context.settings.storage,
                 resolve_name=inputs.folder,
                 listener=recording.listener(),
-                finished={trial.result.key: trial.result for trial in journal.trials},
+                finished=journal.trials,
                 kept_models={
                     moved_path(model.folder, context.settings.storage)
                     for model in context.recorder.registry.models.of_run(context.run_id)

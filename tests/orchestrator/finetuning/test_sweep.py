@@ -6,7 +6,7 @@ Run alone: pytest tests/orchestrator/finetuning/test_sweep.py
 import os
 import pickle
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
@@ -28,6 +28,7 @@ from orchestrator.finetuning.search_space import TrialPlan, plan_trials
 from orchestrator.finetuning.sweep import run_sweep
 from orchestrator.finetuning.sweep_progress import SweepListener
 from orchestrator.finetuning.trial import trial_folder
+from orchestrator.finetuning.trial_journal import EndedTrial
 from orchestrator.specs import SweepSpec
 from orchestrator.storage import exists, join, names_in
 from orchestrator.storage.attempts import refuse_without_mark
@@ -66,7 +67,7 @@ class Laboratory:
     def run(
         self,
         spec: SweepSpec,
-        finished: Mapping[str, TrialResult] | None = None,
+        finished: Sequence[TrialResult] = (),
         run_folder: str | None = None,
         on_event: Callable[[], object] = lambda: None,
         kept_models: Sequence[str] = (),
@@ -88,7 +89,7 @@ class Laboratory:
                 on_trial_events=note_events,
                 on_trial_result=book.results.append,
             ),
-            finished=finished,
+            finished=[EndedTrial(result) for result in finished],
             kept_models=kept_models,
         )
         return result, book
@@ -146,14 +147,13 @@ def test_grid_sweep_survives_failing_trials_and_resumes(
     printed = capfd.readouterr()
     assert printed.out + printed.err == "", "Tune says nothing on the terminal"
 
-    finished = {trial.key: trial for trial in result.trials[1:]}
-    again, book = laboratory.run(spec, finished)
+    again, book = laboratory.run(spec, result.trials[1:])
     assert [start.number for start in book.started] == [0], "only what is missing runs"
     assert again.best.metrics == result.best.metrics
     assert [trial.key for trial in again.trials] == [trial.key for trial in result.trials]
     assert again.datasets[0].reused
 
-    last, book = laboratory.run(spec, {trial.key: trial for trial in again.trials})
+    last, book = laboratory.run(spec, again.trials)
     assert book.started == []
     assert last.best == again.best
     assert last.test_metrics == again.test_metrics
@@ -171,9 +171,10 @@ def test_a_sweep_interrupted_while_trials_run_ends_as_in_one_piece(laboratory: L
 
     with pytest.raises(KeyboardInterrupt):
         laboratory.run(spec, on_event=interrupt)
-    ended = {result.key: result for result in laboratory.notebook.results}
+    ended = laboratory.notebook.results
     result, book = laboratory.run(spec, ended)
-    assert {start.key for start in book.started} == {trial.key for trial in whole.trials} - ended.keys()
+    left = {trial.key for trial in whole.trials} - {trial.key for trial in ended}
+    assert {start.key for start in book.started} == left
     elsewhere = {"seconds": 0.0, "predictions_path": None, "model": None}
     assert [replace(trial, **elsewhere) for trial in result.trials] == [
         replace(trial, **elsewhere) for trial in whole.trials
@@ -187,10 +188,10 @@ def test_a_sweep_interrupted_while_trials_run_ends_as_in_one_piece(laboratory: L
 def test_sweep_without_a_completed_trial_fails_with_the_first_reason(laboratory: Laboratory) -> None:
     spec = laboratory.spec(seeds=[0, 1])
     reasons = ["DivergedError: the loss became nan", "another"]
-    failed = {
-        plan.key: TrialResult(plan.key, plan.number, plan.parameters, "FAILED", plan.seed, error=reason)
+    failed = [
+        TrialResult(plan.key, plan.number, plan.parameters, "FAILED", plan.seed, error=reason)
         for plan, reason in zip(plan_trials(spec, {}, 0), reasons, strict=True)
-    }
+    ]
     with pytest.raises(RunFailedError, match="DivergedError"):
         laboratory.run(spec, failed)
 
@@ -203,7 +204,7 @@ def test_broken_test_split_is_refused_before_any_trial(laboratory: Laboratory) -
     (plan,) = plan_trials(spec, {}, 0)
     completed = TrialResult(plan.key, 0, plan.parameters, "COMPLETED", plan.seed, metrics={"accuracy": 0.9})
     with pytest.raises(TaskDataError, match=r"broken\.tsv"):
-        laboratory.run(spec, {plan.key: completed})
+        laboratory.run(spec, [completed])
 
 
 def test_finished_sweep_whose_weights_are_gone_says_so(laboratory: Laboratory) -> None:
@@ -211,7 +212,7 @@ def test_finished_sweep_whose_weights_are_gone_says_so(laboratory: Laboratory) -
     (plan,) = plan_trials(spec, {}, 0)
     completed = TrialResult(plan.key, 0, plan.parameters, "COMPLETED", plan.seed, metrics={"accuracy": 0.9})
     with pytest.raises(RunFailedError, match="trial, number 0"):
-        laboratory.run(spec, {plan.key: completed})
+        laboratory.run(spec, [completed])
 
 
 def test_the_best_model_is_scored_with_a_trials_resources(
@@ -219,7 +220,7 @@ def test_the_best_model_is_scored_with_a_trials_resources(
 ) -> None:
     here = laboratory.spec()
     (plan,) = plan_trials(here, {}, 0)
-    finished = {plan.key: save_trial(laboratory, str(laboratory.run_folder()), plan, 0.7)}
+    finished = [save_trial(laboratory, str(laboratory.run_folder()), plan, 0.7)]
     expected, _ = laboratory.run(here, finished)
     asked: list[float] = []
 
@@ -285,16 +286,15 @@ def test_a_kill_at_any_change_of_an_object_store_leaves_the_best_model_whole(
     for last in count(1):
         run_folder = f"memory://{uuid4().hex}/run"
         saved = [save_trial(laboratory, run_folder, plan, 0.7 + plan.number / 10) for plan in plans]
-        finished = {trial.key: trial for trial in saved}
         whole = names_in(join(trial_folder(run_folder, plans[1].key), "model"))
         was_killed = False
         with monkeypatch.context() as patch:
             end_at_change(patch, last)
             try:
-                laboratory.run(spec, finished, run_folder=run_folder)
+                laboratory.run(spec, saved, run_folder=run_folder)
             except Killed:
                 was_killed = True
-        result, _ = laboratory.run(spec, finished, run_folder=run_folder)
+        result, _ = laboratory.run(spec, saved, run_folder=run_folder)
         assert result.best.model is not None
         assert names_in(result.best.model.folder) == whole
         assert not exists(join(trial_folder(run_folder, plans[0].key), "model")), "the other trial's weights are gone"
@@ -308,7 +308,7 @@ def test_a_registered_model_stays_whichever_trial_is_the_best_now(laboratory: La
     plans = plan_trials(spec, {}, 0)
     saved = [save_trial(laboratory, folder, plan, 0.7 + plan.number / 10) for plan in plans]
     registered = join(trial_folder(folder, plans[0].key), "model")
-    result, _ = laboratory.run(spec, {trial.key: trial for trial in saved}, kept_models=[registered])
+    result, _ = laboratory.run(spec, saved, kept_models=[registered])
     assert result.best.key == plans[1].key
     assert exists(registered)
 

@@ -24,6 +24,7 @@ from orchestrator.finetuning import tune_run
 from orchestrator.finetuning.search_space import TrialPlan, TrialQueue
 from orchestrator.finetuning.sweep_progress import SweepListener, SweepProgress
 from orchestrator.finetuning.training_checkpoints import Report
+from orchestrator.finetuning.trial_journal import EndedTrial
 from orchestrator.finetuning.trial_slots import watch_trials
 from orchestrator.finetuning.tune_run import PLAN, RunTrial, build_scheduler, run_with_tune
 from orchestrator.specs import SweepSpec
@@ -78,9 +79,9 @@ class Run:
             results={},
         )
 
-    def __call__(self, trial: RunTrial, folder: Path) -> list[TrialResult]:
+    def __call__(self, trial: RunTrial, folder: Path, finished: Sequence[EndedTrial] = ()) -> list[TrialResult]:
         watch = watch_trials(self.spec.execution, "id-1")
-        run_with_tune(self.spec, trial, self.progress, watch, str(folder), max_evaluations=3)
+        run_with_tune(self.spec, trial, self.progress, watch, str(folder), 3, finished)
         return sorted(self.progress.results.values(), key=lambda result: result.number)
 
 
@@ -90,7 +91,7 @@ def test_asha_has_the_specs_factor_and_its_grace_as_far_as_trials_are_that_long(
     monkeypatch.setattr(tune_run.tune_schedulers, "ASHAScheduler", dict)
     for grace, expected in ((2, 2), (9, 4)):
         spec = sweep(1, scheduler="asha", reduction_factor=4, grace_evaluations=grace)
-        options: Any = build_scheduler(spec, max_evaluations=3)
+        options: Any = build_scheduler(spec, max_evaluations=3, metric="f1")
         assert (options["grace_period"], options["reduction_factor"], options["max_t"]) == (expected, 4, 4)
 
 
@@ -102,6 +103,11 @@ def test_asha_prunes_weak_trials_and_keeps_their_scores(ray_cluster: None, tmp_p
     assert run.progress.best == results[0]
     assert [step for key, step in run.events if key == results[0].key] == [10, 20, 30]
     assert (results[1].best_step, results[1].metrics) == (10, {"f1": 0.031, "baseline.f1": 0.01})
+
+    events = tuple(MetricEvent(step, "validation", {"f1": 0.04 + step / 10_000}) for step in (10, 20, 30))
+    best = EndedTrial(results[0], events)
+    weaker = Run(sweep(2, scheduler="asha"))(pretend, tmp_path / "resumed", [best])
+    assert [result.state for result in weaker] == ["PRUNED", "PRUNED"], "an earlier attempt's trial counts"
 
 
 @pytest.mark.core

@@ -133,7 +133,7 @@ def test_an_interrupted_probe_goes_on_as_a_sweep_over_its_snapshots(
 
     monkeypatch.setattr(sweep_module, "run_sweep", run_sweep)
     result = ProbeKind().run(spec, inputs, context)
-    assert list(asked["finished"]) == ["k0"]
+    assert [trial.result.key for trial in asked["finished"]] == ["k0"]
     assert [Path(folder).name for folder in asked["folders"]] == [f"step-{step:08d}-attempt-1" for step in (0, 5, 10)]
     assert asked["seeds"] == (0, 1)
     assert [(point.step, point.num_trials) for point in result.curve] == [(0, 1), (5, 1), (10, 1)]

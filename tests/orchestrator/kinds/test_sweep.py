@@ -145,7 +145,7 @@ def run_until_interrupted(settings: Settings, monkeypatch: pytest.MonkeyPatch, b
 
 
 def finished_of_next_attempt(settings: Settings, monkeypatch: pytest.MonkeyPatch, book: Notebook, **given: Any) -> Any:
-    """Run the sweep once more; returns the trials that need not run again, by key."""
+    """Run the sweep once more; returns the results of trials that need not run again."""
     asked: dict[str, Any] = {}
 
     def run_sweep(spec: SweepSpec, **arguments: Any) -> SweepResult:
@@ -154,14 +154,14 @@ def finished_of_next_attempt(settings: Settings, monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(sweep_module, "run_sweep", run_sweep)
     SweepKind().run(SPEC, resolved_inputs(SPEC, settings), context_of(settings, book, **given))
-    return asked["finished"]
+    return [trial.result for trial in asked["finished"]]
 
 
 def test_a_sweep_goes_on_with_the_trials_that_have_ended(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     run_until_interrupted(settings, monkeypatch, Notebook())
     book = Notebook()
     finished = finished_of_next_attempt(settings, monkeypatch, book)
-    assert finished == {trial.key: trial for trial in TRIALS}
+    assert finished == TRIALS
     (recorded,) = [changes for name, (_, changes) in book.recorded if name == "trials.record"]
     assert [change for change in recorded if not isinstance(change, TrialEvents)] == TRIALS, "it may have been away"
 
@@ -187,7 +187,7 @@ def test_a_sweep_does_not_go_on_with_other_data(
     left = Path(context_of(settings, book).run_folder, "trials/k0/predictions.jsonl")
     left.parent.mkdir(parents=True)
     left.touch()
-    assert finished_of_next_attempt(settings, monkeypatch, book, allow_drift=True) == {}
+    assert finished_of_next_attempt(settings, monkeypatch, book, allow_drift=True) == []
     assert [name for name, _ in book.recorded] == ["annotations.tag", "trials.drop", "trials.set_data"]
     assert not left.exists()
     assert any("2 examples" in text and "3 examples" in text for text in caplog.messages)
