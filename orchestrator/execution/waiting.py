@@ -62,16 +62,17 @@ def wait_for_run(
     """Wait until a run has ended or its driver is lost, and return its record; one about to go on has not ended.
 
     Args:
-        timeout_s: longest wait in seconds; None waits for ever.
+        timeout_s: longest wait in seconds, until the run is recorded and has ended; None waits for ever.
         on_progress: told how far the run is; nothing is asked of the registry for it where it is None.
         pause_s: seconds between two looks.
 
     Raises: NotFoundError; RunFailedError when the time is over.
     """
+    begun_at = time.monotonic()
     with Registry(settings.registry, read_only=True) as registry:
         patience_s = RECORDED_WITHIN_S if timeout_s is None else min(timeout_s, RECORDED_WITHIN_S)
         whole_id = recorded_id(registry, run_id, patience_s=patience_s, pause_s=pause_s)
-        for _ in poll(timeout_s, pause_s):
+        for _ in poll(timeout_s and begun_at + timeout_s - time.monotonic(), pause_s):
             record = patient(registry).run(whole_id)
             if is_over(record, settings):
                 return record

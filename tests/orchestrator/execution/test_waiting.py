@@ -11,6 +11,7 @@ import sys
 import threading
 from io import BytesIO
 from pathlib import Path
+from types import SimpleNamespace
 from typing import IO
 from uuid import uuid4
 
@@ -372,6 +373,23 @@ def test_a_run_that_was_submitted_just_now_is_waited_for(
     assert wait_for_run(run_id, settings=settings, pause_s=7).id == run_id
     assert pauses == [7, 7]
     assert caplog.messages == [f"run {run_id} is not recorded yet; its job may be starting"]
+
+
+def test_the_time_of_a_wait_has_one_end_whenever_the_run_is_recorded(
+    settings: Settings, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_id, pauses = "7f3a90b1c2d4", []
+
+    def begin(pause_s: float) -> None:
+        pauses.append(pause_s)
+        if len(pauses) == 2:
+            recorder.start({"kind": "pretrain", "name": "small"}, "f", run_id=run_id)
+
+    clock = SimpleNamespace(monotonic=lambda: sum(pauses), sleep=begin)
+    monkeypatch.setattr("orchestrator.execution.waiting.time", clock)
+    with pytest.raises(RunFailedError, match="after 9 s"):
+        wait_for_run(run_id, settings=settings, timeout_s=9, pause_s=3)
+    assert pauses == [3, 3, 3]
 
 
 def test_a_run_that_nobody_records_is_unknown_after_a_while(settings: Settings, recorder: Recorder) -> None:
