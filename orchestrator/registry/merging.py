@@ -194,6 +194,7 @@ def _merge_models(there: Connection, here: Connection, runs: Collection[str]) ->
             lock_until_commit(here, f"models/{name}")
     ours = {(model.name, model.digest): model for model in here.execute(select(ALL_MODELS))}
     versions = {key: model.version for key, model in ours.items() if model.removed_at is None}
+    new_versions: defaultdict[str, set[int]] = defaultdict(set)
     for model in coming:
         run, key = model.pop("whole"), (model["name"], model["digest"])
         known = ours.get(key)
@@ -202,7 +203,9 @@ def _merge_models(there: Connection, here: Connection, runs: Collection[str]) ->
                 upsert_rows(here, ALL_MODELS, [model | {"run_id": None}])
         elif run is None or run in runs:
             if known is None:
-                versions[key] = free_version(here, model["name"], model["version"])
+                handed_out = new_versions[model["name"]]  # a dry run has not recorded them
+                versions[key] = free_version(here, model["name"], model["version"], handed_out)
+                handed_out.add(versions[key])
                 if is_writing:
                     here.execute(insert(ALL_MODELS), model | {"version": versions[key]})
             elif known.removed_at is not None or known.run_id is None:

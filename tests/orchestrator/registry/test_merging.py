@@ -168,11 +168,13 @@ def test_what_people_added_is_joined(here: Registry, there: Registry) -> None:
 
 
 def test_other_weights_under_a_taken_version_get_another_one(here: Registry, there: Registry) -> None:
-    for registry, digest in ((here, "1" * 64), (there, "2" * 64)):
+    for registry, digest in ((here, "1" * 64), (there, "2" * 64), (there, "3" * 64)):
         registry.models.register("reviews", model_result(digest))
-    (model,) = merge(here, there)
+    foretold = merge(here, there, dry_run=True)
+    model, later = merge(here, there)
+    assert foretold == [model, later]
     assert (model.id, model.remark) == ("reviews@2", "model reviews@1 is reviews@2 here")
-    assert {one["digest"][0]: one["version"] for one in here.models.table().records} == {"1": 1, "2": 2}
+    assert {one["digest"][0]: one["version"] for one in here.models.table().records} == {"1": 1, "2": 2, "3": 3}
 
 
 def test_the_number_of_a_model_that_was_removed_there_is_given_to_none_here(here: Registry, there: Registry) -> None:
