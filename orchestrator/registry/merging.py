@@ -25,11 +25,13 @@ from typing import Any
 from sqlalchemy import Connection, Select, Table, bindparam, func, insert, select, union_all
 
 from orchestrator.base.errors import InputError
+from orchestrator.base.run_states import LOST_AFTER_S, RunState
 from orchestrator.registry import tables
 from orchestrator.registry.connections import WriteTransaction
 from orchestrator.registry.database import Database
 from orchestrator.registry.dialects import change_row, find_row, lock_until_commit, select_list, upsert_rows
 from orchestrator.registry.parameters import name_keys
+from orchestrator.registry.records import state_as_read
 from orchestrator.registry.registered_models import free_version
 from orchestrator.registry.roll_up import roll_up, roll_up_tests
 from orchestrator.registry.tables import ALIASES, ALL_MODELS, ALL_RUNS, LINEAGE, MODELS, OWN_MARKS, POINTS, RUNS, SERIES
@@ -86,8 +88,8 @@ def _merge(there: Connection, target: Database, unfinished: bool, dry_run: bool)
             name_keys(WriteTransaction.within(here), there.scalars(select(tables.NAMES.c.text)))
             for table in DIGEST_TABLES:
                 _copy_rows(there, here, table)
-    oldest_first = select(RUNS.c.id, RUNS.c.name, RUNS.c.state).order_by(RUNS.c.created_at, RUNS.c.id)
-    runs = there.execute(oldest_first.where(RUNS.c.parent_id.is_(None))).all()
+    whole = select(RUNS.c.id, RUNS.c.name, state_as_read(LOST_AFTER_S).label("state")).where(RUNS.c.parent_id.is_(None))
+    runs = there.execute(whole.order_by(RUNS.c.created_at, RUNS.c.id)).all()
     for start in range(0, len(runs), _RUNS_AT_ONCE):
         some = runs[start : start + _RUNS_AT_ONCE]
         with target.connection(writing=False) as here:
@@ -122,7 +124,8 @@ def _merge_run(there: Connection, here: Connection, run: Any, *, unfinished: boo
             differing = ", ".join(names).replace(ALL_RUNS.name, RUNS.name)
             return "conflict", f"both have a run of this id, and differ in {differing}"
     elif not run.state.is_final and not unfinished:
-        return "unfinished", f"it is {run.state} there; merge again when it has ended"
+        remedy = "resume it there, or give --unfinished" if run.state == RunState.LOST else "merge again after its end"
+        return "unfinished", f"it is {run.state} there; {remedy}"
     elif is_writing:
         for table in RUN_TABLES:
             for rows in _rows(there, table, run.id):

@@ -1,6 +1,6 @@
 """Merging: nothing is lost, nothing replaced. Alone: pytest tests/orchestrator/registry/test_merging.py"""
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -137,7 +137,11 @@ def test_a_parameter_that_differs_is_a_conflict_and_a_trials_model_comes(here: R
 def test_a_run_that_has_not_ended_stays_away_until_it_has(here: Registry, there: Registry) -> None:
     fill(there, A_RUN, ends=False)
     (left,) = merge(here, there)
-    assert left.change == "unfinished"
+    assert (left.change, "RUNNING" in left.remark) == ("unfinished", True)
+    with there._database.connection(writing=True) as connection:
+        connection.execute(update(ALL_RUNS).values(heartbeat_at=datetime(2020, 1, 1, tzinfo=UTC)))
+    (lost,) = merge(here, there)
+    assert (lost.change, "LOST" in lost.remark, "--unfinished" in lost.remark) == ("unfinished", True, True)
     there.lifecycle.finish(A_RUN, RunState.COMPLETED)
     assert [one.change for one in merge(here, there)] == ["new"]
 
