@@ -91,7 +91,8 @@ def plan_rows(spec: Spec, inputs: Resolved, *, with_time: bool = False) -> list[
             if uses := list(kind.disk(stage, inputs)):
                 facts.append(("disk", uses_text(uses)))
             facts.append(("resources", _resources_text(kind.resources(stage))))
-        rows += [PlanRow(name, what, value) for what, value in facts]
+        whose = f"stages.{name}: " if is_pipeline else ""  # as before a problem: advice names fields of the stage
+        rows += [PlanRow(name, what, f"{whose}{value}" if what == "note" else value) for what, value in facts]
         if is_pipeline:
             inputs.drop_examples()
     if (disk := disk_need(spec, inputs)) is not None:

@@ -167,4 +167,4 @@ def warn_of_unused_gpus(spec: Spec, have: Mapping[str, float]) -> None:
     """Warn of GPUs that are there, and that a stage does not take as they are too few."""
     for name, stage in spec.stage_specs().items():
         if note := kind_of(stage).resources(stage).unused_gpus(have):
-            logger.warning(f"{name}: {note}" if name else note)
+            logger.warning(f"stages.{name}: {note}" if name else note)

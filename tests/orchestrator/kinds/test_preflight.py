@@ -35,6 +35,8 @@ def test_what_fits_together_is_let_through(settings: Settings) -> None:
     spec = parse_spec(pipeline(**stages))
     rows = plan_rows(spec, resolved_inputs(spec, settings))
     assert {row.stage for row in rows} == {*stages, ""}
+    notes = {row.stage: row.value for row in rows if row.what == "note"}
+    assert notes["task"].startswith("stages.task: "), "advice on a field says of which stage, as a problem does"
     assert not settings.home.exists(), "nothing has been started"
 
 

@@ -185,6 +185,9 @@ def test_a_check_of_room_and_a_run_decide_alike_on_gpus(
     assert [line.partition("auto takes ")[2] for line in caplog.messages] == said
     warn_of_unused_gpus(spec, have)
     assert [line.partition("auto takes ")[2] for line in caplog.messages] == 2 * said, "a plan says so too"
+    caplog.clear()
+    warn_of_unused_gpus(parse_spec(pipeline(model=spec_values(spec))), have)
+    assert [line.partition(": ")[0] for line in caplog.messages] == ["stages.model"] * len(said)
     needed = needed_resources(spec, have)
     assert needed.total.get("GPU", 0.0) == 2.0 * takes
     assert needed.processes == [Processes(2, {"CPU": 1.0, "GPU": 1.0} if takes else {"CPU": 1.0})]
