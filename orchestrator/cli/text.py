@@ -103,6 +103,8 @@ def show(
     phases count from 0.
     """
     reading = current_reading()
+    if reading.form == "table":
+        refuse_options(("columns", "limit", "offset"), "goes with -f json or csv; the text takes --num")
     width = terminal_width(sys.stdout) if reading.output is None else None
     rows: Sequence[SentencePreview | ExamplePreview]
     if arguments[0].endswith((".yaml", ".yml")):
@@ -111,12 +113,10 @@ def show(
 
         spec, origin, rows = _read_examples(arguments[0], arguments[1:], phase, epoch, first, number)
         if reading.form == "table":
-            notify(_ORIGINS[origin])
-            notify(f"predicted: {TOKEN_OBJECTIVES[spec.token_objective].summary}")
+            notify(f"{_ORIGINS[origin]}\npredicted: {TOKEN_OBJECTIVES[spec.token_objective].summary}")
             if any(token.change for row in rows for token in row.tokens):
                 notify("cat→[MASK] hidden by the mask · cat→dog by a random token · cat→cat kept")
-        has_steps = spec.steps != "auto"
-        lines, shared = _example_lines(rows, width or _PIPED_WIDTH, has_steps), {"made_from": origin}
+        lines, shared = _example_lines(rows, width or _PIPED_WIDTH, spec.steps != "auto"), {"made_from": origin}
     else:
         refuse_options(("epoch", "first", "phase"), f"concerns SPEC.yaml, and {arguments[0]} is a file of text")
         from orchestrator.specs import TextSource

@@ -182,6 +182,8 @@ def test_a_part_of_the_run_can_be_chosen(command: Command, spec: str) -> None:
         (["none.txt"], "none.txt"),
         (["p.yaml", "corpus.files=[empty.txt]"], "documents"),
         (["p.yaml", "tokenizer=@words"], "tokenizer: @words names no earlier stage"),
+        (["p.yaml", "--columns", "tokens"], "--columns"),
+        (["a.txt", "--limit", "2"], "--limit"),
     ],
 )
 def test_what_cannot_be_shown_is_refused(command: Command, spec: str, arguments: list[str], message: str) -> None:
