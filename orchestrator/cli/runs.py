@@ -30,7 +30,6 @@ from orchestrator.cli.registry_reading import NUM_PARAMETERS_SHOWN, find_run, op
 
 if TYPE_CHECKING:
     from orchestrator.registry import Registry
-    from orchestrator.registry.records import RunRecord
     from orchestrator.reports.tracker_exports import ExportedRun
 
 
@@ -104,7 +103,10 @@ def trials(registry: "Registry", run_id: str) -> None:
     run = find_run(registry, run_id)
     table = registry.trials.table(run.id)
     if not table.records:
-        notify(f"run {run.id} is a {run.kind} without trials" + _stages_text(registry, run, "sweep"))
+        from orchestrator.reports.run_facts import RunFacts, stages_text
+
+        sweeps = (stage for stage in RunFacts(registry, run).stages if stage.kind == "sweep")
+        notify(f"run {run.id} is a {run.kind} without trials{stages_text(sweeps)}")
     known = [name for name in table.columns if any(value is not None for value in table.values(name))]
     varied, scores = varied_parameters(table.records), [name for name in known if name.startswith("metrics.")]
     if current_reading().is_brief:
@@ -114,15 +116,6 @@ def trials(registry: "Registry", run_id: str) -> None:
     folds = ["params.fold"] if "params.fold" in known else []
     columns = ["number", "id", "state", "seed", *folds, *varied, *scores, "seconds"]
     show_rows(table.records, columns, spare=["seconds", "state", *scores[1:], "seed", "id"])
-
-
-def _stages_text(registry: "Registry", run: "RunRecord", kind: str = "") -> str:
-    """Ending of a message about a pipeline, whose stages (of a kind) have what is asked for."""
-    from orchestrator.reports.run_facts import RunFacts, stage_name
-
-    stages = [stage for stage in RunFacts(registry, run).stages if kind in ("", stage.kind)]
-    named = ", ".join(f"{stage.id} ({stage_name(stage)})" for stage in stages)
-    return f"; its stages have them: {named}" if named else ""
 
 
 @table_command(example="runs metrics 7f3a mlm_loss -f csv")
@@ -136,9 +129,11 @@ def metrics(registry: "Registry", run_id: str, name: str | None) -> None:
     run = find_run(registry, run_id)
     rows = registry.metrics.history(run.id, name).records
     if not rows:
+        from orchestrator.reports.run_facts import RunFacts, stages_text
+
         known = ", ".join(sorted(registry.metrics.latest(run.id))) or "none"
         has = f" {name}; it has: {known}" if name else ""
-        told = f"run {run.id} has no measurement{has}{_stages_text(registry, run)}"
+        told = f"run {run.id} has no measurement{has}{stages_text(RunFacts(registry, run).stages)}"
         if name:
             raise NotFoundError(told)
         notify(told)

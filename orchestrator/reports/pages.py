@@ -30,7 +30,7 @@ from orchestrator.reports.charts import (
 from orchestrator.reports.mistake_blocks import prediction_blocks
 from orchestrator.reports.page_blocks import Block, Chart, Code, Facts, Page, Row, Section, Table, Words, run_cell
 from orchestrator.reports.run_differences import TITLES, is_same, run_sections, value_text
-from orchestrator.reports.run_facts import TEST, RunFacts, changed_spec, stage_name
+from orchestrator.reports.run_facts import TEST, RunFacts, changed_spec, stage_name, stages_text
 from orchestrator.significance.summary import summarize
 from orchestrator.storage import write_bytes
 
@@ -383,9 +383,14 @@ def plot_run(registry: "Registry", run: "RunRecord", output: str) -> None:
     """Draw a run into a PNG, SVG or PDF file. Raises: InputError, NotFoundError when there is nothing to draw."""
     if Path(output).suffix not in PICTURE_ENDINGS:
         raise InputError(f"{output} should end in {', '.join(PICTURE_ENDINGS)}, which says what is drawn")
+    shown = _panels(registry, run)
+    if not shown:
+        others = stages_text(stage for stage in RunFacts(registry, run).stages if _panels(registry, stage))
+        raise NotFoundError(f"run {run.id} ({run.kind}, {run.state}) has no measurements over steps to draw{others}")
+    write_bytes(output, draw_curves(shown, f"{run.name} ({run.id})", Path(output).suffix[1:]))
+
+
+def _panels(registry: "Registry", run: "RunRecord") -> list[Chart]:
     trials = registry.trials.table(run.id).records
     charts = [trial_curves(registry, run, trials)] if trials else curve_charts(registry, {"": run}, min_points=1)
-    shown = [chart for chart in charts if chart.title in _PANELS] or [chart for chart in charts if chart.traces]
-    if not shown:
-        raise NotFoundError(f"run {run.id} ({run.kind}, {run.state}) has no measurements over steps to draw")
-    write_bytes(output, draw_curves(shown, f"{run.name} ({run.id})", Path(output).suffix[1:]))
+    return [chart for chart in charts if chart.title in _PANELS] or [chart for chart in charts if chart.traces]

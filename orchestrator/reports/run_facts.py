@@ -5,7 +5,7 @@ columns or have everything, and short lines of text.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import islice, pairwise
@@ -316,6 +316,12 @@ def full_record(facts: RunFacts, form: str) -> dict[str, Any]:
 def stage_name(stage: "RunRecord") -> str:
     """Name of a stage within its pipeline."""
     return stage.name.rpartition("/")[2]
+
+
+def stages_text(stages: "Iterable[RunRecord]") -> str:
+    """Ending of a message about a pipeline, whose stages have what is asked for."""
+    named = ", ".join(f"{stage.id} ({stage_name(stage)})" for stage in stages)
+    return f"; its stages have them: {named}" if named else ""
 
 
 def typed(settings: Mapping[str, Any]) -> str:

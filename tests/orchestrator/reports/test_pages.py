@@ -305,3 +305,13 @@ def test_nothing_measured_and_unknown_endings_are_refused(registry: Registry, tm
         plot_run(registry, run, str(tmp_path / "run.png"))
     with pytest.raises(InputError, match=r"run\.doc"):
         plot_run(registry, run, str(tmp_path / "run.doc"))
+
+
+def test_of_a_pipeline_the_stages_that_can_be_drawn_are_named(registry: Registry, tmp_path: Path) -> None:
+    whole, words, model = (new_run(registry, kind=kind) for kind in ("pipeline", "tokenizer", "pretrain"))
+    registry.metrics.record(model, [MetricEvent(1, "train", {"loss": 1.0})])
+    for stage in (words, model):
+        registry.annotations.tag(stage, [f"pipeline:{whole}"], reserved=True)
+    with pytest.raises(NotFoundError, match=model) as refusal:
+        plot_run(registry, registry.run(whole), str(tmp_path / "run.png"))
+    assert words not in str(refusal.value)
