@@ -34,6 +34,7 @@ def is_taken():
 def tell(timeout_s):
     rows, findings = survey_nodes(settings, timeout_s)
     print(json.dumps([rows, [(finding.part, finding.state, finding.found) for finding in findings]]))
+    return "memory" in rows[0]
 
 cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
 try:
@@ -44,9 +45,12 @@ try:
     wait_until(is_taken, "a CPU is told to be free that is not")  # nodes report it a little later
     tell(float(sys.argv[2]))
     (raylet,) = (started.process.pid for started in second.all_processes["raylet"])
-    os.kill(raylet, signal.SIGSTOP)
-    tell(3.0)
-    os.kill(raylet, signal.SIGCONT)
+    timeout_s, is_looked_at = 3.0, False
+    while not is_looked_at:  # on a busy machine the other node may need longer
+        os.kill(raylet, signal.SIGSTOP)
+        is_looked_at = tell(timeout_s)
+        os.kill(raylet, signal.SIGCONT)
+        timeout_s *= 2
 finally:
     ray.shutdown()
     cluster.shutdown()
@@ -107,11 +111,12 @@ def test_busy_nodes_are_looked_at_and_a_frozen_one_holds_up_no_other(tmp_path: P
     command = [sys.executable, "-c", ON_TWO_NODES, str(tmp_path), str(PATIENCE_S)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert done.returncode == 0, done.stderr[-4000:]
-    (rows, found), (frozen_rows, frozen) = (json.loads(line) for line in done.stdout.splitlines() if line[:2] == "[[")
+    told = [json.loads(line) for line in done.stdout.splitlines() if line[:2] == "[["]
+    (rows, found), (frozen_rows, frozen) = told[0], told[-1]
     for row in rows:
         assert (row["cpu"], row["storage_error"], row["versions"]) == ("0/1", "", versions())
         assert 0 < row["free_memory_bytes"] <= row["memory_bytes"]
     assert {state for _, state, _ in found} <= {"note"}
     assert ["memory" in row for row in frozen_rows] == [True, False]
-    assert [said for _, state, said in frozen if state == "problem"] == ["no answer within 3 s"]
+    assert [said[:9] for _, state, said in frozen if state == "problem"] == ["no answer"]
     assert not list(tmp_path.iterdir()), "the markers are gone"
