@@ -1,13 +1,15 @@
 """Number of steps that fit into the hours of a run, from a few steps of each phase on the run's own workers.
 
-The measurement is a short run by the same code, with a learning rate of almost nothing, whose folder is deleted. What
-it takes beside its steps (to start, an evaluation, a model that is written) the run itself takes as well. Its few steps
-are below MIN_STEPS_TO_COMPILE, so that with compile_layers auto they run uncompiled; the steps that are chosen are
-compiled where they are that many, and may then end before the hours do.
+The measurement is a short run by the same code, with a learning rate of almost nothing, whose folder is deleted; where
+it fails, the run keeps its workers' logs. What it takes beside its steps (to start, an evaluation, a model that is
+written) the run itself takes as well. Its few steps are below MIN_STEPS_TO_COMPILE, so that with compile_layers auto
+they run uncompiled; the steps that are chosen are compiled where they are that many, and may then end before the hours
+do.
 """
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from statistics import fmean
 
 from orchestrator.base.errors import RunFailedError
@@ -15,7 +17,8 @@ from orchestrator.base.results import Event, MetricEvent
 from orchestrator.corpus.stream import ExampleStream
 from orchestrator.pretraining.job import PretrainJob
 from orchestrator.specs import PretrainSpec
-from orchestrator.storage import delete, join
+from orchestrator.storage import delete, join, read_bytes, write_bytes
+from orchestrator.training.worker_log import worker_logs
 
 NUM_WARM_STEPS, NUM_TIMED_STEPS = 5, 15
 """Steps of each phase that warm up, and those behind them that are timed."""
@@ -64,6 +67,11 @@ def choose_steps(
     delete(scratch)  # of an attempt that was killed: nothing goes on from its checkpoint
     try:
         train(job, events.append)
+    except RunFailedError:  # it names the workers' logs
+        with suppress(OSError):  # on a full disk the error itself counts
+            for *_, path in worker_logs(job.run_folder):
+                write_bytes(join(run_folder, path.removeprefix(job.run_folder)), read_bytes(path))
+        raise
     finally:
         delete(scratch)
     seconds = step_seconds(job.stream, [event for event in events if isinstance(event, MetricEvent)])

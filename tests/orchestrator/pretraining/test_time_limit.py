@@ -17,6 +17,8 @@ from orchestrator.pretraining.job import PretrainJob
 from orchestrator.pretraining.streams import build_stream
 from orchestrator.pretraining.time_limit import NUM_TIMED_STEPS, NUM_WARM_STEPS, USED_SHARE, choose_steps
 from orchestrator.specs import PretrainSpec
+from orchestrator.storage import read_bytes, write_bytes
+from orchestrator.training.worker_log import worker_logs
 from tests.orchestrator.pretraining.small_run import make_job, run
 
 EXECUTION = {"max_hours": 1.0, "snapshot_steps": [0], "log_every_steps": 1}
@@ -75,13 +77,15 @@ def test_a_measurement_trains_and_leaves_nothing(
     assert not (tmp_path / "run" / "measurement").exists()
 
 
-def test_a_measurement_that_fails_leaves_nothing(
+def test_a_measurement_that_fails_leaves_the_workers_logs_with_the_run(
     asked: PretrainSpec, job_of: Callable[[PretrainSpec, str], PretrainJob], tmp_path: Path
 ) -> None:
     def train(job: PretrainJob, on_event: Callable[[Event], None]) -> None:
-        Path(job.run_folder, "checkpoints").mkdir(parents=True)
+        write_bytes(f"{job.run_folder}/workers/attempt-1-rank-0.txt", b"a traceback")
         raise RunFailedError("no luck")
 
     with pytest.raises(RunFailedError, match="no luck"):
         choose_steps(asked, job_of, str(tmp_path / "run"), train, lambda: 60.0)
     assert not (tmp_path / "run" / "measurement").exists()
+    ((_, _, log),) = worker_logs(str(tmp_path / "run"))
+    assert read_bytes(log) == b"a traceback"
