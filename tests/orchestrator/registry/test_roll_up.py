@@ -184,6 +184,17 @@ def test_a_score_that_another_run_has_refused_ranks_again_when_that_run_is_gone(
         check(registry)
 
 
+def test_a_score_of_a_model_whose_run_has_still_to_complete_is_refused_once_it_has(registry: Registry) -> None:
+    sweep = new_sweep(registry)
+    registry.trials.set_data(sweep, {"train": "the test file", "validation": "v"})
+    seeds(registry, [0.8], sweep=sweep)
+    evaluated(registry, "test", "the test file", 0.95)
+    registry.models.register("m", model_result(), sweep)
+    registry.lifecycle.finish(sweep, RunState.COMPLETED)
+    assert sorted([row["rank"] for row in registry.leaderboard().records], key=str) == [1, None]
+    check(registry)
+
+
 def test_merged_runs_are_rolled_up(registry: Registry, tmp_path: Any) -> None:
     ended_sweep(registry)
     with Registry(str(tmp_path / "there.sqlite")) as there:
