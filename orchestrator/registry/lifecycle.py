@@ -220,8 +220,8 @@ class RunLifecycle(RegistryPart):
             _stop_trials(connection, run_id, "its sweep ended", at=utc_now())
             if state == RunState.COMPLETED and run.parent_id is None:
                 write_edges_of(connection, run)
-                if run.kind != "evaluate":  # it may have made a model that was tested meanwhile
-                    roll_up_tests(connection)
+            if run.kind != "evaluate":  # it may have made a model that was tested meanwhile
+                roll_up_tests(connection)
             roll_up(connection)
         return True
 
