@@ -34,7 +34,9 @@ from orchestrator.finetuning.logits import compute_logits
 from orchestrator.finetuning.model_folder import FineTunedModel, load_fine_tuned
 from orchestrator.finetuning.training_checkpoints import CheckpointedTraining
 from orchestrator.finetuning.trial import baseline_metrics, prepare_trial_features, train_and_save
+from orchestrator.specs import RecipeSpec
 from orchestrator.specs.distill import DistillSpec
+from orchestrator.specs.recipe import SILENT_FIELDS
 from orchestrator.specs.task import Head
 from orchestrator.storage import join, local_copy
 from orchestrator.storage.model_folder import describe_model, weights_digest
@@ -158,6 +160,7 @@ def _build_student(spec: DistillSpec, teacher: FineTunedModel, task: Task, init_
     Raises: SpecError, ConfigError, TokenizerError, CheckpointError where student and teacher do not go together.
     """
     recipe, theirs = spec.recipe, teacher.model
+    check_decoder(spec, theirs.config)
     check_fit(theirs.config, recipe.model_copy(update={"init_from": spec.teacher}), teacher.tokenizer)
     if spec.num_hidden_layers is not None:
         student: HeadModel = student_of(theirs, spec.num_hidden_layers, recipe.dropout, recipe.attention_dropout)
@@ -170,6 +173,21 @@ def _build_student(spec: DistillSpec, teacher: FineTunedModel, task: Task, init_
     HEADS[task.head].follow_teacher(student, theirs, task.objective, recipe)
     check_widths(spec, student.config, theirs.config, task.head)
     return student
+
+
+def check_decoder(spec: DistillSpec, teacher: BertConfig) -> None:
+    """Check that a recipe has no fields of another decoder than the teacher's, which the student gets.
+
+    Raises: SpecError.
+    """
+    decoder = teacher.token_decoder
+    for name in ("token_decoder", *SILENT_FIELDS["token_decoder", decoder]):
+        value = getattr(spec.recipe, name)
+        if value not in (RecipeSpec.model_fields[name].default, decoder):
+            raise SpecError(
+                f"recipe.{name} {value!r} says nothing to a student that decodes as {spec.teacher} does, with "
+                f"token_decoder {decoder}; leave it out"
+            )
 
 
 def check_widths(spec: DistillSpec, student: BertConfig, teacher: BertConfig, head: Head | None = None) -> None:

@@ -14,7 +14,7 @@ from orchestrator.base.console import duration, size_text
 from orchestrator.base.console.run_views import TrainingView
 from orchestrator.base.errors import SpecError
 from orchestrator.base.results import DistillResult, Event, MetricEvent, PretrainResult
-from orchestrator.finetuning.distillation_job import check_widths
+from orchestrator.finetuning.distillation_job import check_decoder, check_widths
 from orchestrator.finetuning.evaluation import with_labels_of
 from orchestrator.finetuning.heads import HEADS
 from orchestrator.finetuning.measured_steps import measure_examples
@@ -100,7 +100,7 @@ class DistillKind(_Distillation[DistillResult]):
             checks.check_layer_pooling([recipe.layer_pooling], [recipe.init_from], [recipe.size], inputs)
         checks.check_vectors(task, recipe, [teacher], [], inputs)
         check_recipe(recipe, task)
-        _check_teacher(teacher, task, inputs)
+        _check_teacher(spec, task, inputs)
         checks.check_examples(task, inputs)
         for path in spec.unlabeled:
             task.without_labels(path)
@@ -283,17 +283,20 @@ def _comparison_line(found: Mapping[str, float]) -> str:
     )
 
 
-def _check_teacher(teacher: str, task: Task, inputs: Resolved) -> None:
-    """Check that a teacher has the head, the labels and the columns of a task, and means the same class by f1.
+def _check_teacher(spec: DistillSpec, task: Task, inputs: Resolved) -> None:
+    """Check that a teacher has the head, the labels and the columns of a task, means the same class by f1, and has the
+    decoder of the recipe.
 
     Raises: SpecError, CheckpointError.
     """
+    teacher = spec.teacher
     if teacher.startswith(STAGE_MARK):
         labels = _labels_of_stage(teacher, task, inputs)
     else:
         folder = local_copy(inputs.folder("teacher", teacher), skip=(WEIGHTS_FILE,))
         labels = with_labels_of(load_task_definition(folder), task, teacher).labels
         Tokenizer.load(folder)
+        check_decoder(spec, BertConfig.from_pretrained(folder))
         HEADS[task.head].check_objective(folder, task.objective)
     theirs, own = (task.target.positive_label(each) for each in (task.with_same_examples(labels=labels), task))
     if theirs != own:

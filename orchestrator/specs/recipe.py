@@ -22,6 +22,8 @@ LabelName = Annotated[
 ClassWeights = Literal["none", "balanced"] | dict[LabelName, Annotated[float, Field(gt=0.0)]]
 LABEL_LOSS_FIELDS = frozenset({"class_weights", "label_smoothing", "loss", "focal_gamma"})
 """Fields of the loss of labels that are told apart."""
+RANDOM_FIELDS = ("tokenizer", "size", "family", "initializer_range")
+"""Fields of random weights; a model to start from has its own."""
 SILENT_FIELDS: Mapping[tuple[str, object], tuple[str, ...]] = MappingProxyType(
     {
         ("freeze_encoder", True): ("unfreeze_every_epochs", "layer_learning_rate_decay", "head_learning_rate"),

@@ -64,7 +64,8 @@ class NerHead(HeadTraining[BertForTokenClassification, NerArrays]):
         model.class_loss = build_class_loss(model, recipe, features.head_arrays.token_labels)
 
     def count_labels(self, model: BertForTokenClassification, targets: Array) -> float:
-        return model.class_loss.total_weight(targets)
+        """Add up the weights of tags; to a path of tags each counts the same."""
+        return model.class_loss.total_weight(targets) if model.crf is None else super().count_labels(model, targets)
 
     def loss(self, model: BertForTokenClassification, logits: Tensor, batch: Batch) -> Tensor:
         """Mean over words: cross entropy, or a word's share of the negative log-likelihood of the paths."""

@@ -13,8 +13,9 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 from bert_core.checkpoints.sentence_transformers import SentenceEmbeddingConfig, write_sentence_embedding
 from bert_core.config import BertConfig
+from bert_core.config_fields import TokenDecoder
 from bert_core.errors import CheckpointError, TokenizerError
-from bert_core.heads import BertForPreTraining
+from bert_core.heads import BertForPreTraining, BertForTokenClassification
 from bert_core.text.tokenizer_training import train_wordpiece
 from orchestrator.base.errors import CorpusError, SpecError, TaskDataError
 from orchestrator.base.settings import Settings
@@ -131,6 +132,27 @@ def test_texts_without_labels_are_planned_and_must_be_there(settings: Settings) 
 def test_fields_of_a_students_recipe_that_its_head_has_no_use_for(settings: Settings) -> None:
     with pytest.raises(SpecError, match=r"recipe\.pooling"):
         check(settings, student={**DISTILL, "recipe": {"max_seq_length": 40, "pooling": "cls"}})
+
+
+@pytest.mark.parametrize(
+    ("decoder", "used", "unused"),
+    [
+        ("crf", {"token_decoder": "crf", "crf_learning_rate": 0.01}, {"class_weights": "balanced"}),
+        ("softmax", {"class_weights": "balanced"}, {"token_decoder": "crf"}),
+    ],
+)
+def test_fields_of_another_decoder_than_the_teachers(
+    settings: Settings, decoder: TokenDecoder, used: dict[str, Any], unused: dict[str, Any]
+) -> None:
+    config = replace(BertConfig.from_pretrained("short").with_labels(["O", "B-a", "I-a"]), token_decoder=decoder)
+    BertForTokenClassification.from_config(config).save_pretrained("short")
+    Path("task.conll").write_text("a O\ncat B-a\n")
+    task = {"id": "own", "head": "ner", "files": {"train": "task.conll", "validation": "task.conll"}}
+    student = {**DISTILL, "task": task, "objective": {"labels_weight": 1.0}}
+    check(settings, student={**student, "recipe": {"max_seq_length": 40, **used}})
+    (name,) = unused
+    with pytest.raises(SpecError, match=rf"recipe\.{name}"):
+        check(settings, student={**student, "recipe": {"max_seq_length": 40, **unused}})
 
 
 def test_hidden_states_that_cannot_be_compared(settings: Settings) -> None:

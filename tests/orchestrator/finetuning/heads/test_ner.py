@@ -53,6 +53,13 @@ def test_loss_of_a_crf_is_a_words_share_of_the_paths_log_likelihood(prepared: Pr
     assert_losses_wait_for_nothing(prepared, model, (9, 3))
 
 
+def test_weights_of_tags_are_no_part_of_a_crfs_loss(prepared: Prepared) -> None:
+    """Parts of a batch add up to its loss."""
+    model, labels = _model_with_crf(prepared), prepared.batch.host_targets
+    prepared.head.prepare_loss(model, prepared.features, RecipeSpec(class_weights="balanced"))
+    assert prepared.head.count_labels(model, labels[:5]) == len(PATHS[0])
+
+
 def test_a_crf_goes_from_word_to_word_and_not_over_all_tokens(
     prepared: Prepared, monkeypatch: pytest.MonkeyPatch
 ) -> None:
