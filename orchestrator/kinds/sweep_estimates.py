@@ -15,6 +15,7 @@ from orchestrator.kinds import estimates
 from orchestrator.kinds.base import Fact, MeasuredTime
 from orchestrator.kinds.resolved import Resolved
 from orchestrator.specs import RecipeSpec, SweepSpec
+from orchestrator.specs.recipe import RANDOM_FIELDS
 from orchestrator.specs.references import RANDOM
 from orchestrator.tasks.feature_cache import build_features, unread_notes
 from orchestrator.tasks.task import Task
@@ -50,6 +51,9 @@ def trial_facts(spec: SweepSpec, inputs: Resolved, configs: Sequence[BertConfig 
     """
     task = inputs.task(spec.task).first_fold
     shortest, longest = trial_schedules(spec, task)
+    others = [name for name in RANDOM_FIELDS if getattr(spec.recipe, name) != RecipeSpec.model_fields[name].default]
+    if others and RANDOM not in listed_values(spec, "init_from"):
+        yield "network", f"that of init_from; not used: {', '.join(f'recipe.{name}' for name in others)}"
     fewest, most = shortest.num_steps, longest.num_steps
     yield "steps of a trial", estimates.steps_text(task, fewest) + (f" to {most:,}" if most > fewest else "")
     if advice := estimates.short_training_advice(shortest):

@@ -128,6 +128,14 @@ def test_a_plan_of_a_sweep(settings: Settings) -> None:
     }
 
 
+def test_a_plan_tells_fields_of_random_weights_that_a_model_does_not_use(settings: Settings) -> None:
+    recipe = {"tokenizer": "words", "initializer_range": 0.06, "max_seq_length": 40}
+    asked = {**SWEEP, "recipe": recipe, "space": {"init_from": ["short", "random"]}}
+    assert "network" not in plan(settings, asked)
+    told = plan(settings, {**asked, "space": {"init_from": ["short"]}})["network"]
+    assert told == "that of init_from; not used: recipe.tokenizer, recipe.initializer_range"
+
+
 SPEC = SweepSpec.model_validate({**SWEEP, "seeds": [0, 1]})
 
 
