@@ -74,7 +74,7 @@ class Predictor:
 
     def answer(self, inputs: Sequence[line_blocks.ModelInput], numbers: Sequence[int] = ()) -> list[dict[str, Any]]:
         task, table, numbered = self.task, self.form.table, line_blocks.number_inputs(inputs, numbers)
-        text_columns = table.text if table else task.text_columns or task.type.layout.text_columns
+        text_columns = table.text if table else task.request_columns or task.type.layout.text_columns
         requests = [make_request(given, number, task, text_columns) for number, given in numbered]
         examples = [task.type.example_of(task, request) for request in requests]
         predictions = predict_examples(self.model, examples, self.batch_size, self.precision, self._token_budget)

@@ -56,7 +56,7 @@ class RequestFile:
 
     def text_columns(self, task: TaskDefinition) -> Sequence[str]:
         """Names that stand for the request's keys: those of the table, else those that a task's files have."""
-        return self.table.text if self.table else task.text_columns or task.type.layout.text_columns
+        return self.table.text if self.table else task.request_columns or task.type.layout.text_columns
 
 
 def inspect_requests(path: str, task: TaskDefinition, text_columns: Sequence[str] = ()) -> RequestFile:
@@ -148,10 +148,10 @@ def _table_columns(path: str, task: TaskDefinition, text_columns: Sequence[str])
             raise InputError(f"{path} has a column {name!r} already, which the answer would replace; rename it")
     needed = [key for key in keys if key not in task_type.request.optional_keys]
     usual = tuple(key for key in keys if key in names) if set(needed) <= {*names} else ()
-    known = [columns for columns in (task.text_columns, task_type.layout.text_columns) if set(columns) <= {*names}]
+    known = [columns for columns in (task.request_columns, task_type.layout.text_columns) if set(columns) <= {*names}]
     chosen = tuple(text_columns) or next((columns for columns in known if columns), usual)
     missing = [name for name in (*chosen, *task.columns.names) if name not in names]
-    missing += [] if chosen else task.text_columns or [key for key in needed if key not in names]
+    missing += [] if chosen else task.request_columns or [key for key in needed if key not in names]
     if missing:
         raise InputError(
             f"{path} has no column {' and '.join(map(repr, missing))}, it has {', '.join(map(repr, names))}; name the "

@@ -111,6 +111,11 @@ class TaskDefinition:
         return self.type.objective
 
     @property
+    def request_columns(self) -> tuple[str, ...]:
+        """The columns of the text where they hold the keys of a request, in their order; else none."""
+        return self.text_columns if len(self.text_columns) <= self.type.request.num_columns else ()
+
+    @property
     def target(self) -> "Target[Any, Any]":
         return self.type.target
 

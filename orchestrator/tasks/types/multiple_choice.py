@@ -127,7 +127,9 @@ class MultipleChoice(base.TaskType[MultipleChoiceExample]):
     arrays_type = ChoiceArrays
     spec_fields = frozenset({"text_columns", "choice_columns", "label_column"})
     request = RequestForm(
-        ("text", "choices"), {"text": "She opened the umbrella because", "choices": ["it rained.", "it was noon."]}
+        ("text", "choices"),
+        {"text": "She opened the umbrella because", "choices": ["it rained.", "it was noon."]},
+        num_columns=1,
     )
 
     def check_spec(self, spec: TaskSpec) -> None:

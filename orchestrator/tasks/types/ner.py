@@ -168,6 +168,7 @@ class Ner(base.TaskType[conll.NerExample]):
         ("words",),
         {"words": ["Ada", "Lovelace", "lived", "in", "London", "."]},
         lambda line: {"words": conll.split_words(line)},
+        num_columns=1,
     )
     layout = base.FileLayout(
         f"{conll.TAG_LAYOUTS}, or {conll.SPAN_LAYOUT}", "CoNLL columns (.conll; tags may be missing)", ("tokens",)

@@ -19,6 +19,8 @@ class RequestForm:
     """A request, to try a model with: it has the keys that every request must have."""
     parse_text: Callable[[str], dict[str, Any]] | None = None
     """Function from a line of plain text to the values of a request; None where only JSON says enough."""
+    num_columns: int = 2
+    """Columns of text that a task may have for them to hold the first keys; of more, one is but a part of a key."""
 
     @property
     def optional_keys(self) -> frozenset[str]:

@@ -21,7 +21,7 @@ from orchestrator.tasks.types.classification import ClassificationExample
 from orchestrator.tasks.types.multi_label import LabelsPrediction, MultiLabelExample
 from orchestrator.tasks.types.multiple_choice import ChoicePrediction, MultipleChoiceExample
 from orchestrator.tasks.types.regression import RegressionExample
-from tests.orchestrator.tasks.definitions import define
+from tests.orchestrator.tasks.definitions import define, write_records
 
 
 def _read(path: Path, head: Any = "classification", **known: Any) -> list[dict[str, Any]]:
@@ -120,6 +120,23 @@ def test_lines_with_the_column_of_tables_are_read_by_a_tagger() -> None:
     task = define("ner", ("O", "B-PER"))
     request = make_request({"tokens": ["Ann"]}, 1, task, RequestFile(iter).text_columns(task))
     assert request.values["words"] == ["Ann"]
+
+
+@pytest.mark.parametrize(
+    ("head", "columns", "line"),
+    [
+        ("ner", ("sentence", "word"), {"sentence": "1", "word": "Ann", "words": ["Ann", "runs"]}),
+        ("multiple_choice", ("text", "start"), {"text": "It rains.", "start": "She", "choices": ["runs", "swims"]}),
+    ],
+)
+def test_columns_that_hold_parts_of_keys_replace_none(head: Any, columns: Any, line: Any, tmp_path: Path) -> None:
+    """A sentence's number beside each word, and a beginning of all choices."""
+    task = replace(define(head, ("O", "B-PER")), text_columns=columns)
+    assert make_request(line, 1, task, RequestFile(iter).text_columns(task)).values == line
+    path = write_records(tmp_path / "a.parquet", line)
+    table = inspect_requests(str(path), task).table
+    assert table is not None
+    assert table.text == task.type.request.keys
 
 
 def test_a_second_text_alone_is_not_the_first(tmp_path: Path) -> None:
