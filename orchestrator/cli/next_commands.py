@@ -2,7 +2,7 @@
 
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from orchestrator.base.run_states import RunState
 from orchestrator.cli.frame import given_options, resume_command
@@ -46,17 +46,20 @@ def model_commands(facts: "RunFacts") -> list[str]:
     if not models or not folder:
         return []
     from orchestrator.storage.model_folder import mask_token
+    from orchestrator.tasks.catalogue import KNOWN_TASKS
 
+    task: dict[str, Any] = run.spec.get("task") or {}
+    columns = task.get("text_columns", ()) or getattr(KNOWN_TASKS.get(task.get("id", "")), "text_columns", ())
     own, name, head = f"orchestrator{given_options()}", shlex.quote(model), models[0].head
     mask = mask_token(folder) if head == "pretraining" else None
     if mask is not None:
         use = f'{own} fill-mask {name} "A {mask} of your own."'
     elif head in ("pretraining", "embedding"):
         use = f'echo "A text of your own." | {own} embed {name}'
-    elif head in ASKED_BY_A_LINE:
+    elif head in ASKED_BY_A_LINE and (len(columns) < 2 or head in ("ner", "token_classification")):
         use = f'echo "A text of your own." | {own} predict {name}'
     else:
-        files = (run.spec.get("task") or {}).get("files") or {}
+        files = task.get("files") or {}
         file = files.get("validation", files.get("train"))
         file = file if file is not None and Path(file).is_file() else "FILE"
         use = f"{own} predict {name} {shlex.quote(file)}"

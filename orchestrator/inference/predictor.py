@@ -53,10 +53,11 @@ class Predictor:
         self.model, self.task, self.batch_size = model, model.task, batch_size
         self.form, self.precision = form or AnswerForm(), precision
         self._token_budget = TokenBudget()
-        request, columns = self.task.type.request, dict.fromkeys(self.task.columns.names)
-        takes_text = not columns and request.parse_text is not None
-        keys, example = (*request.keys, *columns), {**request.example, **columns}
-        self.abilities = line_blocks.Abilities(self.task.head, keys, self.task.labels, takes_text, example)
+        request, columns = self.task.type.request, self.task.columns.names
+        takes_text, keys = not columns and request.parse_text is not None, (*request.keys, *columns)
+        self.abilities = line_blocks.Abilities(
+            self.task.head, keys, self.task.labels, takes_text, self.task.request_example
+        )
 
     @classmethod
     def load(

@@ -212,9 +212,8 @@ def forms_text(task: TaskDefinition) -> str:
 
 
 def example_line(task: TaskDefinition) -> str:
-    """A request as JSON: the example of the task's type, and the model's own columns without a value."""
-    example: dict[str, Any] = {**task.type.request.example, **dict.fromkeys(task.columns.names)}
-    return json.dumps(example, ensure_ascii=False)
+    """A request as JSON, to try the model with."""
+    return json.dumps(task.request_example, ensure_ascii=False)
 
 
 def make_request(given: ModelInput, number: int, task: TaskDefinition, text_columns: Sequence[str] = ()) -> Request:

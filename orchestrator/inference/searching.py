@@ -104,7 +104,7 @@ def relevance_of(task: TaskDefinition, label: str | None, folder: str) -> Callab
 
     Raises: InputError when predictions say nothing about pairs of texts, or the label does not fit.
     """
-    if not task.target.ranks_documents:
+    if not task.target.ranks_documents or len(task.text_columns) == 1:
         raise InputError(
             f"{folder} is a model for {task.head}; documents are scored again by one fine-tuned on pairs of texts, "
             "for regression or classification"

@@ -116,6 +116,13 @@ class TaskDefinition:
         return self.text_columns if len(self.text_columns) <= self.type.request.num_columns else ()
 
     @property
+    def request_example(self) -> dict[str, Any]:
+        """A request, to try the model with: of as many texts as it was trained on, its own columns without a value."""
+        form = self.type.request
+        texts = dict.fromkeys(form.keys[: len(self.request_columns)], "It rained.")
+        return {**texts, **form.example, **dict.fromkeys(self.columns.names)}
+
+    @property
     def target(self) -> "Target[Any, Any]":
         return self.type.target
 

@@ -99,6 +99,11 @@ class TextType(base.TaskType[T]):
     def example_of(self, task: base.TaskDefinition, request: Request) -> T:
         """A text, perhaps its pair, and the values of the task's own columns."""
         text, pair = request.text("text"), request.optional_text("text_pair")
+        if task.text_columns and (len(task.text_columns) == 2) != (pair is not None):
+            trained = "pairs; give text_pair, too" if pair is None else "single texts; leave text_pair, or the tab, out"
+            raise InputError(
+                f"line {request.line}: the model reads {' and '.join(task.text_columns)}: it was trained on {trained}"
+            )
         try:
             numbers, categories = task.columns.read(request.columns(task.columns.names))
         except ValueError as error:

@@ -88,6 +88,12 @@ def test_the_file_to_predict_is_that_for_validation_or_the_one_it_is_taken_from(
     assert command("resume", RUN).err.splitlines()[-2] == "  orchestrator predict one@1 b.json"
 
 
+@pytest.mark.parametrize("task", [{"text_columns": ["claim", "proof"]}, {"id": "mrpc"}])
+def test_a_model_of_pairs_is_not_asked_about_one_text(command: Command, home: Path, task: dict[str, object]) -> None:
+    record_run(home, "sweep", "classification", task=task)
+    assert command("resume", RUN).err.splitlines()[-2] == "  orchestrator predict one@1 FILE"
+
+
 def test_the_weights_are_not_downloaded_to_speak_of_a_model(
     command: Command, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -185,6 +185,17 @@ def test_each_head_reads_its_keys() -> None:
     assert read(choices, make_task("multiple_choice")) == expected
 
 
+@pytest.mark.parametrize("head", ["classification", "multi_label", "regression"])
+def test_a_model_reads_as_many_texts_as_it_was_trained_on(head: Any) -> None:
+    one, two = (replace(make_task(head), text_columns=columns) for columns in (("claim",), ("claim", "proof")))
+    for task, other in ((one, "x\ty"), (two, "x"), (two, {"text": "x", "text_pair": None}), (two, {"text": "x"})):
+        assert read(task.request_example, task)
+        with pytest.raises(InputError, match=r"line 3: .*claim"):
+            read(other, task)
+    for line in ("x", "x\ty"):
+        assert read(line, make_task(head)), "nobody knows what a model made elsewhere was trained on"
+
+
 def test_own_columns_are_read_by_their_names_and_null_is_missing() -> None:
     line = {"text": "x", "size": 2, "color": None}
     beside: dict[str, Any] = {"numbers": (2.0,), "categories": (None,)}

@@ -240,3 +240,5 @@ def test_relevance_is_the_value_or_the_probability_of_a_class() -> None:
         relevance_of(define("regression"), "yes", "model")
     with pytest.raises(InputError, match="no, yes"):
         relevance_of(define("classification", ("no", "yes")), "x", "model")
+    with pytest.raises(InputError, match="pairs"):
+        relevance_of(define("regression", text_columns=("review",)), None, "model")

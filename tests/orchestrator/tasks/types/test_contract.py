@@ -84,7 +84,7 @@ QUESTION = {"question": "what is it", "context": "the old road"}
 DOCUMENT = {"sentences": ["the road", "a tree"], "query": "what is it"}
 CASES: dict[str, Case] = {
     "classification": Case(tiny_tasks.classification, by_class, TEXT, "label probabilities"),
-    "multi_label": Case(tiny_tasks.multi_label, by_class, PAIR, "labels probabilities"),
+    "multi_label": Case(tiny_tasks.multi_label, by_class, TEXT, "labels probabilities"),
     "multiple_choice": Case(
         tiny_tasks.multiple_choice, lambda task, its: noise(its.num_windows, 1), CHOICES, "choice probabilities"
     ),
