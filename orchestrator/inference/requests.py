@@ -191,7 +191,10 @@ def _table_lines(path: str) -> Iterator[str]:
 
 def _example_lines(path: str, reader: Reader[Any], task_type: AnyTaskType) -> Iterator[str]:
     for example in reader.read(path, _Records(path)):
-        yield _json_line({"id": example.id, **task_type.inputs(example)})
+        values = {"id": example.id, **task_type.inputs(example)}
+        if (document := getattr(example, "document", None)) is not None:  # which tells a tagger the sentence's context
+            values["document"] = document
+        yield _json_line(values)
 
 
 def _json_line(values: dict[str, Any]) -> str:

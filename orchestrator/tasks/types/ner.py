@@ -202,11 +202,10 @@ class Ner(base.TaskType[conll.NerExample]):
         return conll.ConllReader(labeled=False) if is_conll else None
 
     def example_of(self, task: base.TaskDefinition, request: Request) -> conll.NerExample:
-        """A sentence as a list of words, or as a text."""
+        """A sentence as a list of words, or as a text; lines with the same `document` follow one another in it."""
         words = request.values.get("words")
-        if isinstance(words, str):
-            return conll.NerExample(request.id, tuple(words_of(words)))
-        return conll.NerExample(request.id, request.texts("words", least=0))
+        words = tuple(words_of(words)) if isinstance(words, str) else request.texts("words", least=0)
+        return conll.NerExample(request.id, words, document=request.values.get("document"))
 
     def goal(self, spec: TaskSpec) -> str:
         if spec.text_columns:

@@ -69,6 +69,13 @@ def test_a_layout_that_a_head_does_not_read_is_refused(head: str, name: str, tex
         _read(tmp_path / name, head)
 
 
+def test_sentences_of_a_document_stay_together(tmp_path: Path) -> None:
+    text, task = "-DOCSTART-\n\nAnn\n\nruns\n-DOCSTART-\nBob\n", define("ner", ("O", "B-PER"))
+    (tmp_path / "a.conll").write_text(text)
+    asked = [make_request(line, 1, task) for line in _read(tmp_path / "a.conll", "ner")]
+    assert [task.type.example_of(task, request).document for request in asked] == [0, 0, 1]
+
+
 def test_a_line_without_a_tag_leaves_the_others_their_columns(tmp_path: Path) -> None:
     (tmp_path / "a.conll").write_text("Ann B-PER\n" * 19 + "runs\n")
     assert [row["words"] for row in _read(tmp_path / "a.conll", "ner")] == [["Ann"] * 19 + ["runs"]]
