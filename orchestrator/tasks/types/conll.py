@@ -152,6 +152,9 @@ class ConllReader(LabeledReader[NerExample]):
         numbers, words, tags, is_upos = [], [], [], False
         for number, line in lines:
             fields = _fields(line)
+            if not self.labeled and layout.shape and len(fields) not in (1, layout.shape[1]):
+                bad.found(f"line {number}", f"{line!r} has {len(fields)} columns, and most lines {layout.shape[1]}")
+                return None
             if layout.is_numbered:
                 if _PART_NUMBER.fullmatch(fields[0]):
                     continue

@@ -189,6 +189,13 @@ def test_a_broken_line_is_named_or_its_sentence_counted(tmp_path: Path, line: st
     assert bad.count == 1
 
 
+def test_lines_of_text_without_labels_are_no_columns(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.txt", "Ann runs to Oslo.\n\nIt rained.\n\nAnn\n")
+    with pytest.raises(TaskDataError, match=r"line 3: 'It rained\.'"):
+        examples_of(ConllReader(labeled=False), path)
+    assert read(ConllReader(labeled=False), path, "skip")[1].count == 1
+
+
 DOCUMENTS = st.lists(st.lists(st.integers(1, 12), min_size=1, max_size=6), min_size=1, max_size=3)
 
 
