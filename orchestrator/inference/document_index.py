@@ -25,6 +25,7 @@ from bert_core.errors import CheckpointError, DataError
 from bert_core.text_embedding import TextEmbedder
 from bert_core.vector_index import VectorIndex, build_index, load_index, save_index
 from orchestrator.base.errors import InputError
+from orchestrator.inference.requests import refuse_table
 from orchestrator.storage import digest_file, exists, local_copy, names_in, write_folder, write_json
 from orchestrator.storage.text_lines import numbered_lines, parse_line, stream_lines
 from orchestrator.storage.uris import is_local, local_path
@@ -61,13 +62,13 @@ class DocumentFile:
     def __iter__(self) -> Iterator[CollectionDocument]:
         """Yield the documents that have text, in the file's order; `num_empty` counts the others.
 
-        Raises: InputError, naming file and line, also when two lines have the same id.
+        Raises: InputError, naming file and line, also when two lines have the same id; for a table or a JSON array.
         """
         if table_name(self.path) not in (None, "JSONL"):
             raise InputError(f"{self.path} is a table; write its texts line by line, or JSON lines with _id and text")
         seen: set[str] = set()
         self.num_empty = 0
-        for number, line in numbered_lines(stream_lines(self.path)):
+        for number, line in numbered_lines(refuse_table(stream_lines(self.path), (), self.path)):
             try:
                 document = _read_document(line, number)
                 if document.id in seen:
@@ -207,8 +208,9 @@ def build_document_index(
     with write_folder(folder) as target:
         try:
             vectors: NDArray[np.float32] = np.fromiter(embed(target), np.dtype((np.float32, embedder.dimension)))
-        except DataError as error:
-            raise InputError(f"{path}: {error}") from None
+        except DataError:
+            empty = next(each.id for each in documents if not embedder.tokenizer.encode_ids([each.text])[0])
+            raise InputError(f"{path}: the text of document {empty} has no token; leave it out") from None
         if not ids:
             raise InputError(f"{path} holds no document with text; name another file")
         on_progress(f"indexing the documents of {path}")

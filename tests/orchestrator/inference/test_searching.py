@@ -106,8 +106,8 @@ def test_an_index_that_cannot_be_built_leaves_no_folder(encoder: str, tmp_path: 
     empty.write_text("\n")
     with pytest.raises(InputError, match=r"empty\.txt"):
         search(encoder, str(empty), str(tmp_path / "index"))
-    empty.write_text("fine\n\u200b\x00\n")
-    with pytest.raises(InputError, match="text 2"):
+    empty.write_text('fine\n{"text": ""}\n\u200b\x00\n')
+    with pytest.raises(InputError, match="document 3"):
         search(encoder, str(empty), str(tmp_path / "index"))
     assert [path.name for path in tmp_path.iterdir()] == ["empty.txt"]
 
@@ -216,6 +216,13 @@ def test_a_table_is_not_taken_for_lines_of_text(tmp_path: Path) -> None:
     (tmp_path / "documents.csv").write_text("_id,text\n1,a\n")
     with pytest.raises(InputError, match=r"documents\.csv is a table"):
         list(DocumentFile(str(tmp_path / "documents.csv")))
+
+
+@pytest.mark.parametrize("text", ['[\n {"_id": "a", "text": "a"}\n]\n', '[{"text": "a"}]\n', "text,_id\na,1\n"])
+def test_an_array_and_a_table_of_another_name_are_refused(text: str, tmp_path: Path) -> None:
+    (tmp_path / "documents.json").write_text(text)
+    with pytest.raises(InputError, match=r"documents\.json begins as"):
+        list(DocumentFile(str(tmp_path / "documents.json")))
 
 
 @pytest.mark.parametrize("ending", ["", ".gz", ".xz", ".zst"])
