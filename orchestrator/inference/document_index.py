@@ -172,6 +172,8 @@ def open_document_index(
             f"{folder} was built with another model, length, pooling, prompt or --dimensions, so that its vectors mean "
             "something else; search with the model that built it, or name another folder"
         )
+    if kind not in ("exact", index.vectors.kind):
+        raise InputError(f"{folder} is an {index.vectors.kind} index; leave --approximate out, or name another folder")
     if path is not None and index.source != digest_file(path):
         raise InputError(f"{folder} is an index of other documents than {path}; name another folder, or delete it")
     return index

@@ -59,6 +59,11 @@ class LineEmbedder:
         return values, embed_texts(self.embedder, texts, [number for number, _ in numbered], prompt=self.prompt)
 
     def answer(self, inputs: Sequence[ModelInput], numbers: Sequence[int] = ()) -> list[dict[str, Any]]:
+        for number, given in number_inputs(inputs, numbers):
+            if isinstance(given, dict) and "embedding" in given:
+                raise InputError(
+                    f"line {number} has the key 'embedding' already, which the answer would replace; rename it"
+                )
         values, vectors = self.embed(inputs, numbers)
         return [{**some, "embedding": vector.tolist()} for some, vector in zip(values, vectors, strict=True)]
 

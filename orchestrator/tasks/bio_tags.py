@@ -212,7 +212,7 @@ def tag_words(text: str, spans: Iterable[Span], misfits: Counter[str]) -> tuple[
     pieces = _WORDS.pre_tokenize_str(text)
     tags = ["O"] * len(pieces)
     for span in sorted(spans, key=lambda span: (span.start, -span.end)):
-        touched = [i for i, (_, (start, end)) in enumerate(pieces) if start < span.end and end > span.start]
+        touched = [i for i, (_, (start, end)) in enumerate(pieces) if max(start, span.start) < min(end, span.end)]
         if not touched:
             misfits["spans without a word, left out"] += 1
         elif tags[touched[0]] != "O":

@@ -11,7 +11,7 @@ import pytest
 
 from orchestrator.base.errors import InputError
 from orchestrator.inference import embed
-from orchestrator.inference.embedder import write_matrix
+from orchestrator.inference.embedder import LineEmbedder, write_matrix
 from orchestrator.inference.text_vectors import embedder_fingerprint, embedding_size, load_embedder
 
 
@@ -34,6 +34,11 @@ def test_lines_keep_their_order_and_what_they_say(encoder: str) -> None:
 def test_a_broken_line_is_named(encoder: str, line: str, complaint: str) -> None:
     with pytest.raises(InputError, match=complaint):
         list(embed(encoder, ["fine", "", line]))
+
+
+def test_a_key_that_the_vector_would_replace_is_named(encoder: str) -> None:
+    with pytest.raises(InputError, match=r"line 7 .*'embedding'"):
+        LineEmbedder.load(encoder).answer([{"text": "cats", "embedding": [0.5]}], [7])
 
 
 def test_lines_are_read_as_they_are_needed(encoder: str) -> None:

@@ -78,6 +78,11 @@ def test_an_index_of_another_model_or_other_documents_is_refused(
         file.write("\none more\n")
     with pytest.raises(InputError, match="documents"):
         search(encoder, documents, index)
+    with (
+        pytest.raises(InputError, match=r"exact.*--approximate"),
+        open_searcher(encoder, None, index, None, quiet, kind="hnsw"),
+    ):
+        pass
     with pytest.raises(InputError, match="nowhere"):
         search(encoder, None, str(tmp_path / "nowhere"))
 

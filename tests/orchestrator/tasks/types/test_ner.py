@@ -304,6 +304,7 @@ def test_spans_of_whole_words_are_those_entities(words: list[str], data: st.Data
     ("spans", "tags", "num_misfits"),
     [
         ([(0, 5, "A")], ["B-A", "I-A", "O"], 1),  # ends within a word
+        ([(5, 5, "A")], ["O", "O", "O"], 1),  # nothing, within a word
         ([(4, 8, "A"), (0, 8, "B")], ["B-B", "I-B", "O"], 1),  # the longer one
         ([(3, 4, "A")], ["O", "O", "O"], 1),  # a blank
         ([(0, 4, "A")], ["B-A", "O", "O"], 0),  # ends with a blank
