@@ -145,7 +145,7 @@ def stands_for_no_label(label: str, classes: Collection[str], *, are_known: bool
 def look_alike(labels: Iterable[str]) -> list[list[str]]:
     """Labels that are the same number or truth value, or that case, blanks or letters of other scripts tell apart.
 
-    >>> look_alike(["1.50", "1.5", "Not_Spam", "not spam", "ham", "1", "true"])
+    >>> look_alike(["1.50", "1.5", "Not_Spam", "not spam", "ham", "1", "true", "''", "."])
     [['1.50', '1.5'], ['Not_Spam', 'not spam'], ['1', 'true']]
     """
     alike: dict[object, list[str]] = defaultdict(list)
@@ -165,7 +165,8 @@ def other_spelling(label: str, known: Iterable[str]) -> str:
 
 
 def _looks(label: str) -> object:
-    plain = unicodedata.normalize("NFKC", html.unescape(label)).strip("\u200c\u200d\"'.").casefold()
+    text = unicodedata.normalize("NFKC", html.unescape(label))
+    plain = (text.strip("\u200c\u200d\"'.") or text).casefold()  # signs alone are tags of the Penn Treebank
     with suppress(ValueError):
         return float({"true": "1", "false": "0"}.get(plain, plain))
     return re.sub(r"[\s_\u2010-\u2015-]+", " ", plain).translate(_TWINS)
