@@ -1,5 +1,6 @@
 """Requests to a fine-tuned model, as task types read them: the keys of a line, and its values."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 from orchestrator.base.errors import InputError
 from orchestrator.specs.task import Head
 from orchestrator.storage.text_lines import check_has
+from orchestrator.tasks.text_examples import read_texts
 
 
 @dataclass(frozen=True)
@@ -51,13 +53,15 @@ class Request:
         return str(self.values.get("id", self.line))
 
     def text(self, key: str) -> str:
-        """A value that is text. Raises: InputError, naming line and key."""
+        """A value that is text, or a number, which counts as text. Raises: InputError, naming line and key."""
         check_has(key, self.values, self.line)
-        if not isinstance(self.values[key], str):
+        try:
+            (text,) = read_texts(self.values, (key,), Counter())
+        except ValueError:
             raise InputError(
                 f"line {self.line}: {key} must be text; the keys of {self.head} are {', '.join(self.keys)}"
-            )
-        return str(self.values[key])
+            ) from None
+        return text
 
     def optional_text(self, key: str) -> str | None:
         """A value that is text, or None where it is missing or null. Raises: InputError, naming line and key."""

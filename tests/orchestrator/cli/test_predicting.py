@@ -116,7 +116,7 @@ def test_a_key_of_the_answer_that_a_line_has_stays_as_it_is(command: Command, cl
 def test_a_folder_without_weights_is_enough_to_refuse_a_broken_line(
     command: Command, recorded_model: Path, tmp_path: Path
 ) -> None:
-    (tmp_path / "lines.jsonl").write_text('{"text": "cats rest"}\n\n{"text": 3}\n')
+    (tmp_path / "lines.jsonl").write_text('{"text": "cats rest"}\n\n{"text": [3]}\n')
     outcome = command("predict", str(recorded_model), "lines.jsonl")
     assert "lines.jsonl: line 3: text must be text; the keys of classification are text, text_pair" in outcome.err
     outcome = command("predict", str(recorded_model), '{"words": ["a"]}')

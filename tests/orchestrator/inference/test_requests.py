@@ -187,6 +187,7 @@ def answer(task: TaskDefinition, prediction: object) -> dict[str, Any]:
 
 def test_each_head_reads_its_keys() -> None:
     assert read("one\ttwo", make_task("multi_label")) == MultiLabelExample("3", "one", "two")
+    assert read({"text": 2024.0}, make_task("regression")) == RegressionExample("3", "2024.0")
     choices = {"id": 7, "text": "It rains.", "choices": ["She runs.", "She swims."]}
     expected = MultipleChoiceExample("7", "It rains.", ("She runs.", "She swims."))
     assert read(choices, make_task("multiple_choice")) == expected
