@@ -76,10 +76,12 @@ class ClassificationTable(TextTable[ClassificationExample]):
         return {read_label(label) or label: name for label, name in (self.classes or {}).items()}
 
     def label_fields(self, record: Mapping[str, object], column: LabelColumn) -> Mapping[str, str] | None:
-        """Make the example's label: the name of its class. A label that the task lists is a class, however written."""
+        """Make the example's label: the name of its class. A label that the task lists is a class, however written,
+        except where the file has names of classes: its labels are numbers of these."""
         value = record[self.label_column]
         as_written = label_text(value)
-        if self.classes is not None and as_written in self.classes:
+        is_name = value is not None and not column.class_names
+        if is_name and self.classes is not None and as_written in self.classes:
             return {"label": self.classes[as_written]}
         is_comma = isinstance(value, str) and re.search(r"\d,", value) is not None and column.has_decimal_commas
         label = read_label(value, decimal_comma=is_comma)
@@ -89,17 +91,19 @@ class ClassificationTable(TextTable[ClassificationExample]):
             column.remarks["labels in another spelling (1.0 for 1, True for true, blanks, invisible characters)"] += 1
         if self.classes is None:
             return {"label": column.name_of(label)}
-        found = self._by_spelling.get(label) or self._by_spelling.get(column.name_of(label))
+        found = self._by_spelling.get(column.name_of(label)) or self._by_spelling.get(label)
         if found is None:
             like = other_spelling(label, self._by_spelling)
             raise ValueError(f"{value!r} is none of the labels {', '.join(self.classes)}{like}")
         return {"label": found}
 
     def _is_mark(self, label: str, column: LabelColumn) -> bool:
-        if label not in NO_LABEL_MARKS or label in self._by_spelling:
+        if label not in NO_LABEL_MARKS:
             return False
         if column.class_names:
             return label != "-"
+        if label in self._by_spelling:
+            return False
         if self.classes is not None:
             return stands_for_no_label(label, self._by_spelling, are_known=True)
         if stands_for_no_label(label, column.labels):

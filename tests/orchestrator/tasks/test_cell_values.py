@@ -52,7 +52,10 @@ def test_a_name_that_the_task_lists_is_a_class_as_it_stands(tmp_path: Path) -> N
     listed = known("1.0", "True", "nan", "-1")
     found, _ = labels_of(tmp_path, ["1.0", 1, "True", True, "nan", -1], listed)
     assert found == ["1.0", "1.0", "True", "True", "nan", "-1"]
-    assert labels_of(tmp_path, ["None", "null", "NA"])[0] == ["None", "null", "NA"], "words of other tools for nothing"
+    words = ["None", "null", "NA"]  # of other tools for nothing
+    for table in (CLASSES, known(*words)):
+        found, bad = labels_of(tmp_path, [*words, None], table)
+        assert (found, bad.num_unlabeled) == (words, 1)
 
 
 @pytest.mark.parametrize(
@@ -105,6 +108,10 @@ def test_numbers_are_the_names_that_a_parquet_file_has_for_them(tmp_path: Path) 
         examples, bad = read(table, path)
         assert ([example.label for example in examples], bad.num_unlabeled) == (["good", "bad"], 1)
     assert [example.label for example in read(known("0", "1"), path)[0]] == ["1", "0"]
+    path = write_records(tmp_path / "a.parquet", *rows_of(0, 1, 2, -1), features={"label": {"names": ["-1", "0", "1"]}})
+    for table in (CLASSES, known("-1", "0", "1")):
+        examples, bad = read(table, path)
+        assert ([example.label for example in examples], bad.num_unlabeled) == (["-1", "0", "1"], 1)
     lists = {"label": {"feature": names, "_type": "List"}}
     path = write_records(tmp_path / "a.parquet", *rows_of([1, 0], []), features=lists)
     assert [e.labels for e in read(MultiLabelTable(("text",), "label"), path)[0]] == [("good", "bad"), ()]
