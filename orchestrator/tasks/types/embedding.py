@@ -7,12 +7,14 @@ which has the loss.
 Shapes: N pairs of texts, W texts of all pairs.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from bert_core.metrics import retrieval_metrics
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.base.errors import InputError, SpecError
 from orchestrator.specs.task import EmbeddingObjectiveName, TaskSpec
@@ -29,7 +31,7 @@ from orchestrator.tasks.features import (
 from orchestrator.tasks.table_files import read_rows
 from orchestrator.tasks.text_examples import TextExample, are_texts, table_columns
 from orchestrator.tasks.text_files import BadRecords, Reader
-from orchestrator.tasks.types.base import FileLayout, TaskDefinition, TaskOptions, TaskType
+from orchestrator.tasks.types.base import FileLayout, Outputs, Scores, TaskDefinition, TaskOptions, TaskType
 from orchestrator.tasks.types.classification import (
     Classification,
     ClassificationExample,
@@ -38,7 +40,7 @@ from orchestrator.tasks.types.classification import (
 )
 from orchestrator.tasks.types.regression import RegressionTable, ValueTarget
 from orchestrator.tasks.types.requests import Request, RequestForm
-from orchestrator.tasks.types.retrieval import IS_SEARCHED, RankingTarget
+from orchestrator.tasks.types.retrieval import IS_SEARCHED, RANK_CUTOFFS, RankingPrediction, RankingTarget
 from orchestrator.tasks.types.text import check_text_columns, split_pair
 
 
@@ -66,7 +68,7 @@ class EmbeddingOptions(TaskOptions):
 
 @dataclass(frozen=True, slots=True)
 class MatchExample(TextExample):
-    """Two texts that belong together, and to no other of their file."""
+    """Two texts that belong together."""
 
     negatives: tuple[str, ...] = ()
     """Texts that do not belong to the first one, though they may look like it."""
@@ -231,13 +233,41 @@ class Cosine(Embedding):
     recipe_fields = Embedding.recipe_fields | {"matryoshka_dims"}
 
 
+class PartnerTarget(RankingTarget):
+    """A ranking of second texts for each first text: equal texts are one document, all partners are relevant."""
+
+    def decode(
+        self, task: TaskDefinition, examples: Sequence[Any], rows: Outputs, options: TaskOptions
+    ) -> list[RankingPrediction]:
+        """Ids of pairs, best first; of those with equal second texts the own pair, else the file's first one."""
+        first = {example.text_pair: example.id for example in reversed(examples)}
+        texts = np.array([example.text_pair for example in examples], dtype=object)
+        rankings = []
+        for example, row in zip(examples, rows.astype(np.int64), strict=True):
+            ids = (example.id if text == example.text_pair else first[text] for text in texts[row])
+            rankings.append(RankingPrediction(tuple(dict.fromkeys(ids))))
+        return rankings
+
+    def score(self, task: TaskDefinition, examples: Sequence[Any], predictions: Sequence[RankingPrediction]) -> Scores:
+        """NDCG, reciprocal rank and recall of all partners of a text."""
+        texts = {example.id: example.text_pair for example in examples}
+        partners: dict[str, dict[str, float]] = defaultdict(dict)
+        for example in examples:
+            partners[example.text][example.text_pair] = 1.0
+        found = {
+            example.id: tuple(dict.fromkeys(texts[pair] for pair in ranking.documents))
+            for example, ranking in zip(examples, predictions, strict=True)
+        }
+        return retrieval_metrics(found, {example.id: partners[example.text] for example in examples}, RANK_CUTOFFS)
+
+
 class InBatchNegatives(Embedding):
     """Pairs of texts that belong together; outputs are rows of the nearest pairs (N, K)."""
 
     objective = "in_batch_negatives"
     pairs = "pairs that belong together"
     reader_type = MatchTable
-    target = RankingTarget()
+    target = PartnerTarget()
     spec_fields = Embedding.spec_fields | {"negative_columns"}
     recipe_fields = Embedding.recipe_fields | {"temperature", "matryoshka_dims"}
 

@@ -44,6 +44,19 @@ def test_outputs_are_decoded_by_the_target_of_the_objective(tokenizer: Tokenizer
     assert first == ClassPrediction("same", (0.0, 1.0))
 
 
+def test_equal_second_texts_are_one_document_and_all_partners_of_a_text_are_relevant() -> None:
+    texts = [*((f"question {n}", "answer") for n in range(12)), ("cats", "rest"), ("cats", "purr")]
+    examples = [MatchExample(str(n), *pair) for n, pair in enumerate(texts)]
+    task = define("embedding", objective="in_batch_negatives")
+    nearest = np.array([[*range(12), 12, 13]] * 12 + [[12, 13, *range(12)]] * 2)  # as of perfect vectors
+    rankings = task.target.decode(task, examples, nearest, None)
+    assert [ranking.documents for ranking in rankings[11:13]] == [("11", "12", "13"), ("12", "13", "0")]
+    assert set(task.target.score(task, examples, rankings).values()) == {1.0}
+    assert all(task.target.row(task, *pair)["found"] for pair in zip(examples, rankings, strict=True))
+    others = task.target.score(task, examples, task.target.baseline(task, examples, examples))
+    assert others["mrr_at_10"] == pytest.approx((12 + 2 / 2) / 14), "a partner is the second document"
+
+
 def test_negatives_are_texts_or_lists_in_columns_of_their_own(tmp_path: Path) -> None:
     table = MatchTable(("query", "positive"), ("n", "m"))
     given: list[dict[str, Any]] = [{"n": ["x", " ", "y"], "m": None}, {"n": "x", "m": "y"}, {"n": [], "m": ""}]
