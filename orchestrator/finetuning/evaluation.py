@@ -98,7 +98,10 @@ def evaluate_model(
     fine_tuned.model.to(device)
     features = prepare_features(as_model, split, fine_tuned.tokenizer, record.options, cache)
     outputs = compute_outputs(fine_tuned.model, features, precision, batch_size)
-    predictions = decode(as_model, features, as_model.examples(split), outputs, record.options)
+    # A model from elsewhere, whose task has no id, does not say whether it has learned to give no answer.
+    unanswerable = record.task.unanswerable if record.task.id else task.unanswerable
+    decoded = as_model.with_same_examples(unanswerable=unanswerable)
+    predictions = decode(decoded, features, as_model.examples(split), outputs, record.options)
     return EvaluatedSplit(score(task, split, predictions), predictions, as_model)
 
 

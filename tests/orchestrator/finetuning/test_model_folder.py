@@ -151,6 +151,16 @@ def test_another_kind_of_task_is_refused(
         evaluate_model(folder, other, "validation", 16, str(tmp_path / "cache"))
 
 
+@pytest.mark.parametrize("may_lack", [False, True])
+def test_a_model_gives_no_answer_where_it_has_learned_to_whatever_the_file_has(tmp_path: Path, may_lack: bool) -> None:
+    learned, other = (load_task(tiny_tasks.qa(tmp_path / str(some), some)) for some in (may_lack, not may_lack))
+    folder = Path(tiny_tasks.save_fine_tuned(tmp_path / str(may_lack), learned))
+    values = json.loads((folder / RECORD_FILE).read_text()) | {"null_threshold": -1e9}
+    (folder / RECORD_FILE).write_text(json.dumps(values))
+    found = evaluate_model(str(folder), other, "validation", 16, str(tmp_path / "cache"))
+    assert {bool(prediction.text) for prediction in found.predictions} == {not may_lack}
+
+
 def test_columns_count_as_the_model_has_learnt_them(tmp_path: Path) -> None:
     spec = tiny_tasks.columns(tmp_path)
     task = load_task(spec)
