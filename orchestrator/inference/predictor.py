@@ -80,9 +80,12 @@ class Predictor:
         examples = [task.type.example_of(task, request) for request in requests]
         predictions = predict_examples(self.model, examples, self.batch_size, self.precision, self._token_budget)
         said = [
-            {**(given if isinstance(given, dict) else request.values), **_split_lists(task, request, example)}
-            for (_, given), request, example in zip(numbered, requests, examples, strict=True)
+            given if isinstance(given, dict) else request.values
+            for (_, given), request in zip(numbered, requests, strict=True)
         ]
+        if self.form.delimiter is None:  # rows of CSV have the fields of their header alone
+            lists = (_split_lists(task, *pair) for pair in zip(requests, examples, strict=True))
+            said = [values | some for values, some in zip(said, lists, strict=True)]
         if table is None:
             answers = [task.target.answer(task, prediction) for prediction in predictions]
         else:

@@ -3,6 +3,8 @@
 Alone: .venv/bin/pytest tests/orchestrator/inference/test_answering.py
 """
 
+import csv
+import io
 from dataclasses import asdict
 from pathlib import Path
 
@@ -13,7 +15,10 @@ from bert_core.errors import CheckpointError
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.base.errors import InputError
 from orchestrator.inference import predict
+from orchestrator.inference.line_blocks import LineBlock
+from orchestrator.inference.predictor import AnswerForm, Predictor
 from orchestrator.inference.pretraining_heads import fill_mask
+from orchestrator.inference.requests import TableColumns
 from orchestrator.inference.serving import load_answering
 from tests.orchestrator.tiny_models import CONFIG, save_encoder, save_pair_model
 
@@ -41,6 +46,10 @@ def test_a_tagger_reads_words(pretrained: str, tmp_path: Path) -> None:
     assert answering.answer([{"words": "cats rest.", "n": 1}])[0]["words"] == ["cats", "rest", "."]
     assert answering.answer([{"words": []}]) == [{"words": [], "tags": []}]
     assert answering.answer(["cats rest"]) == list(predict(str(tmp_path), ["cats rest"]))
+    form = AnswerForm(TableColumns(("text", "n"), ("text",)), delimiter=",")
+    block = Predictor.load(str(tmp_path), form=form)(LineBlock(((1, '{"text": "cats rest.", "n": 1}'),)))
+    header, row = csv.reader(io.StringIO((form.header() + block.data).decode()))
+    assert (row[:2], len(row)) == (["cats rest.", "1"], len(header))
 
 
 @pytest.mark.parametrize(
