@@ -1,5 +1,6 @@
 """A model against a task's split: outputs, predictions, scores."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -111,10 +112,17 @@ def predict_examples(
     batch_size: int = 64,
     precision: AskedPrecision = "fp32",
     budget: TokenBudget | None = None,
+    counts: Counter[str] | None = None,
 ) -> list[Any]:
-    """Predictions for examples of the model's task type that belong to no split, labeled or not."""
+    """Predictions for examples of the model's task type that belong to no split, labeled or not.
+
+    Args:
+        counts: gets those of the examples' windows, `num_truncated` among them.
+    """
     record, task = fine_tuned.record, fine_tuned.task
     features = build_features(task, examples, fine_tuned.tokenizer, record.options)
+    if counts is not None:
+        counts.update(features.counts)
     outputs = compute_outputs(fine_tuned.model, features, precision, batch_size, budget)
     return decode(task, features, examples, outputs, record.options)
 

@@ -40,7 +40,7 @@ def save_model_folder(model: HeadModel, tokenizer: Tokenizer, record: FineTuning
 
 
 def load_fine_tuned(folder: Path) -> FineTunedModel:
-    """Read a model folder; one made elsewhere, without a record, gets a recipe's usual lengths.
+    """Read a model folder; one made elsewhere, without a record, reads as many tokens as it can.
 
     Raises: CheckpointError, TokenizerError, naming the file and the remedy.
     """
@@ -60,7 +60,7 @@ def load_task_definition(folder: Path) -> TaskDefinition:
 
 
 def read_record(folder: Path, config: BertConfig) -> FineTuningRecord:
-    """Read a folder's record, or guess it from the head and a recipe's default lengths.
+    """Read a folder's record, or guess it from the head and the folder's other files.
 
     Raises: CheckpointError; NewerFormatError for the record of a newer version.
     """
@@ -87,8 +87,8 @@ def _guess_record(folder: Path, config: BertConfig) -> FineTuningRecord:
             f"{folder} has no head for a task (its architectures: {', '.join(architectures) or 'none'}); "
             "fine-tune it first: a sweep with init_from"
         )
-    usual, task_type = RecipeSpec(), TASK_TYPES[head]
-    max_seq_length = min(task_type.lengths.usual or usual.max_seq_length, config.max_seq_length)
-    options = replace(task_type.options_type.of_recipe(usual), max_seq_length=max_seq_length)
+    task_type, longest = TASK_TYPES[head], config.max_seq_length
+    max_seq_length = min(task_type.lengths.usual or longest, longest)
+    options = replace(task_type.options_type.of_recipe(RecipeSpec()), max_seq_length=max_seq_length)
     task = TaskDefinition(id="", type=task_type, labels=label_names(config) if task_type.has_labels else (), metric="")
     return FineTuningRecord(task, HEADS[head].read_options(folder, options))

@@ -1,6 +1,7 @@
 """A fine-tuned model's answers to lines."""
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -52,7 +53,7 @@ class Predictor:
     ) -> None:
         self.model, self.task, self.batch_size = model, model.task, batch_size
         self.form, self.precision = form or AnswerForm(), precision
-        self._token_budget = TokenBudget()
+        self._token_budget, self._counts = TokenBudget(), Counter[str]()
         request, columns = self.task.type.request, self.task.columns.names
         takes_text, keys = not columns and request.parse_text is not None, (*request.keys, *columns)
         self.abilities = line_blocks.Abilities(
@@ -78,7 +79,9 @@ class Predictor:
         text_columns = table.text if table else task.request_columns or task.type.layout.text_columns
         requests = [make_request(given, number, task, text_columns) for number, given in numbered]
         examples = [task.type.example_of(task, request) for request in requests]
-        predictions = predict_examples(self.model, examples, self.batch_size, self.precision, self._token_budget)
+        predictions = predict_examples(
+            self.model, examples, self.batch_size, self.precision, self._token_budget, self._counts
+        )
         said = [
             given if isinstance(given, dict) else request.values
             for (_, given), request in zip(numbered, requests, strict=True)
@@ -97,14 +100,16 @@ class Predictor:
         ]
 
     def __call__(self, block: line_blocks.LineBlock) -> line_blocks.PredictedBlock:
+        self._counts.clear()
         rows, form = self.answer(*block.parse()), self.form
+        num_truncated = self._counts["num_truncated"]
         if form.delimiter is None:
-            return line_blocks.PredictedBlock(line_blocks.json_lines(rows, form.digits), len(rows))
+            return line_blocks.PredictedBlock(line_blocks.json_lines(rows, form.digits), len(rows), num_truncated)
         fields = [
             list(row.values()) for row in (rows if form.digits is None else line_blocks.rounded(rows, form.digits))
         ]
         names = list(rows[0]) if rows else []
-        return line_blocks.PredictedBlock(_delimited(names, fields, form.delimiter), len(rows))
+        return line_blocks.PredictedBlock(_delimited(names, fields, form.delimiter), len(rows), num_truncated)
 
 
 def brief_answer(task: TaskDefinition, prediction: Any) -> tuple[object, float | None]:

@@ -38,20 +38,21 @@ def save_pretrained(folder: Path) -> str:
     return str(folder)
 
 
-def save_encoder(folder: Path, seed: int, num_positions: int = 24) -> str:
+def save_encoder(folder: Path, seed: int, num_positions: int = 24, max_seq_length: int = 12) -> str:
     """A folder of an encoder that embeds texts."""
     tokenizer = train_wordpiece([WORDS] * 3, vocab_size=200, min_frequency=1)
     config = BertConfig(vocab_size=tokenizer.vocab_size, **CONFIG | {"max_position_embeddings": num_positions})
-    embedding = SentenceEmbeddingConfig(pooling="max", max_seq_length=12)
+    embedding = SentenceEmbeddingConfig(pooling="max", max_seq_length=max_seq_length)
     BertForSentenceEmbedding(config, seed, embedding).save_pretrained(folder)
     tokenizer.save(folder)
     return str(folder)
 
 
-def save_pair_model(folder: Path, labels: list[str]) -> str:
+def save_pair_model(folder: Path, labels: list[str], num_positions: int = 24) -> str:
     """A folder of a model that classifies pairs of texts; with one label it gives a score."""
     tokenizer = train_wordpiece([WORDS] * 3, vocab_size=200, min_frequency=1)
-    config = BertConfig(vocab_size=tokenizer.vocab_size, **CONFIG).with_labels(labels)
+    positions = {"max_position_embeddings": num_positions}
+    config = BertConfig(vocab_size=tokenizer.vocab_size, **CONFIG | positions).with_labels(labels)
     BertForSequenceClassification.from_config(config, seed=2).save_pretrained(folder)
     tokenizer.save(folder)
     return str(folder)

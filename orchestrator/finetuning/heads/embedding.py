@@ -263,9 +263,14 @@ class EmbeddingHead(HeadTraining[DualEncoder, PairArrays]):
             _check_classifier(objective, (folder / CLASSIFIER_FILE).exists())
 
     def read_options(self, folder: Path, options: EmbeddingOptions) -> EmbeddingOptions:
-        """The options with the prompts that the folder names."""
-        own = read_sentence_embedding(folder)
-        return replace(options, query_prompt=own.query_prompt, document_prompt=own.document_prompt)
+        """The options with the length and the prompts that the folder names."""
+        own, longest = read_sentence_embedding(folder), options.max_seq_length
+        return replace(
+            options,
+            max_seq_length=min(own.max_seq_length or longest, longest),
+            query_prompt=own.query_prompt,
+            document_prompt=own.document_prompt,
+        )
 
     def recognizes(self, folder: Path, config: BertConfig, architectures: Sequence[str]) -> bool:
         """A folder of sentence-transformers, whatever its encoder's class."""

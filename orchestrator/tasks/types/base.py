@@ -233,7 +233,7 @@ class Lengths:
     are_split: bool = False
     """Whether an example that is longer than a window becomes several windows."""
     usual: int | None = None
-    """`max_seq_length` of a model folder without a record of its options; None for the recipe's default."""
+    """`max_seq_length` of a model folder without a record of its options; None for as many tokens as it reads."""
     shortest: Mapping[str, int] = field(default_factory=dict)
     """Shortest useful `max_seq_length`, and the other lengths of a recipe that suit it; empty where any is useful."""
 

@@ -14,12 +14,14 @@ from bert_core import BertConfig, BertForTokenClassification, BertModel
 from bert_core.errors import CheckpointError
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.base.errors import InputError
+from orchestrator.finetuning.model_folder import load_fine_tuned
 from orchestrator.inference import predict
 from orchestrator.inference.line_blocks import LineBlock
 from orchestrator.inference.predictor import AnswerForm, Predictor
 from orchestrator.inference.pretraining_heads import fill_mask
 from orchestrator.inference.requests import TableColumns
 from orchestrator.inference.serving import load_answering
+from orchestrator.inference.text_vectors import load_embedder
 from tests.orchestrator.tiny_models import CONFIG, save_encoder, save_pair_model
 
 
@@ -60,6 +62,20 @@ def test_a_models_example_can_be_answered(tmp_path: Path, labels: list[str], hea
     assert answering.abilities.head == head
     assert answering.abilities.takes_text
     assert answering.answer([answering.abilities.example])[0]["text"] == answering.abilities.example["text"]
+
+
+def test_a_model_from_elsewhere_reads_as_far_as_it_can_and_longer_texts_are_counted(tmp_path: Path) -> None:
+    classifier = save_pair_model(tmp_path / "m", ["no", "yes"], num_positions=200)
+    assert load_fine_tuned(Path(classifier)).record.options.max_seq_length == 200
+    for num_positions, read in ((200, 150), (100, 100)):
+        encoder = Path(save_encoder(tmp_path / "e", 0, num_positions, max_seq_length=150))
+        assert (
+            load_fine_tuned(encoder).record.options.max_seq_length == load_embedder(str(encoder)).max_seq_length == read
+        )
+    lines = tuple((number, "cats " * num_words) for number, num_words in enumerate((198, 199, 5), start=1))
+    for form in (AnswerForm(), AnswerForm(TableColumns(("text",), ("text",)), delimiter=",")):
+        predictor = Predictor.load(classifier, form=form)
+        assert [predictor(LineBlock(some)).num_truncated for some in (lines, lines[:1])] == [1, 0]
 
 
 def test_whatever_a_model_answers_it_answers_in_bf16_too(pretrained: str, tmp_path: Path) -> None:
