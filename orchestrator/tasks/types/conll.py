@@ -331,12 +331,12 @@ class NerTable(LabeledReader[NerExample]):
         last = ""
         for place, values in rows:
             sentence, word, *tag = ("" if value is None or value != value else str(value) for value in values)
-            if not word.strip():
-                bad.found(place, f"no word in {self.tokens_column!r}")
-                continue
             if not sentences or sentence not in ("", last):
                 last = sentence
                 sentences.append((place, ([], [])))
+            if not word.strip():
+                bad.found(place, f"no word in {self.tokens_column!r}")
+                continue
             words, tags = sentences[-1][1]
             words.append(word)
             tags += tag

@@ -142,6 +142,13 @@ def test_tags_of_no_scheme_are_refused_by_name(tmp_path: Path) -> None:
         examples_of(NerTable("tokens", "tags"), path, "skip")
 
 
+def test_a_sentence_of_rows_begins_although_its_first_word_is_blank(tmp_path: Path) -> None:
+    rows = "sentence,word,tag\n1,Ada,B-PER\n,slept,O\n2, ,O\n,London,B-LOC\n3, ,O\n"
+    path = write(tmp_path / "a.csv", rows)
+    examples, bad = read(NerTable("word", "tag", sentence_column="sentence"), path, "skip")
+    assert [(example.words, bad.count) for example in examples] == [(("Ada", "slept"), 2), (("London",), 2)]
+
+
 def test_tags_that_are_numbers_are_names_in_the_order_of_the_task_or_of_the_file(tmp_path: Path) -> None:
     record = {"tokens": ["Ann", "runs"], "ner_tags": [1, 0]}
     path = write_records(tmp_path / "a.jsonl", record)
