@@ -205,7 +205,7 @@ class QuestionAnswering(base.TaskType[QaExample]):
         ids, offsets, segments, example_index, positions = [], [], [], [], []
         layout = tokenizer.segment_layout
         suffix = np.array([layout.suffix], np.int32)
-        num_misaligned = num_unreachable = 0
+        num_unreachable = 0
         for index, (example, query, passage) in enumerate(_encode(examples, tokenizer)):
             prefix = np.array([layout.prefix, *query[: options.max_query_length], *layout.between], np.int32)
             room = options.max_seq_length - len(prefix) - 1
@@ -215,7 +215,6 @@ class QuestionAnswering(base.TaskType[QaExample]):
                     f"{len(prefix) - 1 - len(layout.between)} tokens; raise it, or lower recipe.max_query_length"
                 )
             span = answer_tokens(passage[1], example.answers[0]) if example.answers else None
-            num_misaligned += bool(example.answers) and span is None
             is_whole_somewhere = False
             off_passage = np.full((len(prefix), 2), -1, np.int32)
             for begin, end in passage_windows(len(passage[0]), room, options.doc_stride):
@@ -240,7 +239,7 @@ class QuestionAnswering(base.TaskType[QaExample]):
                 end_positions=np.ascontiguousarray(end_positions),
                 offsets=np.concatenate(offsets),
             ),
-            counts={"num_misaligned": num_misaligned, "num_unreachable": num_unreachable},
+            counts={"num_unreachable": num_unreachable},
         )
 
     def gather(self, features: Features[QaArrays], outputs: base.Outputs, options: QaOptions) -> list[QuestionSpans]:
