@@ -32,8 +32,8 @@ class DistillationLoss:
     for each token; where they count, they are computed again at each step.
 
     Args:
-        num_labeled: the examples that have labels, which come first; all when left out. Others count in every part
-            but the labels': each example of a batch has the same weight, whatever it has to say.
+        num_labeled: the examples that have labels, which come first. Others count in every part but the labels': each
+            example of a batch has the same weight, whatever it has to say.
     """
 
     def __init__(
@@ -42,14 +42,14 @@ class DistillationLoss:
         features: Features[Any],
         objective: LossWeightsSpec,
         precision: AskedPrecision,
-        num_labeled: int | None = None,
+        num_labeled: int,
     ) -> None:
         self._teacher, self._features, self._objective = teacher.eval(), features, objective
         self._head = HEADS[features.head]
         self._logits: Tensor | None = None
         if objective.soft_targets_weight:
             self._logits = torch.from_numpy(compute_logits(teacher, features, precision, allocate=_in_a_file))
-        self._num_labeled = features.num_examples if num_labeled is None else num_labeled
+        self._num_labeled = num_labeled
 
     def __call__(self, model: HeadModel, batch: Batch) -> Tensor:
         objective, head, features = self._objective, self._head, self._features

@@ -107,7 +107,7 @@ def test_the_loss_is_the_weighted_sum_written_out(head: str, weights: tuple[int,
     objective = LossWeightsSpec(
         soft_targets_weight=soft_targets, labels_weight=labels, hidden_cosine_weight=hidden_cosine, temperature=3.0
     )
-    loss = DistillationLoss(teacher, features, objective, "fp32")
+    loss = DistillationLoss(teacher, features, objective, "fp32", features.num_examples)
     batch = make_batch(features, features.windows_of(GROUPS), torch.device("cpu"))
     with torch.no_grad():
         found = loss(student, batch)
@@ -204,7 +204,7 @@ def without_labels(features: Features, num_labeled: int) -> Features:
 
 def test_the_teacher_does_not_learn(tmp_path: Path) -> None:
     student, teacher, features = example(load_task(tiny_tasks.classification(tmp_path)), tmp_path)
-    loss = DistillationLoss(teacher, features, LossWeightsSpec(hidden_cosine_weight=1.0), "fp32")
+    loss = DistillationLoss(teacher, features, LossWeightsSpec(hidden_cosine_weight=1.0), "fp32", features.num_examples)
     student.train()
     loss(student, make_batch(features, features.windows_of(GROUPS), torch.device("cpu"))).backward()  # type: ignore[no-untyped-call]
     assert all(parameter.grad is None for parameter in teacher.parameters())
