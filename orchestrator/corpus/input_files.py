@@ -140,7 +140,7 @@ def _find_remote(pattern: str, source: TextSource) -> Iterator[tuple[str, InputF
     if is_hub(pattern):
         named = pin(pattern)
         for path, num_bytes in find_on_hub(named):
-            if path == named or _wanted(path, source):
+            if not _is_hidden(path, named) and (path == named or _wanted(path, source)):
                 yield path, _input_file(path, source, num_bytes, str(HubPlace.parse(path).revision))
         return
     filesystem, plain = _filesystem(pattern)
@@ -152,13 +152,18 @@ def _find_remote(pattern: str, source: TextSource) -> Iterator[tuple[str, InputF
             infos = filesystem.find(name, detail=True).values() if filesystem.isdir(name) else [filesystem.info(name)]
             for info in sorted(infos, key=lambda info: str(info["name"])):
                 path = info["name"] if "://" in info["name"] else f"{scheme}://{info['name']}"
-                if info["name"] == name or _wanted(path, source):
+                if not _is_hidden(path, pattern) and (info["name"] == name or _wanted(path, source)):
                     version = version_of(info) or _digest(filesystem, info["name"], path)
                     yield path, _input_file(path, source, int(info["size"] or 0), version)
     except FileNotFoundError:
         return
     except OSError as error:
         raise CorpusError(f"corpus.files: {pattern} cannot be listed: {error}; check address and access") from None
+
+
+def _is_hidden(path: str, pattern: str) -> bool:
+    """Whether more parts of a path begin with a dot than its pattern names; local patterns and folders skip those."""
+    return path.count("/.") > pattern.count("/.")
 
 
 def _digest(filesystem: Any, name: str, path: str) -> str:

@@ -64,7 +64,8 @@ def test_a_loop_of_links_ends(tmp_path: Path) -> None:
 def test_files_on_the_hub_are_found_at_a_commit_and_read(tmp_path: Path) -> None:
     with serving_hub(tmp_path) as hub:
         commit = hub.commit(
-            "datasets/org/set", {"a/1.txt": b"one", "a/2.txt": b"two", "a/README.md": b"", "b/3.txt": b""}
+            "datasets/org/set",
+            {"a/1.txt": b"one", "a/2.txt": b"two", "a/README.md": b"", "a/.old/0.txt": b"zero", "b/3.txt": b""},
         )
         source = TextSource(files=("hf://datasets/org/set/a", "hf://datasets/org/set/*/2.txt"))
         found = find_files(source)
@@ -81,9 +82,13 @@ def test_a_uri_is_listed_and_read() -> None:
         stream.write(gzip.compress(b"two"))
     with fsspec.open("memory://corpus/a.txt", "wb") as stream:
         stream.write(b"one")
-    for pattern in ("memory://corpus", "memory://corpus/*"):
+    with fsspec.open("memory://corpus/.old/0.txt", "wb") as stream:
+        stream.write(b"zero")
+    for pattern in ("memory://corpus", "memory://corpus/*", "memory://corpus/**/*.*"):
         files = find_files(TextSource(files=(pattern,)))
         assert [b"".join(read_chunks(file)) for file in files] == [b"one", b"two"]
+    for pattern in ("memory://corpus/.old", "memory://corpus/.o*/*.txt"):
+        assert names(pattern) == ["0.txt"]
 
 
 @pytest.mark.parametrize("pattern", ["missing.txt", "*.txt", "empty", "memory://nowhere/*.txt", "ssh://host/a.txt"])
