@@ -237,7 +237,7 @@ def _shared_data(storage: str, used: set[str], older_than_s: float) -> Iterator[
         return
     for folder, what in SHARED_FOLDERS.items():
         for name in names_in(join(storage, folder)):
-            path = join(storage, folder, name)
+            path = join(absolute(storage), folder, name)
             age_s = _age_s(local_path(path))
             if path not in used and age_s > older_than_s:
                 yield Garbage(what, path, f"not used for {age_s / 86_400:.0f} days")

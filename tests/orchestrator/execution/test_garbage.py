@@ -7,6 +7,7 @@ import os
 import shutil
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -152,9 +153,11 @@ def test_the_best_weights_here_stay_although_a_merged_run_is_better(settings: Se
     assert not [path for what, path in found(settings) if what == "trial weights"]
 
 
-def test_shared_data_goes_when_nobody_has_used_it_of_late(settings: Settings, recorder: Recorder) -> None:
+@pytest.mark.parametrize("scheme", ["", "file://"])
+def test_shared_data_goes_when_nobody_has_used_it_of_late(settings: Settings, recorder: Recorder, scheme: str) -> None:
     storage = Path(settings.storage)
     start(recorder, settings, "run")
+    settings = replace(settings, storage=f"{scheme}{storage}")
     stores = {name: storage / "corpora" / name for name in ("old", "new", "named")}
     for name, days_old in (("old", 40), ("new", 20), ("named", 40)):
         write(stores[name] / "manifest.json", days_old=days_old)
