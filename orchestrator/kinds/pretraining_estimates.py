@@ -32,15 +32,17 @@ class TextTooShortError(CorpusError):
 
 
 def step_facts(spec: PretrainSpec) -> Iterator[Fact]:
-    """Yield the steps of each phase, and the tokens that they read."""
+    """Yield the steps that are left of each phase, and the tokens that they read."""
     if spec.init_step is not None:
         yield "goes on from", f"step {spec.init_step:,} of {spec.init_from}, with its optimizer"
     if spec.steps == "auto":
         yield "steps", f"as many as fit into {spec.execution.max_hours:g} h, measured when the run begins"
         return
-    for length, steps, size in spec.phase_steps():
-        yield "steps", f"{steps:,} of {size:,} examples up to {length} tokens"
-    tokens = sum(length * steps * size for length, steps, size in spec.phase_steps())
+    tokens = 0
+    for (length, _, size), left in zip(spec.phase_steps(), spec.steps_left(), strict=True):
+        if left:
+            yield "steps", f"{len(left):,} of {size:,} examples up to {length} tokens"
+            tokens += length * len(left) * size
     yield "tokens", f"at most {tokens:,}"
 
 
@@ -57,7 +59,8 @@ def passes_facts(spec: PretrainSpec, inputs: Resolved) -> Iterator[Fact]:
     try:
         with open_first_text(spec, tokenizer, inputs.settings.storage) as (stream, sample):
             num_tokens = round(sample.store.manifest.counts("train")["num_tokens"] / sample.share)
-            passes = stream.epoch_after(spec.num_steps) * sample.share
+            num_epochs = stream.epoch_after(spec.num_steps) - stream.epoch_after(spec.init_step or 0)
+            passes = num_epochs * sample.share
     except TextTooShortError:
         return
     is_whole = sample.share == 1
@@ -91,7 +94,7 @@ def open_first_text(
 def measure_steps(
     spec: PretrainSpec, inputs: Resolved, config: BertConfig | None, teacher: BertConfig | None = None
 ) -> MeasuredTime | None:
-    """Measure steps on the text itself, or on its beginning, and return what all of them would take.
+    """Measure steps on the text itself, or on its beginning, and return what all that are left would take.
 
     Args:
         config: of the model; None where only the run decides it, which gives None.
@@ -112,4 +115,4 @@ def measure_steps(
     if own is None or theirs is None:
         return None
     num_left = spec.num_steps - (spec.init_step or 0)
-    return MeasuredTime((own + FORWARD_SHARE * theirs) * num_left / spec.num_steps, f"{num_left:,} steps")
+    return MeasuredTime(own + FORWARD_SHARE * theirs, f"{num_left:,} steps")

@@ -238,14 +238,15 @@ class Meter:
 
 
 def measure_training(spec: "PretrainSpec", config: BertConfig, stream: "ExampleStream") -> float | None:
-    """Estimate the seconds of all steps on this machine's CPU from a few of each phase; None for too large a model.
+    """Estimate the seconds of the steps that are left on this machine's CPU, from a few of each phase.
 
-    The time is that of one worker's part of a step; where several workers share the machine's CPUs, it is more.
+    None for too large a model. The time is that of one worker's part of a step; where several workers share the
+    machine's CPUs, it is more.
 
     Args:
         stream: the run's examples, or those of the beginning of its text.
     """
-    phases, seconds, first = spec.phase_steps(), 0.0, 0
+    phases, seconds = spec.phase_steps(), 0.0
     shares = [-(-size // spec.execution.min_workers) for *_, size in phases]
     sizes = [num_measured_examples(config, length, share) for (length, *_), share in zip(phases, shares, strict=True)]
     if not all(sizes):
@@ -254,11 +255,9 @@ def measure_training(spec: "PretrainSpec", config: BertConfig, stream: "ExampleS
         model = new_model(spec, config, spec.seed)
         model.train()
         context = StepContext.build(spec, model, Worker(), warn=lambda message: None)
-        for num_examples, share, (_, steps, size) in zip(sizes, shares, phases, strict=True):
-            measured = range(first, first + min(steps, NUM_MEASURED_STEPS))
-            if measured:
-                seconds += steps * share * _measure(context, stream, measured, -(-size // num_examples), share)
-            first += steps
+        for num_examples, share, (*_, size), left in zip(sizes, shares, phases, spec.steps_left(), strict=True):
+            if measured := left[:NUM_MEASURED_STEPS]:
+                seconds += len(left) * share * _measure(context, stream, measured, -(-size // num_examples), share)
     return seconds
 
 

@@ -351,6 +351,11 @@ class PretrainSpec(TokenStoreSpec):
             for phase, (first, last) in zip(self.phases, pairwise([0, *self._phase_ends()]), strict=True)
         )
 
+    def steps_left(self) -> tuple[range, ...]:
+        """The steps of each phase, counted from 0, that are left to do after `init_step`."""
+        ends = [max(end, self.init_step or 0) for end in (0, *self._phase_ends())]
+        return tuple(range(first, last) for first, last in pairwise(ends))
+
     def learning_rate_peak(self, step: int) -> float:
         """Peak learning rate of the phase that a step, counted from 0, belongs to."""
         return self._phases_begun(step)[-1].learning_rate or self.learning_rate

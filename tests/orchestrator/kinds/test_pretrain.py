@@ -73,6 +73,15 @@ def test_a_plan_of_a_pretraining(settings: Settings) -> None:
     ]
 
 
+def test_a_plan_of_a_run_that_goes_on_has_the_steps_that_are_left(settings: Settings) -> None:
+    phases = [{"max_seq_length": 32, "share": 0.5}, {"max_seq_length": 64, "share": 0.5, "global_batch_size": 4}]
+    stable = {**PRETRAIN, "phases": phases, "global_batch_size": 8}
+    rows = plan_lines(settings, pipeline(stable=stable, longer={**stable, "init_from": "@stable", "init_step": 6}))
+    assert [value for what, value in rows if what == "steps"] == ["4 of 4 examples up to 64 tokens"]
+    assert dict(rows)["tokens"] == "at most 1,024"
+    assert dict(rows)["passes over the text"] == "8 (6 tokens)"
+
+
 def test_a_plan_on_gpus_has_the_copy_that_checkpoints_are_written_from(settings: Settings) -> None:
     rows = plan(settings, {**PRETRAIN, "execution": {"device": "gpu"}})
     assert rows["copy of a checkpoint"] == "6.0 MB on the first worker's host"

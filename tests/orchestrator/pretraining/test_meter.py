@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import torch
@@ -10,9 +11,10 @@ from bert_core.config import BertConfig, count_pretraining_flops
 from bert_core.heads.pretraining import LossSums
 from bert_core.objectives import OBJECTIVES
 from orchestrator.pretraining.collectives import Worker
-from orchestrator.pretraining.meter import Meter, Utilization
+from orchestrator.pretraining.meter import Meter, Utilization, measure_training
 from orchestrator.pretraining.step import add_sums, empty_totals, named_metrics
 from orchestrator.training.clocks import Clock
+from tests.orchestrator.pretraining.small_run import make_job
 
 CPU = torch.device("cpu")
 ACTIVE = ("masked_lm", "sentence_order", "span_boundary")
@@ -217,3 +219,14 @@ def test_a_meter_tells_the_share_of_its_time(monkeypatch: pytest.MonkeyPatch) ->
     meter.add(1, totals, torch.zeros(()))
     clock.now += 2.0
     assert meter.read()["mfu"] == count_pretraining_flops(BASE, 100, 15) / 2.0 / 1e12
+
+
+@pytest.mark.training
+def test_the_time_of_a_run_that_goes_on_is_that_of_the_steps_left_in_each_phase(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("orchestrator.pretraining.meter.example_seconds", lambda *_: 1.0)
+    phases = [{"max_seq_length": 48, "share": 0.9}, {"max_seq_length": 16, "share": 0.1, "global_batch_size": 2}]
+    job = make_job(tmp_path, steps=20, phases=phases, init_from="model", init_step=17)
+    config = BertConfig.from_shape(1, 32, vocab_size=job.tokenizer.vocab_size)
+    assert measure_training(job.spec, config, job.stream) == 1 * 8 + 2 * 2
