@@ -7,7 +7,7 @@ the step of pretraining.
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean, stdev
 from typing import Any
 
@@ -21,7 +21,7 @@ from orchestrator.kinds.base import DiskUse, Fact, Kind, MeasuredTime, Resources
 from orchestrator.kinds.estimates import task_facts, times_text
 from orchestrator.kinds.resolved import Resolved
 from orchestrator.kinds.sweep import SweepKind, record_trials
-from orchestrator.kinds.sweep_estimates import trial_facts
+from orchestrator.kinds.sweep_estimates import measure_trials, trial_facts
 from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.specs import SweepSpec
 from orchestrator.specs.sweep import ProbeSpec
@@ -68,7 +68,8 @@ class ProbeKind(Kind[ProbeSpec, ProbeResult]):
         yield from trial_facts(sweep, inputs, list(_SWEEP.model_configs(sweep, inputs)))
 
     def measure_time(self, spec: ProbeSpec, inputs: Resolved) -> MeasuredTime | None:
-        return _SWEEP.measure_time(_sweep_over(spec, inputs), inputs)
+        num_trials = len(chosen_snapshots(spec, inputs)) * len(spec.seeds)  # a stage's are all `@stage` in the sweep
+        return measure_trials(_sweep_over(spec, inputs), inputs, num_trials)
 
     def disk(self, spec: ProbeSpec, inputs: Resolved) -> Iterator[DiskUse]:
         yield from _SWEEP.disk(_sweep_over(spec, inputs), inputs)
@@ -77,8 +78,10 @@ class ProbeKind(Kind[ProbeSpec, ProbeResult]):
         yield from _SWEEP.model_configs(_sweep_over(spec, inputs), inputs)
 
     def resources(self, spec: ProbeSpec) -> Resources:
-        """Return what one trial takes; more run at a time where there is room."""
-        return Resources.of_one_process(spec.execution.cpus_per_trial, spec.execution.gpus_per_trial)
+        """Return what one trial takes, and how many run at a time; without `steps`, those of one snapshot."""
+        one = Resources.of_one_process(spec.execution.cpus_per_trial, spec.execution.gpus_per_trial)
+        up_to = spec.execution.max_concurrent_trials or len(spec.seeds) * len(spec.steps or (0,))
+        return replace(one, up_to=up_to)
 
     def run(self, spec: ProbeSpec, inputs: Resolved, context: RunContext) -> ProbeResult:
         """Run the trials that no earlier attempt finished, and show the curve as a table."""

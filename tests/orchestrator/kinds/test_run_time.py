@@ -20,7 +20,7 @@ from orchestrator.registry.recorder import Recorder
 from orchestrator.registry.records import AttemptCostRecord
 from orchestrator.specs import TokenizerSpec
 from orchestrator.specs.loading import parse_spec, spec_values
-from tests.orchestrator.small_specs import DISTILL, EVALUATE, PRETRAIN, STORE, SWEEP, TOKENIZER, pipeline
+from tests.orchestrator.small_specs import DISTILL, EVALUATE, PRETRAIN, PROBE, STORE, SWEEP, TOKENIZER, pipeline
 
 TINY = {
     **{**PRETRAIN, "model": {"size": "tiny"}, "global_batch_size": 4, "phases": [{"max_seq_length": 16}]},
@@ -30,6 +30,7 @@ TRIALS = {
     **{**SWEEP, "recipe": {"tokenizer": "words", "size": "tiny", "max_seq_length": 16}, "seeds": [0, 1]},
     "execution": {"gpus_per_trial": 0},
 }
+KEEPING = {**TINY, "execution": {"device": "cpu", "snapshot_steps": [0, 10]}}
 FILLING = {"kind": "distill", "pretraining": TINY}
 
 
@@ -62,9 +63,10 @@ def test_a_large_model_and_gpus_are_not_measured_here(settings: Settings, change
         ({"words": TOKENIZER, "model": {**TINY, "tokenizer": "@words"}, "trials": from_stage("model")}, "for 2 trials"),
         ({"model": TRIALS, "scores": {**EVALUATE, "model": "@model", "gpus": 0}}, "for 2 examples"),
         ({"model": TRIALS, "student": {**DISTILL, "teacher": "@model"}}, "for 3 steps and the teacher's answers"),
+        ({"model": KEEPING, "curve": {**PROBE, "run": "@model", "recipe": {"max_seq_length": 16}}}, "for 6 trials"),
         ({"model": TINY, "student": {**FILLING, "teacher": "@model"}}, "for 10 steps, "),
     ],
-    ids=["pretrain", "corpus", "sweep", "evaluate", "distill", "distill on text"],
+    ids=["pretrain", "corpus", "sweep", "evaluate", "distill", "probe", "distill on text"],
 )
 def test_what_begins_with_a_stage_is_measured_with_what_is_like_it(
     settings: Settings, stages: dict[str, Any], of_what: str
@@ -150,8 +152,9 @@ def test_a_spec_that_ran_before_costs_as_much_again(settings: Settings, recorder
         (TINY, min(2, NUM_CPUS), 0),
         ({**TINY, "global_batch_size": 512, "execution": {"num_workers": 2 * NUM_CPUS, "device": "cpu"}}, NUM_CPUS, 0),
         ({**TRIALS, "execution": {"max_concurrent_trials": 2, "gpus_per_trial": 1}}, min(2, NUM_CPUS), 2),
+        ({**PROBE, "steps": [0, 10], "execution": {"gpus_per_trial": 1}}, min(6, NUM_CPUS), 6),
     ],
-    ids=["one worker", "more workers than CPUs", "trials"],
+    ids=["one worker", "more workers than CPUs", "trials", "trials of snapshots"],
 )
 def test_a_cost_counts_what_is_held_at_once(
     settings: Settings, values: dict[str, Any], cpu_hours: int, gpu_hours: int
