@@ -72,6 +72,9 @@ def choose_steps(
             for *_, path in worker_logs(job.run_folder):
                 write_bytes(join(run_folder, path.removeprefix(job.run_folder)), read_bytes(path))
         raise
+    except KeyboardInterrupt as interrupt:  # the step that it saved is deleted with the measurement
+        vars(interrupt)["step"] = None
+        raise
     finally:
         delete(scratch)
     seconds = step_seconds(job.stream, [event for event in events if isinstance(event, MetricEvent)])

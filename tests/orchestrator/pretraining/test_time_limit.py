@@ -77,6 +77,19 @@ def test_a_measurement_trains_and_leaves_nothing(
     assert not (tmp_path / "run" / "measurement").exists()
 
 
+def test_an_interrupted_measurement_names_no_step_to_go_on_from(
+    asked: PretrainSpec, job_of: Callable[[PretrainSpec, str], PretrainJob], tmp_path: Path
+) -> None:
+    def train(job: PretrainJob, on_event: Callable[[Event], None]) -> None:
+        interrupt = KeyboardInterrupt()
+        vars(interrupt)["step"] = 7
+        raise interrupt
+
+    with pytest.raises(KeyboardInterrupt) as interruption:
+        choose_steps(asked, job_of, str(tmp_path / "run"), train, lambda: 60.0)
+    assert vars(interruption.value)["step"] is None
+
+
 def test_a_measurement_that_fails_leaves_the_workers_logs_with_the_run(
     asked: PretrainSpec, job_of: Callable[[PretrainSpec, str], PretrainJob], tmp_path: Path
 ) -> None:
