@@ -48,6 +48,15 @@ def test_patterns_keep_their_order_and_no_file_comes_twice(tmp_path: Path) -> No
     assert names(tmp_path / "3.txt", tmp_path / "*.txt") == ["3.txt", "1.txt", "2.txt"]
 
 
+def test_an_entry_whose_files_are_all_in_earlier_ones_has_no_weight(tmp_path: Path) -> None:
+    for name in ("1.txt", "2.txt"):
+        (tmp_path / name).touch()
+    folder, file = str(tmp_path), str(tmp_path / "2.txt")
+    assert [found.entry for found in find_files(TextSource(files=(file, folder), weights=(3.0, 1.0)))] == [0, 1]
+    with pytest.raises(CorpusError, match=r"2\.txt"):
+        find_files(TextSource(files=(folder, file), weights=(1.0, 3.0)))
+
+
 def test_a_name_with_brackets_is_a_name_first(tmp_path: Path) -> None:
     (tmp_path / "a[1].txt").touch()
     assert names(tmp_path / "a[1].txt") == ["a[1].txt"]
