@@ -91,7 +91,7 @@ def progress_line(registry: Registry, record: RunRecord) -> str:
     step = registry.metrics.last_step(record.id)
     if step is not None:
         steps = record.spec.get("steps") or (record.spec.get("pretraining") or {}).get("steps")
-        parts.append(f"step {step:,}" + (f" of {steps:,}" if steps else ""))
+        parts.append(f"step {step:,}" + (f" of {steps:,}" if isinstance(steps, int) else ""))
     latest = registry.metrics.latest(record.id)
     shown = next((name for name in (record.metric or "", *_SHOWN) if name in latest), None)
     if shown is not None:

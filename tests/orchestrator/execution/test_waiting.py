@@ -435,6 +435,13 @@ def test_a_line_of_progress_has_step_and_loss(recorder: Recorder) -> None:
     assert line == "small  RUNNING  step 40 of 1,000  train.loss 2.5000"
 
 
+@pytest.mark.parametrize("steps", [[0, 40], "auto"])
+def test_a_line_of_progress_has_no_last_step_where_the_spec_tells_none(recorder: Recorder, steps: object) -> None:
+    run_id = start_run(recorder, steps=steps)
+    recorder.record_events(run_id, [MetricEvent(40, "train", {"loss": 2.5})])
+    assert "  step 40  " in progress_line(recorder.registry, recorder.registry.run(run_id))
+
+
 def test_a_line_of_progress_counts_the_trials_of_a_pipelines_newest_stage(recorder: Recorder) -> None:
     pipeline = recorder.start({"kind": "pipeline", "name": "all"}, "f" * 64)
     stage = start_run(recorder, kind="sweep", tags=[f"pipeline:{pipeline.id}"], steps=None)
