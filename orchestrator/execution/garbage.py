@@ -32,7 +32,7 @@ from orchestrator.registry.registry import Registry
 from orchestrator.registry.tables import PIPELINE
 from orchestrator.specs.references import NAME_FIELDS
 from orchestrator.storage import delete, exists, join, names_in
-from orchestrator.storage.download_cache import remove_unless_held
+from orchestrator.storage.download_cache import downloads, remove_unless_held
 from orchestrator.storage.folders import file_stats, used_bytes
 from orchestrator.storage.uris import absolute, is_local, local_path
 
@@ -246,9 +246,9 @@ def _shared_data(storage: str, used: set[str], older_than_s: float) -> Iterator[
 def _downloads(older_than_s: float) -> Iterator[Garbage]:
     """Copies of remote files that no process has asked for of late: asking for one sets its time."""
     root = cache_folder()
-    for entry in sorted(root.iterdir()) if root.is_dir() else ():
+    for entry in sorted(downloads(root)) if root.is_dir() else ():
         age_s = time.time() - entry.stat().st_mtime
-        if entry.is_dir() and age_s > older_than_s:
+        if age_s > older_than_s:
             yield Garbage(DOWNLOAD, str(entry), f"not used for {age_s / 86_400:.0f} days")
 
 

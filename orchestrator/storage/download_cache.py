@@ -17,6 +17,7 @@ import fcntl
 import hashlib
 import json
 import os
+import re
 import shutil
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -188,10 +189,15 @@ def _lock(descriptor: int, operation: int) -> None:
         fcntl.flock(descriptor, operation)
 
 
+def downloads(root: Path) -> list[Path]:
+    """Folders of versions in a cache, which also holds compiled layers."""
+    return [entry for entry in root.iterdir() if re.fullmatch("[0-9a-f]{32}", entry.name)]
+
+
 def _trim(root: Path) -> None:
     """Evict the least recently used versions beyond the bound, except those in use."""
     with suppress(OSError):  # another process trims too, or this one may not: the next download tries again
-        entries = sorted((entry for entry in root.iterdir() if entry.is_dir()), key=lambda entry: entry.stat().st_mtime)
+        entries = sorted(downloads(root), key=lambda entry: entry.stat().st_mtime)
         sizes = {entry: sum(file.lstat().st_size for file in entry.rglob("*")) for entry in entries}
         excess = sum(sizes.values()) - MAX_CACHE_BYTES
         for entry in entries:

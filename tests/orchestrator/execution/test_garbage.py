@@ -170,10 +170,11 @@ def test_shared_data_goes_when_nobody_has_used_it_of_late(settings: Settings, re
 
 
 def test_downloads_go_unless_a_process_works_with_them(settings: Settings, recorder: Recorder) -> None:
-    old = settings.home.parent / "cache" / "old"
-    write(old / "w")
-    os.utime(old, (0, 0))
-    assert found(settings) == {("download", "cache/old")}
+    cache, key = settings.home.parent / "cache", "0a" * 16
+    for old in (cache / "compiled", cache / key):
+        write(old / "w")
+        os.utime(old, (0, 0))
+    assert found(settings) == {("download", f"cache/{key}")}
     (gone,) = delete_garbage(find_garbage(settings, DAY_S), settings, DAY_S)
     assert gone.num_bytes == 7
     assert not old.exists()

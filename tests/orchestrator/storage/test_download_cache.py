@@ -272,6 +272,7 @@ def test_what_was_not_used_for_longest_goes_first_and_what_is_in_use_stays(
         asker.end()
         os.utime(entry, (number + 1, number + 1))
     os.utime(in_use.parent, (0, 0))
+    (cache / "compiled").mkdir()
     monkeypatch.setattr(download_cache, "MAX_CACHE_BYTES", len(DATA) * 102 + 10_000)
     storage.write_bytes(f"{tmp_path}/remote/last", DATA)
     local_copy(f"local://{tmp_path}/remote/last")
@@ -281,6 +282,7 @@ def test_what_was_not_used_for_longest_goes_first_and_what_is_in_use_stays(
     storage.write_bytes(f"{tmp_path}/remote/last", b"changed")
     local_copy(f"local://{tmp_path}/remote/last")
     assert not in_use.exists()
+    assert (cache / "compiled").exists(), "it is no download"
 
 
 def test_a_file_system_without_locks_has_copies_all_the_same(
