@@ -82,8 +82,11 @@ def how_to_go_on(run_id: str) -> str:
 
 @contextmanager
 def marked_storage(run_folder: str, attempt: int) -> Iterator[str]:
-    """Keep a file of a new name in a run's folder during the block, for `refuse_without_mark`; yields its path."""
-    mark = join(run_folder, f".attempt-{attempt}-{uuid4().hex}")
+    """Keep a file of a new name in a run's folder during the block, for `refuse_without_mark`; yields its path.
+
+    The name is that of a half-written file: `gc` deletes the mark of a driver that was killed.
+    """
+    mark = join(run_folder, f".attempt-{attempt}.{uuid4().hex}.tmp")
     write_bytes(mark, b"")
     try:
         yield mark

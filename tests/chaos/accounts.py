@@ -48,10 +48,14 @@ def read_accounts(laboratory: Laboratory) -> Accounts:
 
 
 def check_nothing_is_left(laboratory: Laboratory, hosts: Hosts) -> None:
-    """Check that no worker, no temporary file and no half folder is left of a run that has ended."""
+    """Check that no worker, no temporary file and no half folder is left of a run that has ended.
+
+    Marks of drivers that were killed stay until `gc`.
+    """
     wait_until(lambda: not hosts.training_workers(), "training workers outlive their run")
     run_folder = laboratory.home / "storage" / "runs" / laboratory.run_id()
-    left = [path for path in laboratory.home.rglob("*") if path.name.endswith(".tmp") or ".tmp." in path.name]
+    temporary = (path for path in laboratory.home.rglob("*") if path.name.endswith(".tmp") or ".tmp." in path.name)
+    left = [path for path in temporary if not path.name.startswith(".attempt-")]
     assert not left, f"temporary files are left: {left}"
     assert not (run_folder / "ray").exists(), "Ray's scratch folder is left"
     pointer = run_folder / "checkpoints.json"

@@ -24,6 +24,7 @@ from orchestrator.execution.garbage import delete_garbage, find_garbage
 from orchestrator.registry.parameters import trial_id
 from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.registry.tables import ALL_RUNS, PIPELINE
+from orchestrator.storage.attempts import marked_storage
 
 DAY_S = 86_400.0
 SWEEP = {"kind": "sweep", "name": "first", "task": {"id": "sst2", "metric": "accuracy"}}
@@ -213,6 +214,13 @@ def test_a_replaced_folder_that_a_killed_process_left_is_found(
     assert (Path(left) / "w").exists()
     list(delete_garbage(find_garbage(settings, DAY_S), settings, DAY_S))
     assert sorted(path.name for path in folder.iterdir()) == ["checkpoints", "checkpoints.json", "log.txt", "model"]
+
+
+def test_a_mark_that_a_killed_driver_left_is_found(settings: Settings, recorder: Recorder) -> None:
+    folder = start(recorder, settings, "failed")
+    recorder.fail("failed", RunFailedError("no luck"))
+    with marked_storage(str(folder), 1) as mark:
+        assert mark in [item.path for item in find_garbage(settings, DAY_S)]
 
 
 def test_a_run_that_goes_on_meanwhile_keeps_everything(settings: Settings, recorder: Recorder) -> None:
