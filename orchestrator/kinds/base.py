@@ -307,20 +307,15 @@ class Kind(ABC, Generic[S, R]):
     def input_identity(self, spec: S, inputs: Resolved) -> list[Any]:
         """Return plain values that change when any file that the spec reads does.
 
-        A completed stage is used again only where these, and the spec's fingerprint, are the same. The steps of
-        snapshots are among them: they do not change a model, and yet a stage without them cannot stand for one with.
+        A stage is used again, or gone on with, only where these, and the spec's fingerprint, are the same.
         """
         files = [file for source in text_sources_of(spec) for file in find_files(source)]
         asked = task_of(spec)
         tasks = [] if asked is None else [inputs.task(asked)]
-        made = pretraining_of(spec)
-        snapshot_steps = [] if made is None else sorted(made.execution.snapshot_steps)
-        kept = [True] if made is not None and made.execution.snapshot_optimizer else []
         return [
             *([file.path, file.num_bytes, file.version] for file in files),
             *([split, task.fingerprint(split)] for task in tasks for split in task.splits),
             *(inputs.content_digest(field, name) for field, name in inputs.names_of(spec)),
-            *([["snapshots", snapshot_steps, *kept]] if snapshot_steps else []),
         ]
 
     def model_configs(self, spec: S, inputs: Resolved) -> Iterator[BertConfig | None]:

@@ -23,6 +23,7 @@ from orchestrator.registry.tables import INPUTS, PIPELINE
 from orchestrator.specs import PipelineSpec, Spec
 from orchestrator.specs.loading import parse_spec
 from orchestrator.specs.precision import asks_auto, with_precision
+from orchestrator.specs.pretrain import pretraining_of
 from orchestrator.specs.references import NAME_FIELDS, STAGE_MARK, names_of, resolve_references
 from orchestrator.storage import exists
 
@@ -108,8 +109,8 @@ class PipelineKind(Kind[PipelineSpec, None]):
             ready = resolve_references(asked, outputs).named(f"{spec.name}/{name}")
             with context.progress.in_stage(StageView(number, len(spec.stages), name)):
                 settled = retry_while_unavailable(partial(self._settled, ready, inputs, context))
-                key = retry_while_unavailable(partial(self._stage_key, settled, inputs))
-                record = _run_stage(settled, f"{INPUTS}{key}", context)
+                tags = retry_while_unavailable(partial(self._input_tags, settled, inputs))
+                record = _run_stage(settled, tags, context)
             outputs[name] = _output(record, context.recorder.registry)
             inputs.drop_examples()
 
@@ -117,16 +118,18 @@ class PipelineKind(Kind[PipelineSpec, None]):
         """The stage in the precision of an earlier attempt at this pipeline, else as its devices decide."""
         has_run = context.attempt > 1 and asks_auto(spec)
         for settled in (with_precision(spec, "bf16"), with_precision(spec, "fp32")) if has_run else ():
-            tags = f"{INPUTS}{self._stage_key(settled, inputs)}", f"{PIPELINE}{context.run_id}"
-            if context.recorder.registry.run_ids(" and ".join(f"tag = '{tag}'" for tag in tags)):
+            if context.recorder.registry.run_ids(_own_runs(context.run_id, self._input_tags(settled, inputs))):
                 return settled
         settled_now: Spec = self._kind(spec).settle_precision(spec, inputs)
         return settled_now
 
-    def _stage_key(self, spec: Spec, inputs: Resolved) -> str:
-        """Digest of what decides a stage's result: the spec's fingerprint and the identity of every file it reads."""
-        text = json.dumps([spec.fingerprint(), self._kind(spec).input_identity(spec, inputs)], sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()[:20]
+    def _input_tags(self, spec: Spec, inputs: Resolved) -> tuple[str, str]:
+        """Digests of a stage's fingerprint and files, by which an attempt goes on, and of these with what it leaves.
+
+        Only the second one tells whether a completed run can stand for the stage.
+        """
+        read = self._kind(spec).input_identity(spec, inputs)
+        return _digest_tag([spec.fingerprint(), read]), _digest_tag([spec.fingerprint(), read + _left_by(spec)])
 
     def record(self, result: None, run_id: str, recorder: Recorder) -> RunOutcome:
         """Write nothing: the stages have their results."""
@@ -139,20 +142,47 @@ class PipelineKind(Kind[PipelineSpec, None]):
             yield from (f"{stage.name.rpartition('/')[2]}: {line}" for line in lines[:1])
 
 
-def _run_stage(spec: Spec, key: str, context: RunContext) -> RunRecord:
+def _left_by(spec: Spec) -> list[Any]:
+    """Values of the execution fields that decide what a pretraining leaves; an attempt may have others.
+
+    The steps of snapshots do not change a model, and yet a stage without them cannot stand for one with.
+    """
+    made = pretraining_of(spec)
+    if made is None:
+        return []
+    kept, hours = made.execution, [["max_hours", made.execution.max_hours]] if made.steps == "auto" else []
+    snapshots = ["snapshots", sorted(kept.snapshot_steps), *([True] if kept.snapshot_optimizer else [])]
+    return [snapshots, *hours] if kept.snapshot_steps else hours
+
+
+def _digest_tag(values: list[Any]) -> str:
+    return f"{INPUTS}{hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:20]}"
+
+
+def _own_runs(pipeline: str, tags: Sequence[str]) -> str:
+    """Query for the runs of a pipeline's stage; those begun by an earlier version have the second tag alone."""
+    return f"tag = '{PIPELINE}{pipeline}' and tag in ({', '.join(map(repr, tags))})"
+
+
+def _run_stage(spec: Spec, tags: Sequence[str], context: RunContext) -> RunRecord:
     """The run of a stage: a completed run, another attempt at this pipeline's own, or a new run."""
     registry, own = context.recorder.registry, f"{PIPELINE}{context.run_id}"
     assert context.stages is not None, "the controller carries pipelines out"
     # More than one is looked at: files of a newer one, as of a run merged from elsewhere, may be out of reach here.
-    for run_id in registry.run_ids(f"tag = '{key}' and state = '{RunState.COMPLETED}'")[:_MAX_CANDIDATES]:
+    for run_id in registry.run_ids(f"tag = '{tags[1]}' and state = '{RunState.COMPLETED}'")[:_MAX_CANDIDATES]:
         record = registry.run(run_id)
         if exists(record.model_folder or _output(record, registry)):
             logger.info(f"{spec.name}: run {run_id} did this already")
             registry.annotations.tag(record.id, [own], reserved=True)
             return record
-    for run_id in registry.run_ids(f"tag = '{key}' and tag = '{own}' and state != '{RunState.COMPLETED}'")[:1]:
+    for run_id in registry.run_ids(f"{_own_runs(context.run_id, tags)} and state != '{RunState.COMPLETED}'")[:1]:
+        earlier = [tag for tag in registry.annotations.tags(run_id) if tag.startswith(INPUTS) and tag not in tags]
+        registry.annotations.tag(run_id, tags, reserved=True)
+        registry.annotations.untag(run_id, earlier, reserved=True)
         return context.stages.resume(registry.run(run_id), spec)
-    return context.stages.start(spec, (own, key))
+    if any(record.name == spec.name for record in registry.find_records(f"tag = '{own}'")):
+        logger.info(f"{spec.name}: begins anew, as what it reads or asks for has changed")
+    return context.stages.start(spec, (own, *dict.fromkeys(tags)))
 
 
 def _output(record: RunRecord, registry: Registry) -> str:

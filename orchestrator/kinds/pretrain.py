@@ -5,7 +5,6 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from statistics import median
-from typing import Any
 
 from bert_core.checkpoints.training_state import STATE_FILE
 from bert_core.config import BertConfig
@@ -151,11 +150,6 @@ class PretrainKind(Kind[PretrainSpec, PretrainResult]):
                     f"held-out {objective.metric_prefix} loss: {first['value']:.3f} after step {first['step']:,}, "
                     f"{last['value']:.3f} after step {last['step']:,}"
                 )
-
-    def input_identity(self, spec: PretrainSpec, inputs: Resolved) -> list[Any]:
-        """Values of the spec's inputs, and the hours where they decide the number of steps."""
-        hours = [["max_hours", spec.execution.max_hours]] if spec.steps == "auto" else []
-        return super().input_identity(spec, inputs) + hours
 
     def model_configs(self, spec: PretrainSpec, inputs: Resolved) -> Iterator[BertConfig | None]:
         yield pretraining_config(spec, inputs)

@@ -86,11 +86,12 @@ class RunAnnotations(RegistryPart):
         with self._database.connection(writing=True) as connection:
             add_marks(connection, run_id, "tag", tags)
 
-    def untag(self, run_id: str, tags: Sequence[str]) -> list[str]:
+    def untag(self, run_id: str, tags: Sequence[str], *, reserved: bool = False) -> list[str]:
         """Take tags from a run; returns those that it had by itself. Raises: InputError, as `tag` does."""
-        _check_tags(tags)
+        if not reserved:
+            _check_tags(tags)
         with self._database.connection(writing=True) as connection:
-            return _take(connection, run_id, "tag", tags)
+            return _take(connection, run_id, "place" if reserved else "tag", tags)
 
     def set_flag(self, run_id: str, flag: Flag) -> None:
         """Set a flag of a run, which reaches its trials and, of a pipeline, its stages."""

@@ -1,11 +1,12 @@
 """Stand-ins for what a run is handed: a recorder and a status line that only write down what they are told; runs."""
 
 import threading
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from orchestrator.base.console import Progress
-from orchestrator.base.console.run_views import RunView
+from orchestrator.base.console.run_views import RunView, StageView
 from orchestrator.base.run_states import RunState
 from orchestrator.base.settings import Settings
 from orchestrator.kinds import resolved_inputs
@@ -27,6 +28,9 @@ class Notebook:
 
     def status(self, line: str) -> None:
         self.shown.append(line)
+
+    def in_stage(self, stage: StageView) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def show(self, view: RunView) -> None:
         self.views.append(view)
