@@ -26,6 +26,7 @@ from orchestrator.specs.precision import asks_auto, with_precision
 from orchestrator.specs.pretrain import pretraining_of
 from orchestrator.specs.references import NAME_FIELDS, STAGE_MARK, names_of, resolve_references
 from orchestrator.storage import exists
+from orchestrator.training.checkpoints import saved_states
 
 _MAX_CANDIDATES = 10
 """Earlier runs of a stage whose files are looked for."""
@@ -110,7 +111,7 @@ class PipelineKind(Kind[PipelineSpec, None]):
             with context.progress.in_stage(StageView(number, len(spec.stages), name)):
                 settled = retry_while_unavailable(partial(self._settled, ready, inputs, context))
                 tags = retry_while_unavailable(partial(self._input_tags, settled, inputs))
-                record = _run_stage(settled, tags, context)
+                record = _run_stage(settled, tags, _wanted_states(spec, name), context)
             outputs[name] = _output(record, context.recorder.registry)
             inputs.drop_examples()
 
@@ -164,17 +165,33 @@ def _own_runs(pipeline: str, tags: Sequence[str]) -> str:
     return f"tag = '{PIPELINE}{pipeline}' and tag in ({', '.join(map(repr, tags))})"
 
 
-def _run_stage(spec: Spec, tags: Sequence[str], context: RunContext) -> RunRecord:
+def _wanted_states(spec: PipelineSpec, stage: str) -> set[int]:
+    """Steps of a stage whose training states later ones go on from."""
+    made = [pretraining_of(later) for later in spec.stages.values()]
+    starts = [(one.init_from, one.init_step) for one in made if one is not None]
+    return {step for name, step in starts if name == f"{STAGE_MARK}{stage}" and step is not None}
+
+
+def _completed_run(tag: str, states: set[int], registry: Registry) -> RunRecord | None:
+    """The newest completed run of a stage whose result, and training states of some steps, are there."""
+    # More than one is looked at: files of a newer one, as of a run merged from elsewhere, may be out of reach here.
+    for run_id in registry.run_ids(f"tag = '{tag}' and state = '{RunState.COMPLETED}'")[:_MAX_CANDIDATES]:
+        record = registry.run(run_id)
+        if exists(record.model_folder or _output(record, registry)) and (
+            not states or states <= saved_states(record.storage_path or "").keys()
+        ):
+            return record
+    return None
+
+
+def _run_stage(spec: Spec, tags: Sequence[str], states: set[int], context: RunContext) -> RunRecord:
     """The run of a stage: a completed run, another attempt at this pipeline's own, or a new run."""
     registry, own = context.recorder.registry, f"{PIPELINE}{context.run_id}"
     assert context.stages is not None, "the controller carries pipelines out"
-    # More than one is looked at: files of a newer one, as of a run merged from elsewhere, may be out of reach here.
-    for run_id in registry.run_ids(f"tag = '{tags[1]}' and state = '{RunState.COMPLETED}'")[:_MAX_CANDIDATES]:
-        record = registry.run(run_id)
-        if exists(record.model_folder or _output(record, registry)):
-            logger.info(f"{spec.name}: run {run_id} did this already")
-            registry.annotations.tag(record.id, [own], reserved=True)
-            return record
+    if (completed := _completed_run(tags[1], states, registry)) is not None:
+        logger.info(f"{spec.name}: run {completed.id} did this already")
+        registry.annotations.tag(completed.id, [own], reserved=True)
+        return completed
     for run_id in registry.run_ids(f"{_own_runs(context.run_id, tags)} and state != '{RunState.COMPLETED}'")[:1]:
         earlier = [tag for tag in registry.annotations.tags(run_id) if tag.startswith(INPUTS) and tag not in tags]
         registry.annotations.tag(run_id, tags, reserved=True)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+import torch
 
 from orchestrator.base.settings import Settings
 from orchestrator.kinds import kind_of, resolved_inputs
@@ -16,6 +17,7 @@ from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.registry.records import RunRecord
 from orchestrator.specs import Spec
 from orchestrator.specs.loading import parse_spec, spec_values
+from orchestrator.training.checkpoints import Checkpoints, delete_checkpoints
 from tests.orchestrator.kinds.contexts import Notebook, context_of
 from tests.orchestrator.small_specs import PRETRAIN, pipeline
 
@@ -55,6 +57,10 @@ class Pipelines:
             raise KeyboardInterrupt
         self.recorder.complete(run.id, RunOutcome(model_folder="short"))
         return self.recorder.registry.run(run.id)
+
+    def latest(self, name: str) -> RunRecord:
+        """The newest run of a stage."""
+        return self.recorder.registry.find_records(f"name = '{name}'")[0]
 
 
 @pytest.fixture
@@ -117,3 +123,17 @@ def test_an_interrupted_stage_begins_anew_where_its_files_have_changed(
     pipelines.attempt(run_id, pre=pretrain())
     assert pipelines.done == ["start all/pre"]
     assert "all/pre" in caplog.text
+
+
+def test_a_completed_stage_is_done_again_where_a_training_state_that_is_wanted_is_gone(pipelines: Pipelines) -> None:
+    pipelines.attempt(pre=pretrain())
+    folder, model = str(pipelines.latest("all/pre").storage_path), torch.nn.Linear(1, 1)
+    Checkpoints(folder).save(10, model, torch.optim.AdamW(model.parameters()), {})
+    more = pretrain(init_from="@pre", init_step=10, steps=20)
+    pipelines.attempt(pre=pretrain(), more=more)
+    assert pipelines.done == ["start all/more"]
+    delete_checkpoints(folder)
+    pipelines.attempt(pre=pretrain(), other=pretrain(init_from="@pre"))
+    assert pipelines.done == ["start all/other"]
+    pipelines.attempt(pre=pretrain(), more=more)
+    assert pipelines.done[0] == "start all/pre"
