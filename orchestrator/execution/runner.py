@@ -140,9 +140,10 @@ def check_resume(run_id: str, overrides: Overrides = (), *, settings: Settings, 
 
 
 def _left(record: RunRecord, settings: Settings) -> list[str]:
-    """Folders that a run, or a pipeline and its stages, have left."""
+    """Folders that a run, or a pipeline and its stages that did not complete, have left."""
     with Registry(settings.registry, read_only=True) as registry:
-        runs = [record, *registry.stages(record.id)]
+        stages = registry.stages(record.id)
+    runs = [record, *(stage for stage in stages if stage.state != RunState.COMPLETED)]
     return [run.storage_path for run in runs if run.storage_path is not None]
 
 

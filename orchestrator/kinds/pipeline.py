@@ -4,13 +4,13 @@ import hashlib
 import json
 import logging
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from orchestrator.base.console.run_views import StageView
-from orchestrator.base.errors import SpecError
+from orchestrator.base.errors import RegistryError, SpecError
 from orchestrator.base.run_states import RunState
 from orchestrator.cluster.own_errors import OWN_ERRORS
 from orchestrator.kinds.base import AnyKind, DiskUse, Kind, Problem, Resources, RunContext
@@ -22,7 +22,7 @@ from orchestrator.registry.registry import Registry
 from orchestrator.registry.tables import INPUTS, PIPELINE
 from orchestrator.specs import PipelineSpec, Spec
 from orchestrator.specs.loading import parse_spec
-from orchestrator.specs.precision import asks_auto, with_precision
+from orchestrator.specs.precision import asks_auto, possible_fingerprints, with_precision
 from orchestrator.specs.pretrain import pretraining_of
 from orchestrator.specs.references import NAME_FIELDS, STAGE_MARK, names_of, resolve_references
 from orchestrator.storage import exists
@@ -81,16 +81,34 @@ class PipelineKind(Kind[PipelineSpec, None]):
             earlier[stage] = self._kind(asked)
 
     def disk(self, spec: PipelineSpec, inputs: Resolved) -> Iterator[DiskUse]:
-        """Yield what all stages write; files that several of them read and one writes come once."""
-        shared = set()
+        """Yield what the stages yet to be done write; files that several of them read and one writes come once."""
+        shared, completed = set(), self._completed_stages(spec, inputs)
         for name, stage in spec.stages.items():
             with naming_stage(name):
-                for use in self._kind(stage).disk(stage, inputs):
+                for use in self._kind(stage).disk(stage, inputs) if name not in completed else ():
                     if use.shared_as not in shared:
                         yield use
                     if use.shared_as is not None:
                         shared.add(use.shared_as)
             inputs.drop_examples()
+
+    def _completed_stages(self, spec: PipelineSpec, inputs: Resolved) -> dict[str, str]:
+        """Names in later stages of what completed runs have left of stages already, by stage."""
+        outputs: dict[str, str] = {}
+        with suppress(RegistryError), Registry(inputs.settings.registry, read_only=True) as registry:
+            for name, asked in inputs.pin(spec).stages.items():
+                if any(of.startswith(STAGE_MARK) and of[1:] not in outputs for _, of in names_of(asked)):
+                    continue
+                ready = resolve_references(asked, outputs)
+                # Before weights are read for the digest, and fetched from the hub.
+                if registry.newest_completed(possible_fingerprints(ready)) is None:
+                    continue
+                for settled in _in_each_precision(ready):
+                    tag = self._input_tags(settled, inputs)[1]
+                    if (record := _completed_run(tag, _wanted_states(spec, name), registry)) is not None:
+                        outputs[name] = _output(record, registry)
+                inputs.drop_examples()
+        return outputs
 
     def resources(self, spec: PipelineSpec) -> Resources:
         """Nothing: each stage is a run that takes its own."""
@@ -118,7 +136,7 @@ class PipelineKind(Kind[PipelineSpec, None]):
     def _settled(self, spec: Spec, inputs: Resolved, context: RunContext) -> Spec:
         """The stage in the precision of an earlier attempt at this pipeline, else as its devices decide."""
         has_run = context.attempt > 1 and asks_auto(spec)
-        for settled in (with_precision(spec, "bf16"), with_precision(spec, "fp32")) if has_run else ():
+        for settled in _in_each_precision(spec) if has_run else ():
             if context.recorder.registry.run_ids(_own_runs(context.run_id, self._input_tags(settled, inputs))):
                 return settled
         settled_now: Spec = self._kind(spec).settle_precision(spec, inputs)
@@ -141,6 +159,10 @@ class PipelineKind(Kind[PipelineSpec, None]):
         for stage in reversed(registry.stages(run.id)):
             lines = self._kind(parse_spec(stage.spec)).summary_lines(stage.id, registry)
             yield from (f"{stage.name.rpartition('/')[2]}: {line}" for line in lines[:1])
+
+
+def _in_each_precision(spec: Spec) -> tuple[Spec, Spec]:
+    return with_precision(spec, "bf16"), with_precision(spec, "fp32")
 
 
 def _left_by(spec: Spec) -> list[Any]:

@@ -51,7 +51,7 @@ def disk_problems(spec: Spec, inputs: Resolved, left: Sequence[str] = ()) -> lis
     """Find out whether what a spec writes fits on the disk; warn where it barely does.
 
     Args:
-        left: folders of earlier attempts, and of a pipeline's stages: their files are not written again.
+        left: folders of earlier attempts, of a pipeline's stages as well: their files are not written again.
     """
     try:
         if (disk := disk_need(spec, inputs, left)) is not None:

@@ -105,9 +105,13 @@ def test_an_attempt_changes_execution_fields_and_the_runs_spec_stays(laboratory:
 
 def test_the_disk_is_checked_with_what_the_run_has_left(laboratory: Laboratory) -> None:
     run_id = laboratory.start(fail)
+    with Registry(laboratory.settings.registry) as registry:
+        recorder, stage = Recorder(registry), {"kind": "corpus", "tags": [f"pipeline:{run_id}"]}
+        recorder.complete(recorder.start(stage, "f", storage_path="/completed").id, RunOutcome())
+        recorder.fail(recorder.start(stage, "f", storage_path="/failed").id, KeyboardInterrupt())
     laboratory.work = lambda spec, context: None
     assert laboratory.command("resume", run_id)[0] == 0
-    assert laboratory.left == [(), [f"{laboratory.settings.storage}/runs/{run_id}"]]
+    assert laboratory.left == [(), [f"{laboratory.settings.storage}/runs/{run_id}", "/failed"]]
 
 
 def test_a_field_that_shapes_the_result_starts_no_attempt(laboratory: Laboratory) -> None:

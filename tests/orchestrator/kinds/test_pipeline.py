@@ -13,13 +13,14 @@ import torch
 
 from orchestrator.base.settings import Settings
 from orchestrator.kinds import kind_of, resolved_inputs
+from orchestrator.registry import Registry
 from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.registry.records import RunRecord
 from orchestrator.specs import Spec
 from orchestrator.specs.loading import parse_spec, spec_values
 from orchestrator.training.checkpoints import Checkpoints, delete_checkpoints
 from tests.orchestrator.kinds.contexts import Notebook, context_of
-from tests.orchestrator.small_specs import PRETRAIN, pipeline
+from tests.orchestrator.small_specs import PRETRAIN, SWEEP, pipeline
 
 
 @dataclass
@@ -137,3 +138,19 @@ def test_a_completed_stage_is_done_again_where_a_training_state_that_is_wanted_i
     assert pipelines.done == ["start all/other"]
     pipelines.attempt(pre=pretrain(), more=more)
     assert pipelines.done[0] == "start all/pre"
+
+
+def test_stages_that_are_completed_take_no_disk(settings: Settings) -> None:
+    settings.home.mkdir()
+    stages = {"pre": pretrain(), "tune": {**SWEEP, "recipe": {"init_from": "@pre", "precision": "fp32"}}}
+
+    def num_bytes() -> int:
+        spec = parse_spec(pipeline(**stages))
+        return sum(use.num_bytes for use in kind_of(spec).disk(spec, resolved_inputs(spec, settings)))
+
+    with Registry(settings.registry) as registry:
+        pipelines, both = Pipelines(settings, Recorder(registry)), num_bytes()
+        pipelines.attempt(pre=stages["pre"])
+        assert 0 < num_bytes() < both
+        pipelines.attempt(**stages)
+        assert num_bytes() == 0
