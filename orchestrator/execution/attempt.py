@@ -354,18 +354,21 @@ def _handled_signal() -> signal.Signals | None:
     return next((number for number in ends if callable(signal.getsignal(number))), None)
 
 
-def hours_reached(record: RunRecord, spec: Spec, seconds: float, pipeline: str | None = None) -> HoursReached | None:
+def hours_reached(
+    record: RunRecord, spec: Spec, seconds: float, pipeline: RunRecord | None = None
+) -> HoursReached | None:
     """The end of a run that has worked for so many seconds; None before its limit, or without one.
 
     Args:
-        pipeline: id of the run's pipeline, with which a person goes on.
+        pipeline: the run's pipeline, with which a person goes on.
     """
-    limit, whole = hour_limit_of(spec), pipeline or record.id
+    limit, whole = hour_limit_of(spec), pipeline or record
     if limit is None or seconds < limit[1] * HOUR_S:
         return None
     field, hours = limit
-    stage = "" if whole == record.id else f"stages.{record.name.rpartition('/')[2]}."
-    return HoursReached(whole, f"run {record.id} has reached {field}, {hours:g} h", f"{stage}{field}={2 * hours:g}")
+    stage = record.stage_in(whole)
+    again = f"{field}={2 * hours:g}" if stage is None else f"stages.{stage}.{field}={2 * hours:g}"
+    return HoursReached(whole.id, f"run {record.id} has reached {field}, {hours:g} h", again)
 
 
 @contextmanager
@@ -384,7 +387,7 @@ def metered(
 
     Raises: HoursReached where earlier attempts took all hours.
     """
-    pipeline = watcher.outermost
+    pipeline = retry_while_unavailable(partial(registry.run, watcher.outermost or record.id))
     before_s, begun_at = record.seconds or 0.0, time.monotonic()
     if (reached := hours_reached(record, spec, before_s, pipeline)) is not None:
         raise reached

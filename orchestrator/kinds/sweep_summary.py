@@ -120,10 +120,9 @@ def _several_seeds(run: RunRecord, registry: Registry) -> str:
     """Override that trains each recipe with several seeds, as a person types it for the spec of the run."""
     for tag in registry.annotations.tags(run.id):
         if tag.startswith(PIPELINE):
-            pipeline = registry.run(tag.removeprefix(PIPELINE))
-            for key, stage in pipeline.spec["stages"].items():
-                if run.name == (stage.get("name") or f"{pipeline.name}/{key}"):
-                    return f"stages.{key.partition('.')[0]}.{_SEVERAL_SEEDS}"  # a variant's is set in its stage
+            stage = run.stage_in(registry.run(tag.removeprefix(PIPELINE)))
+            if stage is not None:
+                return f"stages.{stage.partition('.')[0]}.{_SEVERAL_SEEDS}"  # a variant's is set in its stage
     return _SEVERAL_SEEDS
 
 

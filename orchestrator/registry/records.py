@@ -81,6 +81,13 @@ class RunRecord:
 
         return moved_path(self.storage_path or join(storage, "runs", self.id), storage)
 
+    def stage_in(self, whole: RunRecord) -> str | None:
+        """Name that the run has among the stages of a pipeline's spec; None where it has none."""
+        for key, stage in whole.spec.get("stages", {}).items():
+            if self.name == (stage.get("name") or f"{whole.name}/{key}"):
+                return str(key)
+        return None
+
 
 @dataclass(frozen=True)
 class AttemptRecord:

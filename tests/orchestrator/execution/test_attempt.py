@@ -6,6 +6,7 @@ Alone: pytest tests/orchestrator/execution/test_attempt.py
 import json
 import pickle
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -62,8 +63,11 @@ def test_a_run_whose_attempts_took_all_hours_goes_on_with_more_alone(recorder: R
         assert hours_reached(record, longer, record.seconds or 0.0) is None
 
 
-def test_a_stage_at_its_limit_names_the_pipeline_to_go_on_with(recorder: Recorder, settings: Settings) -> None:
-    whole, spec = start(recorder, parse_spec(pipeline(a=TOKENIZER))), pretrain(max_hours=1)
+@pytest.mark.parametrize("stages", [{"a": PRETRAIN}, {"b": TOKENIZER, "a.0": {**PRETRAIN, "name": "all/a"}}])
+def test_a_stage_at_its_limit_names_the_pipeline_to_go_on_with(
+    stages: dict[str, Any], recorder: Recorder, settings: Settings
+) -> None:
+    whole, spec = start(recorder, parse_spec(pipeline(**stages))), pretrain(max_hours=1)
     stage = recorder.resume(stopped(recorder, spec, 1.5).id)
     watch = StopRequestWatcher(recorder)
     with (
@@ -72,7 +76,7 @@ def test_a_stage_at_its_limit_names_the_pipeline_to_go_on_with(recorder: Recorde
         metered(stage, spec, recorder.registry, watch),
     ):
         raise AssertionError("the stage is not begun")
-    assert (reached.value.run_id, reached.value.again) == (whole.id, "stages.a.execution.max_hours=2")
+    assert (reached.value.run_id, reached.value.again) == (whole.id, f"stages.{list(stages)[-1]}.execution.max_hours=2")
     assert f"run {stage.id}" in str(reached.value)
 
 
