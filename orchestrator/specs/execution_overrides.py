@@ -73,6 +73,9 @@ def _refuse_identity(section: Section, key: str, rest: str, place: SourceLocatio
     """Raise SpecError for a field that shapes the result; unknown fields are left to the spec's own checks."""
     parts, kind = rest.split("."), getattr(section, "kind", "")
     remedy = f"what may change has the role `execution` in: orchestrator schema {kind}"
+    stages: Mapping[str, Spec] = getattr(section, "stages", {})
+    if stages and parts[0] == "stages" and parts[1:] and ".".join(parts[1:]) not in stages:
+        raise SpecError(f"{place}: {key} names no stage; there are: {', '.join(stages)}")
     if parts[0] in _OF_THE_RUN:
         raise SpecError(f"{place}: {key} cannot change between attempts; {remedy}")
     if _shapes_result(section, parts):

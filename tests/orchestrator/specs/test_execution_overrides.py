@@ -61,6 +61,12 @@ def test_a_field_that_shapes_the_result_is_refused_by_name(kind: str, key: str) 
         override_execution(parse_spec(SPECS[kind]), [f"{key}=5"])
 
 
+@pytest.mark.parametrize("key", ["stages.model.execution.num_workers", "stages.other.steps", "stages.model"])
+def test_a_stage_that_is_not_there_is_told_with_those_that_are(key: str) -> None:
+    with pytest.raises(SpecError, match=rf"{key} names no stage.*model\.small, task"):
+        override_execution(parse_spec(SPECS["pipeline"]), [f"{key}=5"])
+
+
 @pytest.mark.parametrize(
     ("override", "named"),
     [
