@@ -17,9 +17,8 @@ from typing import IO, Any, NamedTuple
 
 from bert_core.checkpoints.manifest import atomic_write, digest_stream, json_text
 from orchestrator.storage.hub import hub_files, is_hub, open_hub
-from orchestrator.storage.uris import filesystem_of, is_local, local_path
+from orchestrator.storage.uris import S3, filesystem_of, is_local, local_path
 
-_S3 = ("s3://", "s3a://")
 _REFUSED = {"PreconditionFailed", "ConditionalRequestConflict"}
 """Codes with which a store answers that the condition does not hold, or that another write is at work."""
 
@@ -100,7 +99,7 @@ def read_versioned(path: str) -> VersionedFile:
     """Read a file that is to be replaced; it may be missing."""
     while True:
         try:
-            if not path.startswith(_S3):
+            if not path.startswith(S3):
                 return VersionedFile(read_bytes(path), None)
             filesystem, plain = filesystem_of(path)
             with filesystem.open(plain, "rb") as file:
@@ -114,7 +113,7 @@ def read_versioned(path: str) -> VersionedFile:
 
 def replace_if_unchanged(path: str, data: bytes, seen: VersionedFile) -> bool:
     """Compare and swap: write the file if it is still what was seen, else return False."""
-    if not path.startswith(_S3):
+    if not path.startswith(S3):
         write_bytes(path, data)
         return True
     filesystem, plain = filesystem_of(path)
@@ -133,7 +132,7 @@ def _code(error: BaseException) -> str | None:
     """The store's name of an error, which s3fs has turned into one of Python's."""
     cause: BaseException | None = error
     while cause is not None:
-        response: dict[str, Any] = getattr(cause, "response", {})
+        response: dict[str, Any] = getattr(cause, "response", None) or {}
         if "Error" in response:
             return str(response["Error"].get("Code"))
         cause = cause.__cause__

@@ -4,14 +4,17 @@ A `file:` URI is percent-encoded, as RFC 8089 says: `file:///my%20data` is the f
 are names as they stand.
 """
 
+import errno
 import os
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
 
 from orchestrator.base.settings import check_scheme
 
+S3 = ("s3://", "s3a://")
 _FILE = "file://"
 VERSION_FIELDS = (
     "ETag",  # s3fs
@@ -44,14 +47,40 @@ def local_path(path: str) -> Path:
 def filesystem_of(uri: str) -> tuple[Any, str]:
     """fsspec's file system of a URI, and the path in it; it asks the store anew, as other processes write there.
 
+    What fails in it is an OSError, an outage and missing credentials included.
+
     Raises: InputError for a scheme that is not in `SCHEMES`; ImportError where the scheme's package is not installed.
     """
     check_scheme(uri)
     import fsspec  # files of this machine need none
 
     filesystem, plain = fsspec.core.url_to_fs(uri)
+    if uri.startswith(S3):
+        filesystem = _with_os_errors(filesystem.__class__)(**filesystem.storage_options)
     filesystem.invalidate_cache()
     return filesystem, str(plain)
+
+
+@cache
+def _with_os_errors(s3: Any) -> Any:
+    """A subclass of s3fs's file system, which lets botocore's errors of connections and credentials through."""
+    from botocore.exceptions import BotoCoreError
+    from fsspec.asyn import sync_wrapper
+
+    class S3FileSystem(s3):  # type: ignore[misc]
+        async def _call_s3(self, *arguments: Any, **options: Any) -> Any:
+            try:
+                return await super()._call_s3(*arguments, **options)
+            except BotoCoreError as error:
+                raise OSError(errno.EIO, str(error), f"s3://{options.get('Bucket', '')}") from error
+
+        call_s3 = sync_wrapper(_call_s3)
+
+        def _walk(self, path: str, **options: Any) -> Any:
+            # By default fsspec leaves out what an OSError keeps it from listing.
+            return super()._walk(path, **{"on_error": "raise", **options})
+
+    return S3FileSystem
 
 
 def absolute(path: str) -> str:

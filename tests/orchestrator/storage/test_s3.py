@@ -16,7 +16,7 @@ from orchestrator.base.errors import RunStoppedError
 from orchestrator.storage.uris import filesystem_of
 from orchestrator.training.checkpoints import Checkpoints
 from orchestrator.training.snapshots import Snapshots, snapshot_folders
-from tests.orchestrator.s3_server import new_s3_root
+from tests.orchestrator.s3_server import BUCKET, new_s3_root
 
 pytestmark = pytest.mark.usefixtures("s3_server")
 
@@ -116,6 +116,45 @@ def test_a_copy_is_made_once_and_follows_the_object(folder: str) -> None:
     assert storage.local_copy(storage.join(folder, "model")) == first
     storage.write_bytes(storage.join(folder, "model", "a.bin"), b"2")
     assert (storage.local_copy(storage.join(folder, "model")) / "a.bin").read_bytes() == b"2"
+
+
+@pytest.mark.parametrize("missing", ["a server", "credentials", "an answer"])
+def test_what_cannot_be_asked_of_a_store_is_an_os_error(
+    folder: str, monkeypatch: pytest.MonkeyPatch, missing: str
+) -> None:
+    path, filesystem = storage.join(folder, "deep/a.txt"), filesystem_of(folder)[0]
+    storage.write_bytes(path, b"a")
+    seen = storage.read_versioned(path)
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    if missing == "a server":
+        monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+    elif missing == "credentials":
+        monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(Path(folder) / "none"))
+        monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+        monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+    else:
+        monkeypatch.setattr("aiobotocore.httpsession.AIOHTTPSession.send", close_connection)
+    monkeypatch.setattr(type(filesystem), "retries", 1)
+    filesystem.clear_instance_cache()
+    try:
+        for ask in (storage.exists, storage.names_in, storage.read_bytes, storage.read_versioned, storage.delete):
+            with pytest.raises(OSError, match=BUCKET):
+                ask(path)
+        with pytest.raises(OSError, match=BUCKET):
+            storage.write_bytes(path, b"b")
+        with pytest.raises(OSError, match=BUCKET):
+            storage.replace_if_unchanged(path, b"b", seen)
+        with pytest.raises(OSError, match=BUCKET):
+            filesystem_of(folder)[0].glob(storage.join(folder, "*/*.txt"))
+    finally:
+        filesystem.clear_instance_cache()
+
+
+async def close_connection(self: object, request: object) -> None:
+    from botocore.exceptions import ConnectionClosedError  # s3fs brings botocore
+
+    raise ConnectionClosedError(endpoint_url="http://127.0.0.1")
 
 
 def test_a_large_file_is_written_piece_by_piece(folder: str) -> None:
