@@ -211,7 +211,10 @@ class _CorpusDistillation(_Distillation[PretrainResult]):
         longest = max(phase.max_seq_length for phase in pretraining.phases)
         checks.check_positions("pretraining.phases.max_seq_length", longest, [spec.teacher], inputs)
         start = {"init_from": spec.teacher} if spec.num_hidden_layers is not None else {}
-        _PRETRAIN.check(pretraining.model_copy(update=start), inputs)
+        try:
+            _PRETRAIN.check(pretraining.model_copy(update=start), inputs)
+        except SpecError as error:
+            raise SpecError(f"pretraining.{error}") from error
         checks.check_tokenizer(spec.teacher, pretraining.tokenizer, inputs)
         config = inputs.config(spec.teacher)
         if config is not None and config.causal_attention:

@@ -177,6 +177,8 @@ def test_a_pretrained_teacher_and_the_text_for_its_student(settings: Settings) -
     train_wordpiece(["quite other words here"], vocab_size=200, min_frequency=1).save("others")
     with pytest.raises(TokenizerError, match="vocab_size"):
         check(settings, student={**student, "pretraining": {**pretraining, "tokenizer": "others"}})
+    with pytest.raises(SpecError, match=r"pretraining\.execution\.snapshot_optimizer"):
+        check(settings, student={**student, "pretraining": {**pretraining, "execution": {"snapshot_optimizer": True}}})
     with pytest.raises(CorpusError, match="absent"):
         check(settings, student={**student, "pretraining": {**pretraining, "corpus": {"files": ["absent.txt"]}}})
 
