@@ -48,9 +48,7 @@ def replace_names(spec: SpecT, replace: Replace) -> SpecT:
     """Replace every name in a spec; `random` stays."""
 
     def replace_name(field: str, text: str) -> str:
-        if field not in NAME_FIELDS or text == RANDOM:
-            return text
-        return join_starts([replace(field, name) for name in (split_starts(text) if field == "init_from" else [text])])
+        return text if field not in NAME_FIELDS or text == RANDOM else replace(field, text)
 
     return replace_texts(spec, replace_name)
 
@@ -70,7 +68,7 @@ def join_starts(names: Iterable[str]) -> str:
 
 
 def replace_texts(spec: SpecT, replace: Replace) -> SpecT:
-    """Replace every text in a spec."""
+    """Replace every text in a spec, of several starts in one `init_from` each."""
     replaced: SpecT = _replace(spec, "", replace)
     return replaced
 
@@ -110,4 +108,6 @@ def _replace(value: Any, field: str, replace: Replace) -> Any:
         return {key: _replace(item, "" if field == "node_labels" else str(key), replace) for key, item in value.items()}
     if isinstance(value, tuple):
         return tuple(_replace(item, field, replace) for item in value)
-    return replace(field, value) if isinstance(value, str) else value
+    if not isinstance(value, str):
+        return value
+    return join_starts(replace(field, text) for text in (split_starts(value) if field == "init_from" else [value]))

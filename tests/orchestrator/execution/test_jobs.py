@@ -158,6 +158,17 @@ def test_paths_of_an_upload_are_shown_as_they_are_meant_here(tmp_path: Path, mon
     assert with_absolute_paths(scores, even_missing=True).task.folder == f"{tmp_path}/glue"
 
 
+def test_each_of_several_starts_is_a_path_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.json").write_text("{}")
+    recipe = {"init_from": "a | b | registered", "tokenizer": "words"}
+    sweep = {"kind": "sweep", "task": {"id": "sst2", "folder": "glue"}, "recipe": recipe, "seeds": [0, 1, 2]}
+    found = spec_values(with_absolute_paths(parse_spec(sweep)))["recipe"]["init_from"]
+    assert found == f"{tmp_path}/a | {tmp_path}/b | registered"
+
+
 @pytest.mark.ray
 @pytest.mark.core
 def test_a_submitted_run_is_known_by_its_id_to_who_has_the_dashboards_address_alone(
