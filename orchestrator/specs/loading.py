@@ -2,7 +2,7 @@
 
 `extends: other.yaml` (relative to the file that says so) takes another spec as the base, of a whole file or of a stage.
 Then, and for overrides, mappings are merged and anything else is replaced; an axis of `space` is replaced whole, and
-`null` leaves it out, as it does a variant of a stage.
+`null` leaves it out, as it does a variant of a stage and a label of `node_labels`.
 Paths inside a spec stay as written; relative ones are meant from the current directory, wherever the spec lies.
 """
 
@@ -193,8 +193,8 @@ def apply_override(document: YamlDocument, key: str, value: Any, place: SourceLo
 
 
 def merge(base: dict[str, Any], update: Mapping[str, Any], path: KeyPath) -> None:
-    """Merge values into the mapping at a path; `null` removes a variant."""
-    whole, leaves_out = path[-1:] == ("space",), path[-1:] == ("variants",)
+    """Merge values into the mapping at a path; `null` removes a variant or a label of nodes."""
+    whole, leaves_out = path[-1:] == ("space",), path[-1:] in (("variants",), ("node_labels",))
     for key, value in update.items():
         if isinstance(value, Mapping) and isinstance(base.get(key), dict) and not whole:
             merge(base[key], value, (*path, key))

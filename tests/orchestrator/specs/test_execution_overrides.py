@@ -45,6 +45,12 @@ def test_an_execution_field_of_any_kind_changes_alone(kind: str, override: str, 
     assert changed.fingerprint() == spec.fingerprint()
 
 
+def test_null_takes_a_label_of_nodes_away() -> None:
+    spec = parse_spec({**PRETRAIN, "execution": {"node_labels": {"market": "spot", "zone": "a"}}})
+    changed = override_execution(spec, ["execution.node_labels.market=null"])
+    assert spec_values(changed)["execution"]["node_labels"] == {"zone": "a"}
+
+
 @pytest.mark.parametrize(
     ("kind", "key"),
     [
