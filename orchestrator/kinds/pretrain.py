@@ -8,7 +8,8 @@ from statistics import median
 
 from bert_core.checkpoints.training_state import STATE_FILE
 from bert_core.config import BertConfig
-from bert_core.objectives import OBJECTIVES, TOKEN_OBJECTIVES
+from bert_core.objectives import OBJECTIVES, TOKEN_OBJECTIVES, active_objectives
+from bert_core.objectives.masked_lm import SpanBoundary
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.base.console import UNDER_WAY, duration, size_text
 from orchestrator.base.errors import SpecError
@@ -51,7 +52,13 @@ class PretrainKind(Kind[PretrainSpec, PretrainResult]):
                 "execution.snapshot_optimizer keeps the optimizer beside snapshots, and execution.snapshot_steps names "
                 "none; give it steps, or leave both out"
             )
-        pretraining_config(spec, inputs)
+        config = pretraining_config(spec, inputs)
+        active = () if config is None else active_objectives(spec.chosen_objectives, config)
+        if SpanBoundary.name in active and spec.mask_unit != "span":
+            raise SpecError(
+                f"mask_unit is {spec.mask_unit}, and {spec.init_from} has model.span_boundary_objective, which "
+                "predicts spans; set mask_unit to span, or start from another model"
+            )
         if spec.init_from != RANDOM:
             check_tokenizer(spec.init_from, spec.tokenizer, inputs)
         find_init_state(spec, inputs)

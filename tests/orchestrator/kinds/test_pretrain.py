@@ -126,6 +126,14 @@ def test_a_start_without_a_head_for_pairs_is_refused_before_it_is_trained(settin
         check(settings, first=first, second=second)
 
 
+def test_a_start_that_predicts_spans_is_refused_where_no_spans_are_masked(settings: Settings) -> None:
+    first = {**PRETRAIN, "mask_unit": "span", "model": {"size": "tiny", "span_boundary_objective": True}}
+    second = {**PRETRAIN, "init_from": "@first"}
+    check(settings, first=first, second={**second, "mask_unit": "span"})
+    with pytest.raises(SpecError, match="mask_unit"):
+        check(settings, first=first, second=second)
+
+
 def test_a_plan_leaves_out_what_only_the_run_decides(settings: Settings) -> None:
     sweep = {
         **SWEEP,
