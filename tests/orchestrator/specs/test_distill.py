@@ -81,7 +81,9 @@ def test_a_contradiction_is_named(fields: dict[str, Any], named: str) -> None:
 
 def test_the_labels_loss_has_its_fields_where_it_counts() -> None:
     recipe = {"class_weights": "balanced", "label_smoothing": 0.1}
-    parse_spec({**DISTILL, "recipe": recipe, "objective": {"labels_weight": 1}})
+    spec = parse_spec({**DISTILL, "recipe": recipe, "objective": {"labels_weight": 1}})
+    assert isinstance(spec, DistillSpec)
+    assert spec.recipe.class_weights == "balanced"
 
 
 def test_gpus_are_left_to_the_cluster_and_are_in_no_fingerprint() -> None:
