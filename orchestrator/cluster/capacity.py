@@ -114,7 +114,7 @@ def select_nodes(selector: Mapping[str, str], nodes: Sequence[Node]) -> list[Nod
     if not selected:
         known = sorted({f"{name}: {node.labels[name]}" for node in nodes for name in selector if name in node.labels})
         raise ClusterError(
-            f"no node has the labels {_text(selector)} of node_labels; "
+            f"no node has the labels {_text(selector)} of execution.node_labels; "
             f"{'there are ' + ', '.join(known) if known else 'none has a label of these names'}"
         )
     return selected
@@ -380,8 +380,8 @@ def check_processes(
             each = " and ".join(_amount(name, count) for name, count in processes.resources.items())
             raise ClusterError(
                 f"{asked} with {each} on one node; {place} has room for {room}"
-                f"{', with all nodes that its autoscaler may start' if grown else ''}. Lower num_workers or "
-                "cpus_per_worker (a sweep: cpus_per_trial, gpus_per_trial; an evaluation: gpus), "
+                f"{', with all nodes that its autoscaler may start' if grown else ''}. Lower execution.num_workers or "
+                "execution.cpus_per_worker (a sweep: cpus_per_trial, gpus_per_trial; an evaluation: gpus), "
                 "or use larger nodes"
             )
 

@@ -105,7 +105,17 @@ def read_corpus(source: TextSource, max_bytes: int | None = None) -> Iterator[Do
 
 
 def check_text(source: TextSource) -> None:
-    """Check that there is a document with text, which is read no further. Raises: CorpusError."""
+    """Check that there is a document with text, which is read no further, and that each weight counts.
+
+    Raises: CorpusError.
+    """
+    entries = {file.entry for file in find_files(source)}
+    for entry, pattern in enumerate(source.files if source.weights else ()):
+        if entry not in entries:
+            raise CorpusError(
+                f"corpus.files: entries before {pattern!r} have all of its files, so that its weight would not count; "
+                "name them in one entry only"
+            )
     if next(read_corpus(source), None) is None:
         raise no_text(source)
 

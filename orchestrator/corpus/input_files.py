@@ -76,7 +76,7 @@ def find_files(source: TextSource) -> tuple[InputFile, ...]:
     seen: set[str] = set()
     for entry, pattern in enumerate(source.files):
         found = _find_local(pattern, source) if is_local(pattern) else _find_remote(pattern, source)
-        num_matches, num_before = 0, len(files)
+        num_matches = 0
         for identity, file in found:
             num_matches += 1
             if identity not in seen:
@@ -87,11 +87,6 @@ def find_files(source: TextSource) -> tuple[InputFile, ...]:
             raise CorpusError(
                 f"corpus.files: {pattern!r} matches no file; check the path, "
                 f"and that files in a folder end in {_ENDINGS}, or set corpus.format (--input-format)"
-            )
-        if source.weights and len(files) == num_before:
-            raise CorpusError(
-                f"corpus.files: entries before {pattern!r} have all of its files, so that its weight would not count; "
-                "name them in one entry only"
             )
     copies = mean_copies(sizes, source.sampling_exponent)
     return tuple(replace(file, mean_copies=copies[file.entry]) for file in files)

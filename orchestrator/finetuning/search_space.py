@@ -17,8 +17,8 @@ from orchestrator.base.nearest import did_you_mean
 from orchestrator.base.results import TrialResult
 from orchestrator.base.run_states import RunState
 from orchestrator.specs import RecipeSpec, SweepSpec
-from orchestrator.specs.recipe import RANDOM_FIELDS, SILENT_FIELDS
-from orchestrator.specs.references import RANDOM, split_starts
+from orchestrator.specs.recipe import SILENT_FIELDS
+from orchestrator.specs.references import split_starts
 from orchestrator.specs.search_algorithms import SEARCHES, Search
 from orchestrator.specs.search_axes import Point, Scalar
 from orchestrator.specs.validation import rule_of
@@ -121,10 +121,6 @@ def check_space(spec: SweepSpec, task: TaskDefinition) -> None:
             if listed_values(spec, name) != (RecipeSpec.model_fields[name].default,):
                 place = f"{'space' if name in spec.axes else 'recipe'}.{name}"
                 raise SpecError(f"{place} says nothing with {other} {json.dumps(value)}; sweep over them in two specs")
-    for start in listed_values(spec, "init_from"):
-        for name in RANDOM_FIELDS if start != RANDOM else ():
-            if name in spec.axes:
-                raise SpecError(f"space.{name} varies random weights, and init_from names {start}; sweep in two specs")
     check_recipe(spec.recipe, task, spec.space)
     if SEARCHES[spec.search].learns:
         inner, together = {name: axis.value_at(0.382) for name, axis in spec.axes.items()}, _TOGETHER & spec.axes.keys()

@@ -107,8 +107,8 @@ class Resources:
             return None
         asked = self.with_gpus.total["GPU"]
         return (
-            f"training on CPUs: device auto takes a GPU for each worker, {asked:g} in all, and there "
-            f"{'is' if have['GPU'] == 1 else 'are'} {have['GPU']:g}; lower num_workers to use "
+            f"training on CPUs: execution.device auto takes a GPU for each worker, {asked:g} in all, and there "
+            f"{'is' if have['GPU'] == 1 else 'are'} {have['GPU']:g}; lower execution.num_workers to use "
             f"{'it' if have['GPU'] == 1 else 'them'}"
         )
 

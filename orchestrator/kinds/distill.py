@@ -31,7 +31,8 @@ from orchestrator.kinds.pretrain import (
 from orchestrator.kinds.pretraining_estimates import measure_steps, step_facts
 from orchestrator.kinds.resolved import Resolved, data_digests
 from orchestrator.registry.recorder import Recorder, RunOutcome
-from orchestrator.specs import DistillSpec, PretrainSpec
+from orchestrator.specs import DistillSpec, PretrainSpec, RecipeSpec
+from orchestrator.specs.recipe import LABEL_LOSS_FIELDS, RANDOM_FIELDS
 from orchestrator.specs.references import RANDOM, STAGE_MARK, Product
 from orchestrator.specs.task import Head, task_of
 from orchestrator.storage import local_copy
@@ -95,6 +96,7 @@ class DistillKind(_Distillation[DistillResult]):
     def check(self, spec: DistillSpec, inputs: Resolved) -> None:
         """Check that the teacher knows the task, and that the recipe fits both models."""
         task, recipe, teacher = _task(spec, inputs), spec.recipe, spec.teacher
+        _check_effects(spec)
         checks.check_positions("recipe.max_seq_length", recipe.max_seq_length, [teacher, recipe.init_from], inputs)
         if spec.num_hidden_layers is None:
             checks.check_layer_pooling([recipe.layer_pooling], [recipe.init_from], [recipe.size], inputs)
@@ -284,6 +286,21 @@ def _comparison_line(found: Mapping[str, float]) -> str:
         f"agreement {found['agreement']:.4f}, {found['parameter_ratio']:.0%} of the parameters, "
         f"{found['speed_ratio']:.2f} times as fast"
     )
+
+
+def _check_effects(spec: DistillSpec) -> None:
+    """Check that no field of the recipe is without effect; of runs by earlier versions some are. Raises: SpecError."""
+    start, unread = spec.recipe.init_from, dict[str, str]()
+    if spec.num_hidden_layers is not None:
+        own = (*RANDOM_FIELDS, "layer_pooling", "num_lstm_layers")
+        unread |= dict.fromkeys(own, "is the teacher's own with num_hidden_layers")
+    elif start != RANDOM:
+        unread |= dict.fromkeys(RANDOM_FIELDS, f"is for random weights, and init_from names {start}")
+    if not spec.objective.labels_weight:
+        unread |= dict.fromkeys(LABEL_LOSS_FIELDS, "is of the labels' loss, and objective.labels_weight is 0")
+    for name, reason in unread.items():
+        if getattr(spec.recipe, name) != RecipeSpec.model_fields[name].default:
+            raise SpecError(f"recipe.{name} {reason}; leave it out")
 
 
 def _check_teacher(spec: DistillSpec, task: Task, inputs: Resolved) -> None:

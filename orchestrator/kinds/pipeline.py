@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from bert_core.errors import CheckpointError
 from orchestrator.base.console.run_views import StageView
 from orchestrator.base.errors import RegistryError, SpecError
 from orchestrator.base.run_states import RunState
@@ -93,7 +94,7 @@ class PipelineKind(Kind[PipelineSpec, None]):
             inputs.drop_examples()
 
     def _completed_stages(self, spec: PipelineSpec, inputs: Resolved) -> dict[str, str]:
-        """Names in later stages of what completed runs have left of stages already, by stage."""
+        """Outputs of the stages that completed runs can stand for, by stage."""
         outputs: dict[str, str] = {}
         with suppress(RegistryError), Registry(inputs.settings.registry, read_only=True) as registry:
             for name, asked in inputs.pin(spec).stages.items():
@@ -104,9 +105,9 @@ class PipelineKind(Kind[PipelineSpec, None]):
                 if registry.newest_completed(possible_fingerprints(ready)) is None:
                     continue
                 for settled in _in_each_precision(ready):
-                    tag = self._input_tags(settled, inputs)[1]
-                    if (record := _completed_run(tag, _wanted_states(spec, name), registry)) is not None:
-                        outputs[name] = _output(record, registry)
+                    whole = self._input_tags(settled, inputs)[1]
+                    if (record := _completed_run([whole], _wanted_states(spec, name), registry)) is not None:
+                        outputs.setdefault(name, _output(record, registry))
                 inputs.drop_examples()
         return outputs
 
@@ -135,15 +136,14 @@ class PipelineKind(Kind[PipelineSpec, None]):
 
     def _settled(self, spec: Spec, inputs: Resolved, context: RunContext) -> Spec:
         """The stage in the precision of an earlier attempt at this pipeline, else as its devices decide."""
-        has_run = context.attempt > 1 and asks_auto(spec)
-        for settled in _in_each_precision(spec) if has_run else ():
+        for settled in _in_each_precision(spec) if context.attempt > 1 else ():
             if context.recorder.registry.run_ids(_own_runs(context.run_id, self._input_tags(settled, inputs))):
                 return settled
         settled_now: Spec = self._kind(spec).settle_precision(spec, inputs)
         return settled_now
 
     def _input_tags(self, spec: Spec, inputs: Resolved) -> tuple[str, str]:
-        """Digests of a stage's fingerprint and files, by which an attempt goes on, and of these with what it leaves.
+        """Two digests: of fingerprint and input files, by which an attempt goes on; of these with snapshots and hours.
 
         Only the second one tells whether a completed run can stand for the stage.
         """
@@ -161,8 +161,8 @@ class PipelineKind(Kind[PipelineSpec, None]):
             yield from (f"{stage.name.rpartition('/')[2]}: {line}" for line in lines[:1])
 
 
-def _in_each_precision(spec: Spec) -> tuple[Spec, Spec]:
-    return with_precision(spec, "bf16"), with_precision(spec, "fp32")
+def _in_each_precision(spec: Spec) -> Sequence[Spec]:
+    return [with_precision(spec, "bf16"), with_precision(spec, "fp32")] if asks_auto(spec) else [spec]
 
 
 def _left_by(spec: Spec) -> list[Any]:
@@ -184,7 +184,11 @@ def _digest_tag(values: list[Any]) -> str:
 
 def _own_runs(pipeline: str, tags: Sequence[str]) -> str:
     """Query for the runs of a pipeline's stage; those begun by an earlier version have the second tag alone."""
-    return f"tag = '{PIPELINE}{pipeline}' and tag in ({', '.join(map(repr, tags))})"
+    return f"tag = '{PIPELINE}{pipeline}' and {_tag_in(tags)}"
+
+
+def _tag_in(tags: Sequence[str]) -> str:
+    return f"tag in ({', '.join(map(repr, tags))})"
 
 
 def _wanted_states(spec: PipelineSpec, stage: str) -> set[int]:
@@ -194,15 +198,15 @@ def _wanted_states(spec: PipelineSpec, stage: str) -> set[int]:
     return {step for name, step in starts if name == f"{STAGE_MARK}{stage}" and step is not None}
 
 
-def _completed_run(tag: str, states: set[int], registry: Registry) -> RunRecord | None:
+def _completed_run(tags: Sequence[str], states: set[int], registry: Registry) -> RunRecord | None:
     """The newest completed run of a stage whose result, and training states of some steps, are there."""
     # More than one is looked at: files of a newer one, as of a run merged from elsewhere, may be out of reach here.
-    for run_id in registry.run_ids(f"tag = '{tag}' and state = '{RunState.COMPLETED}'")[:_MAX_CANDIDATES]:
+    for run_id in registry.run_ids(f"{_tag_in(tags)} and state = '{RunState.COMPLETED}'")[:_MAX_CANDIDATES]:
         record = registry.run(run_id)
-        if exists(record.model_folder or _output(record, registry)) and (
-            not states or states <= saved_states(record.storage_path or "").keys()
-        ):
-            return record
+        with suppress(CheckpointError):  # of a list of states that is damaged
+            kept = saved_states(record.storage_path or "").keys() if states else states
+            if states <= kept and exists(record.model_folder or _output(record, registry)):
+                return record
     return None
 
 
@@ -210,17 +214,23 @@ def _run_stage(spec: Spec, tags: Sequence[str], states: set[int], context: RunCo
     """The run of a stage: a completed run, another attempt at this pipeline's own, or a new run."""
     registry, own = context.recorder.registry, f"{PIPELINE}{context.run_id}"
     assert context.stages is not None, "the controller carries pipelines out"
-    if (completed := _completed_run(tags[1], states, registry)) is not None:
+    # A run that went on with other snapshots or hours stands for the stage of this pipeline alone.
+    changed = _digest_tag([tags[1], own])
+    if (completed := _completed_run([tags[1], changed], states, registry)) is not None:
         logger.info(f"{spec.name}: run {completed.id} did this already")
         registry.annotations.tag(completed.id, [own], reserved=True)
         return completed
-    for run_id in registry.run_ids(f"{_own_runs(context.run_id, tags)} and state != '{RunState.COMPLETED}'")[:1]:
-        earlier = [tag for tag in registry.annotations.tags(run_id) if tag.startswith(INPUTS) and tag not in tags]
-        registry.annotations.tag(run_id, tags, reserved=True)
-        registry.annotations.untag(run_id, earlier, reserved=True)
-        return context.stages.resume(registry.run(run_id), spec)
-    if any(record.name == spec.name for record in registry.find_records(f"tag = '{own}'")):
-        logger.info(f"{spec.name}: begins anew, as what it reads or asks for has changed")
+    earlier = [record for record in registry.find_records(f"tag = '{own}'") if record.name == spec.name]
+    for record in earlier:
+        before = {tag for tag in registry.annotations.tags(record.id) if tag.startswith(INPUTS)}
+        if record.state == RunState.COMPLETED or before.isdisjoint(tags):
+            continue
+        if tags[1] not in before or not before <= {*tags}:
+            registry.annotations.tag(record.id, [tags[0], changed], reserved=True)
+            registry.annotations.untag(record.id, sorted(before - {tags[0], changed}), reserved=True)
+        return context.stages.resume(record, spec)
+    if earlier:
+        logger.info(f"{spec.name}: begins anew, as none of its runs is what the pipeline asks for now")
     return context.stages.start(spec, (own, *dict.fromkeys(tags)))
 
 

@@ -80,8 +80,8 @@ class ProbeKind(Kind[ProbeSpec, ProbeResult]):
     def resources(self, spec: ProbeSpec) -> Resources:
         """Return what one trial takes, and how many run at a time; without `steps`, those of one snapshot."""
         one = Resources.of_one_process(spec.execution.cpus_per_trial, spec.execution.gpus_per_trial)
-        up_to = spec.execution.max_concurrent_trials or len(spec.seeds) * len(spec.steps or (0,))
-        return replace(one, up_to=up_to)
+        num_trials = len(spec.seeds) * len(spec.steps or (0,))
+        return replace(one, up_to=min(num_trials, spec.execution.max_concurrent_trials or num_trials))
 
     def run(self, spec: ProbeSpec, inputs: Resolved, context: RunContext) -> ProbeResult:
         """Run the trials that no earlier attempt finished, and show the curve as a table."""

@@ -9,7 +9,7 @@ from itertools import product
 from bert_core.config import CONFIG_FILE, BertConfig
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.base.console import counted
-from orchestrator.base.errors import InputError
+from orchestrator.base.errors import InputError, SpecError
 from orchestrator.base.results import SweepResult, TrialResult
 from orchestrator.finetuning.search_space import build_search, check_space, listed_values, value_bounds
 from orchestrator.finetuning.trial_journal import TrialJournal, drop_trials
@@ -24,6 +24,7 @@ from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
 from orchestrator.specs import RecipeSpec, SweepSpec
+from orchestrator.specs.recipe import RANDOM_FIELDS
 from orchestrator.specs.references import RANDOM, Product
 from orchestrator.storage import digest_file, join, moved_path
 from orchestrator.tasks.feature_cache import FEATURES_VERSION
@@ -76,6 +77,12 @@ class SweepKind(Kind[SweepSpec, SweepResult]):
             if (value := getattr(spec.recipe, name)) != RecipeSpec.model_fields[name].default:
                 inputs.warn(f"recipe.{name} {value!r} does not count: trials take the values of space.{name}")
         models = listed_values(spec, "init_from")
+        for name in spec.axes.keys() & {*RANDOM_FIELDS}:
+            if start := next((model for model in models if model != RANDOM), None):
+                raise SpecError(
+                    f"space.{name} has no effect on the trials of init_from {start}, which brings its own; leave it "
+                    "out, or sweep in two specs"
+                )
         longest = int(value_bounds(spec, "max_seq_length")[1])
         check_positions("recipe.max_seq_length", longest, map(str, models), inputs)
         check_layer_pooling(listed_values(spec, "layer_pooling"), models, listed_values(spec, "size"), inputs)

@@ -17,7 +17,7 @@ from orchestrator.registry.lineage import write_edges_of
 from orchestrator.registry.marks import add_marks
 from orchestrator.registry.parameters import RECIPE, flatten, load_parameters, run_group_digest, write_parameters
 from orchestrator.registry.roll_up import keys_of_runs, open_run, roll_up, roll_up_again, roll_up_tests
-from orchestrator.registry.tables import ALL_RUNS, ATTEMPTS, CODE_DIFFS, OPEN_RUNS, RUNS
+from orchestrator.registry.tables import ALL_MODELS, ALL_RUNS, ATTEMPTS, CODE_DIFFS, OPEN_RUNS, RUNS
 
 
 class RunLifecycle(RegistryPart):
@@ -220,7 +220,7 @@ class RunLifecycle(RegistryPart):
             _stop_trials(connection, run_id, "its sweep ended", at=utc_now())
             if state == RunState.COMPLETED and run.parent_id is None:
                 write_edges_of(connection, run)
-            if run.kind != "evaluate":  # it may have made a model that was tested meanwhile
+            if find_row(connection, ALL_MODELS, run_id=run_id) is not None:  # which may have been tested meanwhile
                 roll_up_tests(connection)
             roll_up(connection)
         return True

@@ -8,8 +8,8 @@ it afterwards opens it again. Groups are rolled up from the runs that are not op
 from the runs themselves, and so the groups that have archived runs, where it leaves these out.
 
 Whether a score on test data is refused follows from what is recorded of other runs. So groups with such scores are
-rolled up again when any run ends that is no evaluation, or is removed, restored or merged. What a board shows of
-a group is read from the runs anyway.
+rolled up again when any run ends that has left a model, or is removed, restored or merged. What a board shows of a
+group is read from the runs anyway.
 """
 
 from collections import defaultdict

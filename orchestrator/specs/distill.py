@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 from bert_core.objectives.masked_lm import MaskedLM
 from orchestrator.specs.fields import ExecutionSection, Section, Spec, execution, identity
 from orchestrator.specs.pretrain import PretrainSpec
-from orchestrator.specs.recipe import LABEL_LOSS_FIELDS, RANDOM_FIELDS, RecipeSpec
+from orchestrator.specs.recipe import RecipeSpec
 from orchestrator.specs.references import RANDOM
 from orchestrator.specs.task import WholeTask
 
@@ -80,7 +80,7 @@ class DistillSpec(Spec):
         "and need not be there; for classes and numbers plain text too, a line each (`.txt`).",
     )
     recipe: RecipeSpec = identity(
-        RecipeSpec(), "Recipe of a student of a task; tokenizer and token_decoder are the teacher's."
+        RecipeSpec(), "Recipe of a student of a task; its tokens and its decoder are the teacher's."
     )
     pretraining: PretrainSpec | None = identity(
         None, "Training of the student of a pretrained model, in place of a task, with the teacher's tokenizer."
@@ -126,25 +126,14 @@ class DistillSpec(Spec):
                 f"num_hidden_layers takes layers of the teacher, and {section}.init_from names {part.init_from}; "
                 "leave one of them out"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _check_recipe(self) -> Self:
-        objective, start = self.objective, self.recipe.init_from
-        unread = {"freeze_encoder": "keeps a student from learning"}
-        if self.num_hidden_layers is not None:
-            own = (*RANDOM_FIELDS, "layer_pooling", "num_lstm_layers")
-            unread |= dict.fromkeys(own, "is the teacher's own with num_hidden_layers")
-        elif start != RANDOM:
-            unread |= dict.fromkeys(RANDOM_FIELDS, f"is for random weights, and init_from names {start}")
-        unread["tokenizer"] = "is the teacher's own in distillation"
-        if not objective.labels_weight:
-            unread |= dict.fromkeys(LABEL_LOSS_FIELDS, "is of the labels' loss, and objective.labels_weight is 0")
-        if not objective.soft_targets_weight + objective.labels_weight:
-            unread["unfreeze_every_epochs"] = (
-                "trains the head alone at first, and objective.hidden_cosine_weight says nothing of it"
+        if self.recipe.tokenizer != RecipeSpec.model_fields["tokenizer"].default:
+            raise ValueError("recipe.tokenizer is the teacher's own in distillation; leave it out")
+        if self.recipe.freeze_encoder:
+            raise ValueError("recipe.freeze_encoder keeps a student from learning; leave it out")
+        of_head = self.objective.soft_targets_weight + self.objective.labels_weight
+        if self.recipe.unfreeze_every_epochs and not of_head:
+            raise ValueError(
+                "recipe.unfreeze_every_epochs trains the head alone at first, and objective.hidden_cosine_weight says "
+                "nothing of it; leave it out"
             )
-        for name, reason in unread.items():
-            if getattr(self.recipe, name) != RecipeSpec.model_fields[name].default:
-                raise ValueError(f"recipe.{name} {reason}; leave it out")
         return self

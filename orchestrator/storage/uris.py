@@ -47,7 +47,7 @@ def local_path(path: str) -> Path:
 def filesystem_of(uri: str) -> tuple[Any, str]:
     """fsspec's file system of a URI, and the path in it; it asks the store anew, as other processes write there.
 
-    What fails in it is an OSError, an outage and missing credentials included.
+    What fails when it asks the store is an OSError, an outage and missing credentials included.
 
     Raises: InputError for a scheme that is not in `SCHEMES`; ImportError where the scheme's package is not installed.
     """
@@ -76,9 +76,9 @@ def _with_os_errors(s3: Any) -> Any:
 
         call_s3 = sync_wrapper(_call_s3)
 
-        def _walk(self, path: str, **options: Any) -> Any:
+        def _walk(self, path: str, maxdepth: int | None = None, **options: Any) -> Any:
             # By default fsspec leaves out what an OSError keeps it from listing.
-            return super()._walk(path, **{"on_error": "raise", **options})
+            return super()._walk(path, maxdepth, **{"on_error": "raise", **options})
 
     return S3FileSystem
 

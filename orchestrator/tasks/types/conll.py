@@ -340,7 +340,7 @@ class NerTable(LabeledReader[NerExample]):
             words, tags = sentences[-1][1]
             words.append(word)
             tags += tag
-        return iter(sentences)
+        return (sentence for sentence in sentences if sentence[1][0])
 
     def _named(self, values: tuple[object, ...], names: Sequence[str], bad: BadRecords) -> tuple[object, ...]:
         """A row whose tags are numbers with the tags that they stand for."""

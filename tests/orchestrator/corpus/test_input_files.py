@@ -21,7 +21,7 @@ from pydantic import ValidationError
 
 from orchestrator.base.errors import CorpusError
 from orchestrator.corpus import document_batches, input_files
-from orchestrator.corpus.document_batches import plan_bundles, read_batches, read_corpus
+from orchestrator.corpus.document_batches import check_text, plan_bundles, read_batches, read_corpus
 from orchestrator.corpus.document_readers import read_chunks
 from orchestrator.corpus.input_files import InputFile, find_files, mean_copies, num_copies
 from orchestrator.specs import TextSource
@@ -54,7 +54,7 @@ def test_an_entry_whose_files_are_all_in_earlier_ones_has_no_weight(tmp_path: Pa
     folder, file = str(tmp_path), str(tmp_path / "2.txt")
     assert [found.entry for found in find_files(TextSource(files=(file, folder), weights=(3.0, 1.0)))] == [0, 1]
     with pytest.raises(CorpusError, match=r"2\.txt"):
-        find_files(TextSource(files=(folder, file), weights=(1.0, 3.0)))
+        check_text(TextSource(files=(folder, file), weights=(1.0, 3.0)))
 
 
 def test_a_name_with_brackets_is_a_name_first(tmp_path: Path) -> None:

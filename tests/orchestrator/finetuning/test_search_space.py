@@ -126,15 +126,6 @@ def test_values_that_contradict_one_another_in_some_trials_are_refused(
         check_space(sweep(recipe, space=space), task)
 
 
-@pytest.mark.parametrize("start", ["pretrained", "pretrained | other"])
-@pytest.mark.parametrize("starts", [[], ["random"]])
-def test_random_weights_are_not_varied_where_trials_start_from_a_model(start: str, starts: list[str]) -> None:
-    for space in ({"size": ["tiny", "base"]}, {"tokenizer": ["own", "other"]}):
-        check_space(sweep(space=space), TASK)
-        with pytest.raises(SpecError, match=rf"space\.{next(iter(space))} .* pretrained"):
-            check_space(sweep(space={**space, "init_from": [start, *starts]}, seeds=[0, 1]), TASK)
-
-
 def test_trials_that_are_the_same_are_refused() -> None:
     for space in ({"epochs": [2.5, 3, 3.0]}, {"init_from": ["a | b", "c", "a"]}):
         spec = sweep(space=space, seeds=[0, 1], search="random", trials=9)

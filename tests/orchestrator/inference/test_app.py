@@ -62,7 +62,7 @@ def test_a_text_may_begin_with_a_brace(client: TestClient) -> None:
         ('{"inputs": ["a"], "input": 1}', 422, "input"),
         ('{"inputs": ["a", 3]}', 422, "inputs[1]"),
         ('{"inputs": ["a", {"txt": "b"}]}', 422, "inputs[1]"),
-        ('{"inputs": [{"text": 3}]}', 422, "inputs[0]"),
+        ('{"inputs": [{"text": [3]}]}', 422, "inputs[0]"),
         ('{"inputs": ["\\ud800"]}', 422, "inputs[0]"),
         (json.dumps({"inputs": ["a"] * (MAX_INPUTS + 1)}), 422, "inputs"),
         (json.dumps({"inputs": ["a" * MAX_BODY_BYTES]}), 413, "body"),

@@ -24,6 +24,7 @@ from orchestrator.kinds.distill import DistillKind
 from orchestrator.kinds.pretrain import PretrainKind
 from orchestrator.registry.recorder import Recorder
 from orchestrator.specs import DistillSpec, PretrainSpec
+from orchestrator.specs.loading import parse_spec
 from orchestrator.storage import write_bytes
 from tests.orchestrator.kinds.samples import SAMPLES, complete
 from tests.orchestrator.small_specs import (
@@ -132,6 +133,26 @@ def test_texts_without_labels_are_planned_and_must_be_there(settings: Settings) 
 def test_fields_of_a_students_recipe_that_its_head_has_no_use_for(settings: Settings) -> None:
     with pytest.raises(SpecError, match=r"recipe\.pooling"):
         check(settings, student={**DISTILL, "recipe": {"max_seq_length": 40, "pooling": "cls"}})
+
+
+@pytest.mark.parametrize(
+    ("recipe", "fields"),
+    [
+        ({"layer_pooling": "scalar_mix"}, {"num_hidden_layers": 1}),
+        ({"num_lstm_layers": 1}, {"num_hidden_layers": 1}),
+        ({"size": "mini"}, {"num_hidden_layers": 1}),
+        ({"size": "mini", "init_from": "short"}, {}),
+        ({"class_weights": "balanced"}, {}),
+        ({"label_smoothing": 0.1}, {}),
+    ],
+)
+def test_a_field_of_the_recipe_without_effect_is_refused_before_a_run_alone(
+    settings: Settings, recipe: dict[str, Any], fields: dict[str, Any]
+) -> None:
+    student = {**DISTILL, **fields, "recipe": {"max_seq_length": 40, **recipe}}
+    assert parse_spec(student), "as a run by an earlier version may have recorded it"
+    with pytest.raises(SpecError, match=rf"recipe\.{next(iter(recipe))} "):
+        check(settings, student=student)
 
 
 @pytest.mark.parametrize(

@@ -91,8 +91,10 @@ def test_an_interrupted_stage_goes_on_with_other_snapshots_and_hours(
     pipelines.are_interrupted = False
     pipelines.attempt(run_id, pre=last)
     assert pipelines.done == ["resume all/pre"]
-    pipelines.attempt(pre=last)
+    pipelines.attempt(run_id, pre=last)
     assert pipelines.done == []
+    pipelines.attempt(pre=last)
+    assert pipelines.done == ["start all/pre"], "it stands for no other pipeline's stage"
 
 
 @pytest.mark.parametrize("stages", [SNAPSHOTS, STATES, HOURS], ids=["snapshots", "states", "hours"])

@@ -128,6 +128,15 @@ def test_a_plan_of_a_sweep(settings: Settings) -> None:
     }
 
 
+@pytest.mark.parametrize("starts", [["short"], ["random", "short"], ["short | short"]])
+def test_random_weights_are_not_varied_where_trials_start_from_a_model(settings: Settings, starts: list[str]) -> None:
+    space = {"size": ["tiny", "mini"]}
+    recipe = {"tokenizer": "words", "max_seq_length": 40}
+    check(settings, fine={**SWEEP, "recipe": recipe, "space": space})
+    with pytest.raises(SpecError, match=r"space\.size .* short"):
+        check(settings, fine={**SWEEP, "recipe": recipe, "space": {**space, "init_from": starts}, "seeds": [0, 1]})
+
+
 def test_a_plan_tells_fields_of_random_weights_that_a_model_does_not_use(settings: Settings) -> None:
     recipe = {"tokenizer": "words", "initializer_range": 0.06, "max_seq_length": 40}
     asked = {**SWEEP, "recipe": recipe, "space": {"init_from": ["short", "random"]}}

@@ -57,12 +57,6 @@ def test_a_student_of_a_corpus_is_settled_by_its_pretraining_alone(precision: Pr
         ({"recipe": {"tokenizer": "words"}}, "recipe.tokenizer"),
         ({"recipe": {"freeze_encoder": True}}, "recipe.freeze_encoder"),
         ({"recipe": {"crf_learning_rate": 0.01}}, "crf_learning_rate"),
-        ({"num_hidden_layers": 2, "recipe": {"layer_pooling": "scalar_mix"}}, "recipe.layer_pooling"),
-        ({"num_hidden_layers": 2, "recipe": {"num_lstm_layers": 1}}, "recipe.num_lstm_layers"),
-        ({"num_hidden_layers": 2, "recipe": {"size": "mini"}}, "recipe.size"),
-        ({"recipe": {"init_from": "small", "size": "mini"}}, "recipe.size"),
-        ({"recipe": {"class_weights": "balanced"}}, "recipe.class_weights"),
-        ({"recipe": {"label_smoothing": 0.1}}, "recipe.label_smoothing"),
         ({"recipe": {"unfreeze_every_epochs": 1}, "objective": HIDDEN_STATES}, "recipe.unfreeze_every_epochs"),
         ({"teacher": None}, "teacher is None"),
         ({"task": None}, "task and pretraining: neither"),
@@ -77,13 +71,6 @@ def test_a_contradiction_is_named(fields: dict[str, Any], named: str) -> None:
     with pytest.raises(SpecError) as caught:
         parse_spec({**DISTILL, **fields})
     assert named in str(caught.value)
-
-
-def test_the_labels_loss_has_its_fields_where_it_counts() -> None:
-    recipe = {"class_weights": "balanced", "label_smoothing": 0.1}
-    spec = parse_spec({**DISTILL, "recipe": recipe, "objective": {"labels_weight": 1}})
-    assert isinstance(spec, DistillSpec)
-    assert spec.recipe.class_weights == "balanced"
 
 
 def test_gpus_are_left_to_the_cluster_and_are_in_no_fingerprint() -> None:

@@ -125,6 +125,7 @@ def test_what_cannot_be_asked_of_a_store_is_an_os_error(
     path, filesystem = storage.join(folder, "deep/a.txt"), filesystem_of(folder)[0]
     storage.write_bytes(path, b"a")
     seen = storage.read_versioned(path)
+    assert len(filesystem.glob(storage.join(folder, "*/*.txt"))) == 1
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     if missing == "a server":
