@@ -117,7 +117,7 @@ def predict_examples(
     """Predictions for examples of the model's task type that belong to no split, labeled or not.
 
     Args:
-        counts: gets those of the examples' windows, `num_truncated` among them.
+        counts: the counts of the examples' windows are added to it, `num_truncated` among them.
     """
     record, task = fine_tuned.record, fine_tuned.task
     features = build_features(task, examples, fine_tuned.tokenizer, record.options)

@@ -91,7 +91,7 @@ def plan_rows(spec: Spec, inputs: Resolved, *, with_time: bool = False) -> list[
             if uses := list(kind.disk(stage, inputs)):
                 facts.append(("disk", uses_text(uses)))
             facts.append(("resources", _resources_text(kind.resources(stage))))
-        whose = f"stages.{name}: " if is_pipeline else ""  # as before a problem: advice names fields of the stage
+        whose = f"stages.{name}: " if is_pipeline else ""  # advice names fields of the stage, as problems do
         rows += [PlanRow(name, what, f"{whose}{value}" if what == "note" else value) for what, value in facts]
         if is_pipeline:
             inputs.drop_examples()

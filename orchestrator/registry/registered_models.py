@@ -168,7 +168,7 @@ def named_version(name: str) -> Select[Any]:
     return newest_first.where(or_(MODELS.c.name == name, is_aliased))
 
 
-def free_version(connection: Connection, name: str, wanted: int | None = None, also: Collection[int] = ()) -> int:
-    """A version of a name that was never given, `also` included: the one that is wanted, else the next one."""
-    given = {*connection.scalars(select(ALL_MODELS.c.version).where(ALL_MODELS.c.name == name)), *also}
+def free_version(connection: Connection, name: str, wanted: int | None = None, taken: Collection[int] = ()) -> int:
+    """A version of a name that was never given and is not taken: the one that is wanted, else the next one."""
+    given = {*connection.scalars(select(ALL_MODELS.c.version).where(ALL_MODELS.c.name == name)), *taken}
     return max(given, default=0) + 1 if wanted is None or wanted in given else wanted
