@@ -185,8 +185,8 @@ def check_decoder(spec: DistillSpec, teacher: BertConfig) -> None:
         value = getattr(spec.recipe, name)
         if value not in (RecipeSpec.model_fields[name].default, decoder):
             raise SpecError(
-                f"recipe.{name} {value!r} has no effect: the student decodes as {spec.teacher} does, with token_decoder "
-                f"{decoder}; leave it out"
+                f"recipe.{name} {value!r} has no effect: the student decodes as {spec.teacher} does, with "
+                f"token_decoder {decoder}; leave it out"
             )
 
 
