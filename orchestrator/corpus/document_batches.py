@@ -109,11 +109,11 @@ def check_text(source: TextSource) -> None:
 
     Raises: CorpusError.
     """
-    entries = {file.entry for file in find_files(source)}
-    for entry, pattern in enumerate(source.files if source.weights else ()):
-        if entry not in entries:
+    if source.weights:
+        with_files = {file.entry for file in find_files(source)}
+        if alike := [pattern for entry, pattern in enumerate(source.files) if entry not in with_files]:
             raise CorpusError(
-                f"corpus.files: entries before {pattern!r} have all of its files, so that its weight would not count; "
+                f"corpus.files: entries before {alike[0]!r} have all of its files, so that its weight would not count; "
                 "name them in one entry only"
             )
     if next(read_corpus(source), None) is None:
