@@ -1,6 +1,8 @@
 """Numbers of groups, kept as runs end. Alone: pytest tests/orchestrator/registry/test_roll_up.py"""
 
+import random
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -36,13 +38,13 @@ def read_live(registry: Registry, **options: Any) -> list[dict[str, Any]]:
         opened = connection.scalars(select(OPEN_RUNS.c.run_id)).all()
         connection.execute(delete(RANKED_GROUPS))
         runs = connection.scalars(select(ALL_RUNS.c.id).where(ALL_RUNS.c.id.not_in(opened))).all()
-        connection.execute(insert(OPEN_RUNS), [{"run_id": run} for run in runs])
+        connection.execute(insert(OPEN_RUNS), [{"run_id": run} for run in runs]) if runs else None
     try:
         return list(registry.leaderboard(**options).records)
     finally:
         with registry._database.connection(writing=True) as connection:
             connection.execute(delete(OPEN_RUNS).where(OPEN_RUNS.c.run_id.in_(runs)))
-            connection.execute(insert(RANKED_GROUPS), list(map(dict, packs)))
+            connection.execute(insert(RANKED_GROUPS), list(map(dict, packs))) if packs else None
 
 
 def check(registry: Registry) -> None:
@@ -193,6 +195,45 @@ def test_a_score_of_a_model_whose_run_has_still_to_complete_is_refused_once_it_h
     registry.lifecycle.finish(sweep, RunState.COMPLETED)
     assert sorted([row["rank"] for row in registry.leaderboard().records], key=str) == [1, None]
     check(registry)
+
+
+def any_sweep(registry: Registry, draw: random.Random) -> None:
+    """A sweep that has left a model, which may have been evaluated before."""
+    sweep = new_sweep(registry)
+    registry.trials.set_data(sweep, {"train": draw.choice("ab"), "validation": draw.choice("ab")})
+    seeds(registry, [draw.random()], first=draw.randrange(3), sweep=sweep, learning_rate=draw.choice(RATES))
+    registry.models.register("m", model_result(64 * draw.choice("de")), sweep)
+    registry.lifecycle.finish(sweep, draw.choice((RunState.COMPLETED, RunState.FAILED)))
+
+
+def any_evaluation(registry: Registry, draw: random.Random) -> None:
+    split, digest = draw.choice(("validation", "test")), 16 * draw.choice("de")
+    evaluated(registry, split, draw.choice("ab"), draw.random(), digest=digest)
+
+
+def any_removal(registry: Registry, draw: random.Random) -> None:
+    for removed in registry.trash.records()[:1]:
+        registry.trash.restore(removed.run_id)
+    registry.trash.put(draw.choice(registry.run_ids("parent is null")), 0)
+
+
+def any_archiving(registry: Registry, draw: random.Random) -> None:
+    registry.annotations.set_flag(draw.choice(registry.run_ids()), "archived")
+
+
+@pytest.mark.parametrize("seed", [2, 3])
+def test_numbers_follow_any_sequence_of_changes(tmp_path: Path, seed: int) -> None:
+    """Faults lay where changes meet that are tested one by one."""
+    draw, both = random.Random(seed), [Registry(str(tmp_path / f"{name}.sqlite")) for name in ("here", "there")]
+    for registry in both:
+        any_sweep(registry, draw)
+    for _ in range(12):
+        registry, other = draw.sample(both, 2)
+        draw.choice((any_sweep, any_evaluation, any_evaluation, any_removal, any_archiving))(registry, draw)
+        if draw.random() < 0.2:
+            list(merge_registry(other._database, registry.place))
+        check(registry)
+        check(other)
 
 
 def test_merged_runs_are_rolled_up(registry: Registry, tmp_path: Any) -> None:
