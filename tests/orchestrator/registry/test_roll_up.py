@@ -234,6 +234,7 @@ def test_numbers_follow_any_sequence_of_changes(tmp_path: Path, seed: int) -> No
             list(merge_registry(other._database, registry.place))
         check(registry)
         check(other)
+    assert [each.check_groups() for each in both] == [[], []]
 
 
 def test_merged_runs_are_rolled_up(registry: Registry, tmp_path: Any) -> None:
