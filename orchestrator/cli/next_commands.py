@@ -2,7 +2,7 @@
 
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from orchestrator.base.run_states import RunState
 from orchestrator.cli.frame import given_options, resume_command
@@ -10,7 +10,9 @@ from orchestrator.cli.frame import given_options, resume_command
 if TYPE_CHECKING:
     from orchestrator.reports.run_facts import RunFacts
 
-ASKED_BY_A_LINE = frozenset({"classification", "multi_label", "regression", "ner", "token_classification"})
+_OF_PAIRS = frozenset({"classification", "multi_label", "regression"})
+"""Heads whose models read one text, or two where their task has two columns of text."""
+_ASKED_BY_A_LINE = _OF_PAIRS | {"ner", "token_classification"}
 """Heads whose models answer a plain line of text: `RequestForm.parse_text`, of which reading a run loads nothing."""
 
 
@@ -45,21 +47,18 @@ def model_commands(facts: "RunFacts") -> list[str]:
         models = registry.models.left_by(run)
     if not models or not folder:
         return []
-    from orchestrator.storage.model_folder import mask_token
-    from orchestrator.tasks.catalogue import KNOWN_TASKS
+    from orchestrator.storage.model_folder import mask_token, recorded_text_columns
 
-    task: dict[str, Any] = run.spec.get("task") or {}
-    columns = task.get("text_columns", ()) or getattr(KNOWN_TASKS.get(task.get("id", "")), "text_columns", ())
     own, name, head = f"orchestrator{given_options()}", shlex.quote(model), models[0].head
     mask = mask_token(folder) if head == "pretraining" else None
     if mask is not None:
         use = f'{own} fill-mask {name} "A {mask} of your own."'
     elif head in ("pretraining", "embedding"):
         use = f'echo "A text of your own." | {own} embed {name}'
-    elif head in ASKED_BY_A_LINE and (len(columns) < 2 or head in ("ner", "token_classification")):
+    elif head in _ASKED_BY_A_LINE and not (head in _OF_PAIRS and len(recorded_text_columns(folder)) == 2):
         use = f'echo "A text of your own." | {own} predict {name}'
     else:
-        files = task.get("files") or {}
+        files = (run.spec.get("task") or {}).get("files") or {}
         file = files.get("validation", files.get("train"))
         file = file if file is not None and Path(file).is_file() else "FILE"
         use = f"{own} predict {name} {shlex.quote(file)}"

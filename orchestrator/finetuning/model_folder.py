@@ -9,10 +9,11 @@ from bert_core.config import BertConfig
 from bert_core.errors import CheckpointError
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.finetuning.heads import HEADS, HeadModel
-from orchestrator.finetuning.model_record import RECORD_FILE, FineTuningRecord, label_names, read_saved_record
+from orchestrator.finetuning.model_record import FineTuningRecord, label_names, read_saved_record
 from orchestrator.specs import RecipeSpec
 from orchestrator.specs.task import Head
 from orchestrator.storage import write_folder
+from orchestrator.storage.model_folder import RECORD_FILE
 from orchestrator.tasks.types import TASK_TYPES
 from orchestrator.tasks.types.base import TaskDefinition
 

@@ -9,11 +9,11 @@ from typing import Any, Self
 from bert_core.checkpoints.manifest import check_format
 from bert_core.config import BertConfig
 from bert_core.errors import CheckpointError, NewerFormatError
+from orchestrator.storage.model_folder import RECORD_FILE
 from orchestrator.tasks.text_examples import NO_COLUMNS, TabularColumns
 from orchestrator.tasks.types import TASK_TYPES, find_type
 from orchestrator.tasks.types.base import TaskDefinition, TaskOptions
 
-RECORD_FILE = "fine_tuning.json"
 _FORMAT = 1
 """Number of the record's format; a file without one has the first."""
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections.abc import Sequence
 from contextlib import suppress
 from math import prod
 
@@ -9,6 +10,10 @@ from bert_core.checkpoints.sentence_transformers import MODULES_FILE
 from bert_core.checkpoints.weight_files import WEIGHTS_FILE, find_weights
 from orchestrator.base.results import ModelResult
 from orchestrator.storage import digest_file, exists, join, local_copy, open_read, read_json
+from orchestrator.storage.uris import is_local
+
+RECORD_FILE = "fine_tuning.json"
+"""File of a fine-tuned model's record: its task, and how it reads text (`orchestrator.finetuning.model_record`)."""
 
 
 def describe_model(folder: str, head: str) -> ModelResult:
@@ -37,6 +42,15 @@ def count_parameters(folder: str) -> int:
     with open_read(join(folder, WEIGHTS_FILE)) as file:
         header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
     return sum(prod(tensor["shape"]) for name, tensor in header.items() if name != "__metadata__")
+
+
+def recorded_text_columns(folder: str) -> Sequence[str]:
+    """Columns of text that a local folder's model was trained on, by its record; none where that says none."""
+    with suppress(Exception):  # as for a mask token
+        if is_local(folder):
+            columns: Sequence[str] = read_json(join(folder, RECORD_FILE))["text_columns"]
+            return columns
+    return ()
 
 
 def mask_token(folder: str) -> str | None:

@@ -88,10 +88,11 @@ def test_the_file_to_predict_is_that_for_validation_or_the_one_it_is_taken_from(
     assert command("resume", RUN).err.splitlines()[-2] == "  orchestrator predict one@1 b.json"
 
 
-@pytest.mark.parametrize("task", [{"text_columns": ["claim", "proof"]}, {"id": "mrpc"}])
-def test_a_model_of_pairs_is_not_asked_about_one_text(command: Command, home: Path, task: dict[str, object]) -> None:
-    record_run(home, "sweep", "classification", task=task)
-    assert command("resume", RUN).err.splitlines()[-2] == "  orchestrator predict one@1 FILE"
+@pytest.mark.parametrize(("head", "use"), [("classification", "predict one@1 FILE"), ("ner", "predict one@1")])
+def test_a_model_of_pairs_is_not_asked_about_one_text(command: Command, home: Path, head: str, use: str) -> None:
+    record_run(home, "sweep", head, str(home))
+    (home / model_folder.RECORD_FILE).write_text('{"text_columns": ["sentence", "word"]}')
+    assert command("resume", RUN).err.splitlines()[-2].endswith(f"orchestrator {use}")
 
 
 def test_the_weights_are_not_downloaded_to_speak_of_a_model(

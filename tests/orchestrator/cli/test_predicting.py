@@ -18,9 +18,10 @@ import pytest
 from bert_core.config import BertConfig
 from bert_core.text_embedding import TextEmbedder
 from orchestrator.base.web import listening
-from orchestrator.finetuning.model_record import RECORD_FILE, FineTuningRecord
+from orchestrator.finetuning.model_record import FineTuningRecord
 from orchestrator.inference import serving as app
 from orchestrator.inference.line_blocks import Abilities
+from orchestrator.storage.model_folder import RECORD_FILE
 from orchestrator.tasks.types.base import TaskOptions
 from tests.orchestrator.cli.fresh_process import loaded_by_each
 from tests.orchestrator.cli.laboratory import Command

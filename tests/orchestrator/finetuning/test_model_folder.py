@@ -19,11 +19,11 @@ from orchestrator.finetuning.building import build_model
 from orchestrator.finetuning.evaluation import evaluate_model, with_labels_of
 from orchestrator.finetuning.heads import HEADS
 from orchestrator.finetuning.model_folder import load_fine_tuned
-from orchestrator.finetuning.model_record import RECORD_FILE, FineTuningRecord
+from orchestrator.finetuning.model_record import FineTuningRecord
 from orchestrator.inference.task_scores import Scoring, evaluate
 from orchestrator.specs import RecipeSpec, TaskSpec
 from orchestrator.specs.task import Head
-from orchestrator.storage.model_folder import count_parameters
+from orchestrator.storage.model_folder import RECORD_FILE, count_parameters
 from orchestrator.tasks.loading import load_task
 from orchestrator.tasks.task import Task
 from orchestrator.tasks.text_examples import CategoricalColumn, NumericalColumn, TabularColumns

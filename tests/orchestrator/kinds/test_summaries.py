@@ -14,7 +14,7 @@ from sqlalchemy import update
 from bert_core.config import BertConfig
 from orchestrator.base.results import MetricEvent, TrialResult
 from orchestrator.base.run_states import RunState
-from orchestrator.finetuning.model_record import RECORD_FILE, FineTuningRecord
+from orchestrator.finetuning.model_record import FineTuningRecord
 from orchestrator.kinds.pretrain import PretrainKind
 from orchestrator.kinds.sweep import SweepKind
 from orchestrator.kinds.sweep_summary import compute_difference
@@ -23,6 +23,7 @@ from orchestrator.registry.records import RunRecord
 from orchestrator.registry.tables import ALL_RUNS
 from orchestrator.significance.ranking import SeedNoise
 from orchestrator.significance.summary import summarize
+from orchestrator.storage.model_folder import RECORD_FILE
 from orchestrator.tasks.types.base import TaskOptions
 from tests.orchestrator.small_specs import SWEEP
 from tests.orchestrator.tasks.definitions import define
