@@ -387,7 +387,8 @@ def metered(
 
     Raises: HoursReached where earlier attempts took all hours.
     """
-    pipeline = retry_while_unavailable(partial(registry.run, watcher.outermost or record.id))
+    whole = watcher.outermost
+    pipeline = None if whole is None else retry_while_unavailable(partial(registry.run, whole))
     before_s, begun_at = record.seconds or 0.0, time.monotonic()
     if (reached := hours_reached(record, spec, before_s, pipeline)) is not None:
         raise reached

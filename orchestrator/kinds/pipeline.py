@@ -107,7 +107,8 @@ class PipelineKind(Kind[PipelineSpec, None]):
                 for settled in _in_each_precision(ready):
                     whole = self._input_tags(settled, inputs)[1]
                     if (record := _completed_run([whole], _wanted_states(spec, name), registry)) is not None:
-                        outputs.setdefault(name, _output(record, registry))
+                        outputs[name] = _output(record, registry)
+                        break
                 inputs.drop_examples()
         return outputs
 
@@ -136,7 +137,8 @@ class PipelineKind(Kind[PipelineSpec, None]):
 
     def _settled(self, spec: Spec, inputs: Resolved, context: RunContext) -> Spec:
         """The stage in the precision of an earlier attempt at this pipeline, else as its devices decide."""
-        for settled in _in_each_precision(spec) if context.attempt > 1 else ():
+        has_run = context.attempt > 1 and asks_auto(spec)
+        for settled in _in_each_precision(spec) if has_run else ():
             if context.recorder.registry.run_ids(_own_runs(context.run_id, self._input_tags(settled, inputs))):
                 return settled
         settled_now: Spec = self._kind(spec).settle_precision(spec, inputs)

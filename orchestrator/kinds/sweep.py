@@ -77,8 +77,9 @@ class SweepKind(Kind[SweepSpec, SweepResult]):
             if (value := getattr(spec.recipe, name)) != RecipeSpec.model_fields[name].default:
                 inputs.warn(f"recipe.{name} {value!r} does not count: trials take the values of space.{name}")
         models = listed_values(spec, "init_from")
-        for name in spec.axes.keys() & {*RANDOM_FIELDS}:
-            if start := next((model for model in models if model != RANDOM), None):
+        start = next((model for model in models if model != RANDOM), None)
+        for name in RANDOM_FIELDS if start else ():
+            if name in spec.axes:
                 raise SpecError(
                     f"space.{name} has no effect on the trials of init_from {start}, which brings its own; leave it "
                     "out, or sweep in two specs"

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+from contextlib import nullcontext
 from io import BytesIO
 from pathlib import Path
 from types import SimpleNamespace
@@ -356,8 +357,13 @@ def test_the_exit_status_is_the_outcome(
     assert capsys.readouterr().err == outcome_line(recorder.registry.run(run_id)) + "\n"
 
 
-def test_a_run_that_was_submitted_just_now_is_waited_for(
-    settings: Settings, recorder: Recorder, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("completes", [True, False])
+def test_a_run_that_was_submitted_just_now_is_waited_for_until_one_time(
+    settings: Settings,
+    recorder: Recorder,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    completes: bool,
 ) -> None:
     """A run that begins between two looks, as a driver on a cluster begins it, is waited for."""
     run_id, pauses = "7f3a90b1c2d4", []
@@ -366,30 +372,16 @@ def test_a_run_that_was_submitted_just_now_is_waited_for(
         pauses.append(pause_s)
         if len(pauses) == 2:
             recorder.start({"kind": "pretrain", "name": "small"}, "f", run_id=run_id)
-            recorder.complete(run_id, RunOutcome())
+            if completes:
+                recorder.complete(run_id, RunOutcome())
 
-    monkeypatch.setattr("time.sleep", begin)
     caplog.set_level("INFO", "orchestrator")
-    assert wait_for_run(run_id, settings=settings, pause_s=7).id == run_id
-    assert pauses == [7, 7]
-    assert caplog.messages == [f"run {run_id} is not recorded yet; its job may be starting"]
-
-
-def test_the_time_of_a_wait_has_one_end_whenever_the_run_is_recorded(
-    settings: Settings, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run_id, pauses = "7f3a90b1c2d4", []
-
-    def begin(pause_s: float) -> None:
-        pauses.append(pause_s)
-        if len(pauses) == 2:
-            recorder.start({"kind": "pretrain", "name": "small"}, "f", run_id=run_id)
-
     clock = SimpleNamespace(monotonic=lambda: sum(pauses), sleep=begin)
     monkeypatch.setattr("orchestrator.execution.waiting.time", clock)
-    with pytest.raises(RunFailedError, match="after 9 s"):
-        wait_for_run(run_id, settings=settings, timeout_s=9, pause_s=3)
-    assert pauses == [3, 3, 3]
+    with nullcontext() if completes else pytest.raises(RunFailedError, match="after 9 s"):
+        assert wait_for_run(run_id, settings=settings, timeout_s=9, pause_s=3).id == run_id
+    assert pauses == ([3, 3] if completes else [3, 3, 3])
+    assert caplog.messages == [f"run {run_id} is not recorded yet; its job may be starting"]
 
 
 def test_a_run_that_nobody_records_is_unknown_after_a_while(settings: Settings, recorder: Recorder) -> None:

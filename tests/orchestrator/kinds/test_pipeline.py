@@ -31,7 +31,7 @@ class Pipelines:
     recorder: Recorder
     are_interrupted: bool = False
     done: list[str] = field(default_factory=list)
-    """What was done in the latest attempt, such as `start all/pre`."""
+    """Stages that the latest attempt started or resumed, in order: `start all/pre`."""
 
     def attempt(self, run_id: str | None = None, **stages: dict[str, Any]) -> str:
         """Make an attempt at a pipeline, a new one without an id; returns its id."""
