@@ -11,14 +11,15 @@ from typing import Any
 
 from bert_core.config_fields import ConfigFields
 from bert_core.errors import ConfigError
-from bert_core.families.rotary import RotaryFamily
+from bert_core.families.rotary import GATED_LAYERS, RotaryFamily
 
 
 @dataclass(frozen=True)
 class _EuroBert(RotaryFamily):
     def read(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        pooling = values.get("classifier_pooling", values.get("clf_pooling", "late"))
-        found = super().read({**values, "classifier_pooling": "cls" if pooling == "bos" else pooling})
+        found = super().read(values)
+        if found["classifier_pooling"] == "bos":
+            found["classifier_pooling"] = "cls"
         head_size = found.get("hidden_size", 768) // found.get("num_attention_heads", 12)
         if values.get("head_dim", head_size) not in (None, head_size):
             raise ConfigError(f"head_dim is {values['head_dim']!r}; only {head_size}, a head's share, can be built")
@@ -31,7 +32,7 @@ class _EuroBert(RotaryFamily):
 
 
 _LAYER = r"layers.\1."
-_SWITCHES = ("embedding_norm", "use_bias", "prediction_transform", "prediction_bias", "sentence_head")
+_ABSENT = ("embedding_norm", "use_bias", "prediction_transform", "prediction_bias")
 
 EUROBERT = _EuroBert(
     model_type="eurobert",
@@ -53,14 +54,14 @@ EUROBERT = _EuroBert(
         "layer_norm_eps": "rms_norm_eps",
         **{name: name for name in ("num_key_value_heads", "tie_word_embeddings", "classifier_pooling")},
     },
+    former_fields={"clf_pooling": "classifier_pooling"},
     fixed_fields={
-        "position_embedding_type": "rotary",
+        **GATED_LAYERS,
         "norm": "rms",
         "norm_placement": "pre",
-        "feed_forward": "gated",
         "type_vocab_size": 0,
         "pooler_activation": "gelu",
-        **dict.fromkeys(_SWITCHES, False),
+        **dict.fromkeys(_ABSENT, False),
     },
     defaults={
         "vocab_size": 128256,
@@ -72,6 +73,7 @@ EUROBERT = _EuroBert(
         "hidden_dropout_prob": 0.0,
         "rope_theta": 10_000.0,
         "tie_word_embeddings": False,
+        "classifier_pooling": "late",
     },
     required={"attention_bias": False, "mlp_bias": False},
     tied_weights={"lm_head.weight": "model.embed_tokens.weight"},

@@ -65,6 +65,8 @@ class Family:
     """Fields of BertConfig → their names in config.json, where these differ or not every family has the field."""
     fixed_fields: Mapping[str, Any] = field(default_factory=dict)
     """Fields of BertConfig that are the same for every member and stand in no config.json."""
+    former_fields: Mapping[str, str] = field(default_factory=dict)
+    """Names in config.json of the code that models were published with → those of today."""
     defaults: Mapping[str, Any] = field(default_factory=dict)
     """Names in config.json → the value that is meant where config.json leaves the field out."""
     required: Mapping[str, Any] = field(default_factory=dict)
@@ -99,7 +101,8 @@ class Family:
 
     def read(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """Turn the fields of a config.json into BertConfig's. Raises: ConfigError for what cannot be built here."""
-        values = {**self.defaults, **values}
+        former = {name: values[old] for old, name in self.former_fields.items() if old in values}
+        values = {**self.defaults, **former, **values}
         always = {name: value for name, value in _REQUIRED.items() if name not in self.fixed_fields}
         for name, required in {**always, **self.required}.items():
             if name not in self.fields.values() and values.get(name, required) != required:

@@ -10,15 +10,9 @@ from typing import Any
 from bert_core.config_fields import ConfigFields
 from bert_core.families.family import Family
 
-_OLD_NAMES = {"n_words": "vocab_size", "pad_index": "pad_token_id"}
-
 
 @dataclass(frozen=True)
 class _Flaubert(Family):
-    def read(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        old = {new: values[name] for name, new in _OLD_NAMES.items() if name in values}
-        return super().read({**old, **values})
-
     def derived_fields(self, found: Mapping[str, Any], values: Mapping[str, Any]) -> Mapping[str, Any]:
         return {
             **self.fixed_fields,
@@ -64,6 +58,7 @@ FLAUBERT = _Flaubert(
         "classifier_dropout": "summary_first_dropout",
         "initializer_range": "init_std",
     },
+    former_fields={"n_words": "vocab_size", "pad_index": "pad_token_id"},
     fixed_fields={
         "type_vocab_size": 0,
         "intermediate_size": None,

@@ -6,7 +6,7 @@ Dropout is transformers' where it is 0: it has one more inside the feed-forward 
 """
 
 from bert_core.families.bert import EMBEDDINGS
-from bert_core.families.rotary import RotaryFamily
+from bert_core.families.rotary import GATED_LAYERS, RotaryFamily
 
 _LAYER = r"encoder.layer.\1."
 
@@ -28,12 +28,7 @@ GTE = RotaryFamily(
         r"prediction\.norm\.": "lm_head.norm.",
         r"prediction\.bias$": "lm_head.decoder.bias",
     },
-    fixed_fields={
-        "position_embedding_type": "rotary",
-        "feed_forward": "gated",
-        "intermediate_bias": False,
-        "sentence_head": False,
-    },
+    fixed_fields={**GATED_LAYERS, "intermediate_bias": False},
     defaults={
         "vocab_size": 250048,
         "attention_probs_dropout_prob": 0.0,

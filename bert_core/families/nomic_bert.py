@@ -10,20 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from bert_core.errors import ConfigError
-from bert_core.families.rotary import RotaryFamily
+from bert_core.families.rotary import GATED_LAYERS, RotaryFamily
 
-_PUBLISHED = {
-    "n_embd": "hidden_size",
-    "n_layer": "num_hidden_layers",
-    "n_head": "num_attention_heads",
-    "n_inner": "intermediate_size",
-    "resid_pdrop": "hidden_dropout_prob",
-    "attn_pdrop": "attention_probs_dropout_prob",
-    "layer_norm_epsilon": "layer_norm_eps",
-    "max_trained_positions": "max_position_embeddings",
-    "rotary_emb_base": "rope_theta",
-}
-"""Names in config.json of the code that the models were published with → transformers'."""
 _ACTIVATIONS = {"swiglu": "silu", "geglu": "gelu"}
 _BIASES = ("qkv_proj_bias", "mlp_fc1_bias", "mlp_fc2_bias")
 _VARIANTS = ("prenorm", "parallel_block", "causal", "norm_mlp", "rotary_emb_interleaved")
@@ -32,10 +20,9 @@ _VARIANTS = ("prenorm", "parallel_block", "causal", "norm_mlp", "rotary_emb_inte
 @dataclass(frozen=True)
 class _NomicBert(RotaryFamily):
     def read(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        published = {new: values[name] for name, new in _PUBLISHED.items() if name in values}
         if (activation := values.get("activation_function", "swiglu")) not in _ACTIVATIONS:
             raise ConfigError(f"activation_function is {activation!r}; use one of {', '.join(_ACTIVATIONS)}")
-        return super().read({"hidden_act": _ACTIVATIONS[activation], **published, **values})
+        return super().read({"hidden_act": _ACTIVATIONS[activation], **values})
 
 
 _LAYER = r"encoder.layers.\1."
@@ -59,13 +46,18 @@ NOMIC_BERT = _NomicBert(
         r"prediction\.norm\.": "cls.predictions.transform.layer_norm.",
         r"prediction\.bias$": "cls.predictions.bias",
     },
-    fixed_fields={
-        "position_embedding_type": "rotary",
-        "feed_forward": "gated",
-        "use_bias": False,
-        "norm_bias": True,
-        "sentence_head": False,
+    former_fields={
+        "n_embd": "hidden_size",
+        "n_layer": "num_hidden_layers",
+        "n_head": "num_attention_heads",
+        "n_inner": "intermediate_size",
+        "resid_pdrop": "hidden_dropout_prob",
+        "attn_pdrop": "attention_probs_dropout_prob",
+        "layer_norm_epsilon": "layer_norm_eps",
+        "max_trained_positions": "max_position_embeddings",
+        "rotary_emb_base": "rope_theta",
     },
+    fixed_fields={**GATED_LAYERS, "use_bias": False, "norm_bias": True},
     defaults={
         "vocab_size": 30528,
         "hidden_dropout_prob": 0.0,

@@ -8,6 +8,9 @@ from bert_core.config_fields import ConfigFields
 from bert_core.errors import ConfigError
 from bert_core.families.family import Family
 
+GATED_LAYERS = {"position_embedding_type": "rotary", "feed_forward": "gated", "sentence_head": False}
+"""Fields of BertConfig that all of them fix."""
+
 
 @dataclass(frozen=True)
 class RotaryFamily(Family):
