@@ -3,8 +3,9 @@
 import json
 import math
 import re
+import sys
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import date, datetime
 from pathlib import Path
 from typing import Any
@@ -146,3 +147,10 @@ def short_value(value: object, longest: int = 20) -> str:
     """
     text = f"{value:g}" if isinstance(value, float) else re.sub(_OF_HUB, "", str(value))
     return text if len(text) <= longest else f"…{text[1 - longest :]}"
+
+
+def short_values(values: Iterable[object]) -> list[str]:
+    """Short texts of the values of one parameter, or whole ones where short ones would make different values alike."""
+    whole = [short_value(value, sys.maxsize) for value in values]
+    short = list(map(short_value, whole))
+    return short if len(set(short)) == len(set(whole)) else whole

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from contextlib import nullcontext, redirect_stdout, suppress
+from contextlib import nullcontext, redirect_stdout
 from io import StringIO
 from itertools import combinations, repeat
 from typing import TYPE_CHECKING
@@ -12,6 +12,7 @@ import click
 from orchestrator.base.console import terminal_width
 from orchestrator.base.console.log_lines import folded
 from orchestrator.base.errors import InputError, NotFoundError, SeveralRunsError
+from orchestrator.base.formatting import plain_value
 from orchestrator.cli.frame import command
 from orchestrator.cli.messages import notify
 from orchestrator.cli.output import show_rows, show_table, show_text
@@ -61,7 +62,7 @@ def compare(names: tuple[str, ...]) -> None:
     form, output = current_reading().form, current_reading().output
     if form == "json":
         records = [pair_record(pair, noise, why_not) for pair in pairs]
-        show_text(json.dumps(records, indent=2, ensure_ascii=False, default=str), output)
+        show_text(json.dumps(plain_value(records), indent=2, ensure_ascii=False), output)
     elif form == "csv":
         rows = [row for pair in pairs for row in pair_rows(pair_record(pair, noise, why_not))]
         show_rows(rows, ["a", "b", "section", "field", "first", "second"])
@@ -83,11 +84,15 @@ def _find(registry: "Registry", name: str) -> "RunRecord | GroupRecord":
     """The run or the group that a name means, of a model the run that registered it. Raises: NotFoundError."""
     try:
         return find_run(registry, name, or_model=True)
-    except NotFoundError as no_run:
-        if not isinstance(no_run, SeveralRunsError):
-            with suppress(NotFoundError):
-                return registry.group(name)
+    except SeveralRunsError:
         raise
+    except NotFoundError as no_run:
+        try:
+            return registry.group(name)
+        except SeveralRunsError:
+            raise
+        except NotFoundError:
+            raise no_run from None
 
 
 def _scored(registry: "Registry", one: "RunRecord | GroupRecord") -> "RunRecord | GroupRecord":

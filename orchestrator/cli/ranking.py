@@ -1,6 +1,7 @@
 """Command `leaderboard`: groups of runs that differ only in their seed, ranked by what they show."""
 
 from collections.abc import Sequence
+from itertools import groupby, islice
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -32,7 +33,7 @@ _NO_TRIALS = "no fine-tuned trials yet; run a sweep: `orchestrator run experimen
     default="lower",
     help="Statistic to rank by; lower: the worse end of the 95% interval.",
 )
-@click.option("--across-code", is_flag=True, help="Pool runs that differ only in code version.")
+@click.option("--across-code", is_flag=True, help="Pool runs that differ only in code version; --group takes one.")
 @click.option("--archived", is_flag=True, help="Include archived runs.")
 def leaderboard(
     registry: "Registry",
@@ -69,7 +70,7 @@ def leaderboard(
         total = sum({RANKING(row): row["num_ranked"] for row in table.records}.values())
         rows = table.records[reading.offset :][:limit]
     else:  # the offset is one of each ranking
-        rows = [row for row in table.records if (row["rank"] or row["num_ranked"]) > reading.offset]
+        rows = [row for _, some in groupby(table.records, RANKING) for row in islice(some, reading.offset, None)]
         total = len(rows) or len(table.records)
     columns: Sequence[str] = table.columns
     if reading.is_brief:

@@ -49,7 +49,7 @@ def show(run_id: str, is_whole: bool) -> None:
         facts, reading = RunFacts(registry, find_run(registry, run_id), current_settings().home), current_reading()
         if reading.is_brief and not is_whole and not reading.columns:
             show_record(brief_record(facts))
-            show_text("next\n" + "".join(f"  {line}\n" for line in next_commands(facts)))
+            show_text(printable("next\n" + "".join(f"  {line}\n" for line in next_commands(facts))))
         else:
             show_record(full_record(facts, reading.form))
 
@@ -81,7 +81,7 @@ def reproduce(run_id: str, part: str | None) -> None:
             else:
                 show_record(yaml.safe_load(shown) if part == "spec" else {"diff": shown})
             return
-        facts = reproduction_facts(run, registry, current_settings())
+        facts = reproduction_facts(run, registry, current_settings(), f"orchestrator{given_options()}")
     if reading.form != "table":
         show_record(facts)
         return

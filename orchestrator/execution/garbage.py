@@ -174,7 +174,7 @@ def _weights(registry: Registry, every: Sequence[RunRecord], pinned: set[str]) -
     # The best of what is here stays, also where a run that was merged from elsewhere is better: its weights are there.
     elsewhere = {sweep.id for sweep in sweeps if sweep.storage_path is None or not exists(sweep.storage_path)}
     own = {run.id for run in every if run.parent_id not in elsewhere}
-    everywhere = registry.groups_of(own)
+    everywhere = [*registry.groups_of(own), *registry.groups_of(own, archived=False)]
     groups = [replace(group, runs=[run for run in group.runs if run.id in own]) for group in everywhere]
     kept = {*models.values("run_id"), *named, *best_of_groups(groups), *pinned}
     for sweep in sweeps:

@@ -168,7 +168,8 @@ def _refusal(
         return needed
     if models and not force:
         return f"its model is registered: {', '.join(models)}; --force takes it out of the registry too"
-    leading = sorted(trials & best_of_groups(registry.groups_of(trials)))
+    groups = *registry.groups_of(trials), *registry.groups_of(trials, archived=False)
+    leading = sorted(trials & best_of_groups(groups))
     if leading and not force:
         return f"its trial {leading[0]} is the best of its group on the leaderboard; --force removes it all the same"
     return ""

@@ -25,13 +25,19 @@ from orchestrator.specs.task import task_of
 from orchestrator.storage.model_folder import weights_digest
 
 
-def reproduction_facts(run: RunRecord, registry: Registry, settings: Settings) -> dict[str, Any]:
-    """Facts for making a run again, by name; a trial is part of its sweep, which is made again as a whole."""
+def reproduction_facts(
+    run: RunRecord, registry: Registry, settings: Settings, program: str = "orchestrator"
+) -> dict[str, Any]:
+    """Facts for making a run again, by name; a trial is part of its sweep, which is made again as a whole.
+
+    Args:
+        program: beginning of the commands that are told, with the options of all commands.
+    """
     whole = run if run.parent_id is None else registry.run(run.parent_id)
     facts = RunFacts(registry, run)
     make = facts.made_by
     folder, code = launch_folder(whole.storage_path), (make.code if make else None) or {}
-    own, changes = f"orchestrator runs reproduce {whole.id}", None
+    own, changes = f"{program} runs reproduce {whole.id}", None
     if make is not None and code.get("diff_digest"):
         changes = f"{own} --show diff > {whole.id}.diff; git apply {whole.id}.diff"
         if make.diff_digest is None:

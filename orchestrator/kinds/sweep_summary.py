@@ -10,7 +10,7 @@ from bert_core.checkpoints.weight_files import WEIGHTS_FILE
 from bert_core.errors import BertCoreError
 from orchestrator.base.console import duration
 from orchestrator.base.console.tables import Column, fitting, plain_lines
-from orchestrator.base.formatting import short_value
+from orchestrator.base.formatting import short_value, short_values
 from orchestrator.base.metric_names import BASELINE
 from orchestrator.finetuning.model_record import read_saved_record
 from orchestrator.finetuning.sweep_progress import values_text
@@ -97,10 +97,11 @@ def sweep_summary(run: RunRecord, registry: Registry) -> Iterator[str]:
     beside = "" if baseline is None else f" (baseline {baseline:.4f})"
     yield f"{metric} {shown:.4f} on {run.task} by {whose}{beside}{took}"
     has_several_codes = len({group_code(row["group"]) for row in scored}) > 1
+    texts = {name: short_values(group.parameters.get(_PARAMETER + name) for group in groups) for name in varied}
     values = [
-        {name: short_value(group.parameters.get(_PARAMETER + name)) for name in varied}
+        {name: column[place] for name, column in texts.items()}
         | ({_CODE: group_code(group.key)} if has_several_codes else {})
-        for group in groups
+        for place, group in enumerate(groups)
     ]
     yield from _table(values, summaries, metric)
     named = ", ".join(

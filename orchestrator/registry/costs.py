@@ -4,9 +4,10 @@
     cpu_hour: 0.04
     gpu_hour: {H200: 3.50, L40S: 1.10}     # or one number for every type
 
-A type is found in the name that its driver gives: `H200` prices a `NVIDIA H200 NVL`.
+A type is a part of whole words in the name that its driver gives: `H200` prices a `NVIDIA H200 NVL`, no `GH200`.
 """
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -62,7 +63,8 @@ def usage_of(run: RunRecord, registry: Registry) -> Usage | None:
 
 def own_stages(pipeline: RunRecord, registry: Registry) -> list[RunRecord]:
     """Stages that a pipeline has carried out itself, in order; those of earlier runs have cost it nothing."""
-    return [stage for stage in reversed(registry.stages(pipeline.id)) if stage.created_at >= pipeline.created_at]
+    stages = reversed(registry.stages(pipeline.id))
+    return [one for one in stages if one.created_at >= pipeline.created_at and one.stage_in(pipeline) is not None]
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,7 @@ class PriceTable:
         return price
 
     def _gpu_hour(self, gpu: str) -> float | None:
-        parts = [part for part in self.gpu_hours if part.lower() in gpu.lower()]
+        parts = [part for part in self.gpu_hours if not part or re.search(rf"\b{re.escape(part)}\b", gpu, re.I)]
         return self.gpu_hours[max(parts, key=len)] if parts else None
 
 

@@ -276,7 +276,9 @@ def find_group(connection: sql.Connection, name: str, state: sql.ColumnElement[R
     """
     digest, _, code = name.lower().partition(".")
     is_called = RUNS.c.group_key.between(digest, f"{digest}g")  # by the index; no digit comes after f
-    groups = load_groups(connection, is_called) if len(digest) >= records.MIN_ID_DIGITS else []
+    groups = []
+    if len(digest) >= records.MIN_ID_DIGITS:  # as the leaderboard shows it
+        groups = load_groups(connection, is_called, archived=False) or load_groups(connection, is_called)
     groups = [group for group in groups if group_code(group.key).startswith(code)]
     shown = [group for group in groups if len(digest) >= LABEL_DIGITS and group_code(group.key) == code]
     if len({group.key for group in shown}) == 1:  # one whose code is unknown has no more to its name than others

@@ -3,9 +3,10 @@
 The database groups and aggregates; each group comes as one row.
 """
 
+import json
 import math
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -208,9 +209,14 @@ def _pivot(
     if len(headings) > MAX_PIVOT_COLUMNS:
         raise InputError(f"{pivot} has {len(headings)} values; at most {MAX_PIVOT_COLUMNS} become columns.")
 
+    def text(value: Any) -> str:
+        return "none" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+    shared = Counter(map(text, headings.values()))
+
     def column(label: str, value: Any) -> str:
-        shown = "none" if value is None else str(value).lower() if isinstance(value, bool) else value
-        place = f"{pivot.rpartition('.')[2]}={shown}"
+        is_ambiguous = isinstance(value, str) and shared[value] > 1  # "none" beside no value
+        place = f"{pivot.rpartition('.')[2]}={json.dumps(value) if is_ambiguous else text(value)}"
         return place if len(labels) == 1 else f"{label} {place}"
 
     rows: dict[Hashable, dict[str, Any]] = defaultdict(dict)

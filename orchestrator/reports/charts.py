@@ -6,7 +6,7 @@ from io import BytesIO
 from textwrap import wrap
 from typing import Any
 
-from orchestrator.base.formatting import short_value
+from orchestrator.base.formatting import short_value, short_values
 from orchestrator.reports.page_blocks import Chart, Row, Table, is_numeric
 
 MAX_POINTS = 500
@@ -205,9 +205,10 @@ def score_by_setting(rows: Sequence[Row], setting: str, metric: str) -> Chart:
     if len(numbers) > _FEW_VALUES:
         axis["type"] = "log" if numbers[0] > 0 and numbers[-1] / numbers[0] >= _LOGARITHMIC_FROM else "linear"
     else:
-        ordered = numbers or sorted(set(map(short_value, values)))
-        axis |= {"type": "category", "categoryarray": list(map(short_value, ordered))}
-        values = list(map(short_value, values))
+        texts = short_values(values)
+        order = dict(zip(texts, values, strict=True))
+        axis |= {"type": "category", "categoryarray": sorted(order, key=order.__getitem__ if numbers else None)}
+        values = texts
     trace = {
         "type": "scatter",
         "mode": "markers",

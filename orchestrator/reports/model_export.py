@@ -160,7 +160,8 @@ def _choice(run: RunRecord, trial: RunRecord, registry: Registry) -> str:
 def _seeds(run: RunRecord, registry: Registry) -> str:
     """Paragraph on how much the score that ranks the run depends on the seed, by the run's group on the leaderboard."""
     metric = str(run.metric)
-    group = next((group for group in registry.groups_of([run.id]) if any(one.id == run.id for one in group.runs)), None)
+    groups = *registry.groups_of([run.id], archived=False), *registry.groups_of([run.id])
+    group = next((group for group in groups if any(one.id == run.id for one in group.runs)), None)
     summary = None if group is None else group.summary
     noise = None if group is None else registry.seed_noise(group)
     if summary is None or noise is None:

@@ -2,7 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from itertools import groupby
+from itertools import groupby, repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,7 @@ from bert_core.objectives import OBJECTIVES
 from bert_core.objectives.base import PERPLEXITY
 from orchestrator.base.console import counted, duration
 from orchestrator.base.errors import InputError, NotFoundError
-from orchestrator.base.formatting import cell, field_cell, short_value
+from orchestrator.base.formatting import cell, field_cell, short_values
 from orchestrator.base.metric_names import best_first, is_better_lower, is_of_the_machine, score_bounds
 from orchestrator.registry.group_records import replicate_text, scored_trials
 from orchestrator.registry.leaderboard import SHOWN_DIGITS, noise_among, ranking_sentences, recipe_text, trial_groups
@@ -30,7 +30,7 @@ from orchestrator.reports.charts import (
 from orchestrator.reports.mistake_blocks import prediction_blocks
 from orchestrator.reports.page_blocks import Block, Chart, Code, Facts, Page, Row, Section, Table, Words, run_cell
 from orchestrator.reports.run_differences import TITLES, is_same, run_sections, value_text
-from orchestrator.reports.run_facts import TEST, RunFacts, changed_spec, stage_name, stages_text
+from orchestrator.reports.run_facts import TEST, RunFacts, changed_spec, stages_text
 from orchestrator.significance.summary import summarize
 from orchestrator.storage import write_bytes
 
@@ -77,15 +77,18 @@ def run_page(registry: "Registry", run: "RunRecord", home: Path | None = None) -
     facts = RunFacts(registry, run, home)
     sections = [
         Section("Result", _result(facts)),
-        Section("Stages", [_stage_table(registry, facts.stages)]),
+        Section("Stages", [_stage_table(facts)]),
         *_sweep_sections(registry, run, facts.trials),
         *(
-            Section(f"{stage_name(stage)}: {section.heading}", section.blocks)
+            Section(f"{facts.stage_names[stage.id]}: {section.heading}", section.blocks)
             for stage in facts.stages
             for section in _sweep_sections(registry, stage, registry.trials.table(stage.id).records)
         ),
         Section("How it learned", curve_charts(registry, {"": run})),
-        *(Section(f"How {stage_name(stage)} learned", curve_charts(registry, {"": stage})) for stage in facts.stages),
+        *(
+            Section(f"How {name} learned", curve_charts(registry, {"": stage}))
+            for stage, name in zip(facts.stages, facts.stage_names.values(), strict=True)
+        ),
         Section("Where it errs", prediction_blocks(run.predictions_path) if run.predictions_path else []),
         Section(
             "Where its model comes from",
@@ -117,17 +120,17 @@ def _result(facts: RunFacts) -> list[Block]:
     return blocks
 
 
-def _stage_table(registry: "Registry", stages: Sequence["RunRecord"]) -> Table:
+def _stage_table(facts: RunFacts) -> Table:
     rows = [
         {
-            "stage": stage_name(stage),
+            "stage": facts.stage_names[stage.id],
             "state": str(stage.state),
             **{key: getattr(stage, key) for key in ("kind", "metric")},
-            "score": registry.metrics.latest(stage.id).get(str(stage.metric)),
+            "score": facts.registry.metrics.latest(stage.id).get(str(stage.metric)),
             "took": None if stage.seconds is None else duration(stage.seconds),
             "run": run_cell(stage.id),
         }
-        for stage in stages
+        for stage in facts.stages
     ]
     return Table(("stage", "kind", "state", "metric", "score", "took", "run"), rows)
 
@@ -163,17 +166,15 @@ def _trial_row(record: Row, settings: Sequence[str], metric: str, names: Mapping
         "state": str(record["state"]),
         "score": record.get(f"metrics.{metric}"),
         **{key: record[key] for key in ("number", "seed", "seconds")},
-        **{name: short_value(value) if isinstance(value, str | list) else value for name, value in values.items()},
+        **{name: str(value) if isinstance(value, list) else value for name, value in values.items()},
     }
 
 
 def _trial_names(records: Sequence[Row]) -> dict[str, str]:
     """Names of trials by their ids: settings, seed and fold where these vary, the number where nothing else differs."""
     settings, has_seeds = _settings(records), len({replicate_text(record) for record in records}) > 1
-    texts = [
-        ", ".join([*_setting_texts(record, settings), *([replicate_text(record)] if has_seeds else [])])
-        for record in records
-    ]
+    replicates = map(replicate_text, records) if has_seeds else repeat("")
+    texts = [", ".join(filter(None, both)) for both in zip(_setting_texts(records, settings), replicates, strict=False)]
     num_named = Counter(texts)
     return {
         record["id"]: text if text and num_named[text] == 1 else f"{text} (trial {record['number']})".removeprefix(" ")
@@ -181,8 +182,10 @@ def _trial_names(records: Sequence[Row]) -> dict[str, str]:
     }
 
 
-def _setting_texts(record: Row, settings: Sequence[str]) -> list[str]:
-    return [f"{name} {short_value(record.get(_PARAMETER + name))}" for name in settings]
+def _setting_texts(rows: Sequence[Mapping[str, Any]], settings: Sequence[str]) -> list[str]:
+    """Text of the settings of each of some trials or groups: `init_from random, learning_rate 0.001`."""
+    columns = [(name, short_values(row.get(_PARAMETER + name) for row in rows)) for name in settings]
+    return [", ".join(f"{name} {texts[place]}" for name, texts in columns) for place in range(len(rows))]
 
 
 def _spreads(records: Sequence[Row], settings: Sequence[str], metric: str) -> list[Block]:
@@ -192,11 +195,11 @@ def _spreads(records: Sequence[Row], settings: Sequence[str], metric: str) -> li
     summaries = [summarize(group.scores) for group in groups]
     noise = noise_among(groups)
     shown = []
-    for group, summary in zip(groups[:_MOST_GROUPS], summaries, strict=False):
-        label = ", ".join(_setting_texts(group.parameters, settings)) or "all trials"
+    labels = _setting_texts([group.parameters for group in groups], settings)
+    for group, summary, label in zip(groups[:_MOST_GROUPS], summaries, labels, strict=False):
         code = f", code {group_code(group.key)}" if has_several_codes else ""
         interval = noise and noise.interval(summary, score_bounds(metric))
-        shown.append(Spread(label + code, group.scores, summary.mean, interval))
+        shown.append(Spread((label or "all trials") + code, group.scores, summary.mean, interval))
     blocks: list[Block] = [seed_spread(shown, metric)] if shown else []
     if len(groups) > len(shown):
         blocks.append(Words(f"The best {len(shown)} of {len(groups)} groups."))

@@ -21,7 +21,7 @@ from orchestrator.registry.model_origins import SplitData
 from orchestrator.registry.parameters import is_source_digest
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
-from orchestrator.reports.run_facts import RunFacts, stage_name
+from orchestrator.reports.run_facts import RunFacts
 
 if TYPE_CHECKING:
     from orchestrator.registry.group_comparison import Comparison
@@ -159,7 +159,7 @@ def run_sections(facts: RunFacts) -> dict[str, dict[str, Any] | None]:
         "environment": _environment(facts),
         "scores": {name: value for name, value in values.items() if not is_of_the_machine(name)} | facts.stage_scores,
         "speed": {"seconds": run.seconds, **{name: v for name, v in values.items() if is_of_the_machine(name)}},
-        "stages": {stage_name(stage): stage.id for stage in facts.stages},
+        "stages": {name: stage_id for stage_id, name in facts.stage_names.items()},
     }
 
 

@@ -4,7 +4,7 @@
 columns or have everything, and short lines of text.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -201,10 +201,16 @@ class RunFacts:
         }
 
     @cached_property
+    def stage_names(self) -> dict[str, str]:
+        """Name of each stage of a pipeline by its run's id: the last part, or the whole where two end alike."""
+        num_called = Counter(map(stage_name, self.stages))
+        return {one.id: stage_name(one) if num_called[stage_name(one)] == 1 else one.name for one in self.stages}
+
+    @cached_property
     def stage_scores(self) -> dict[str, float]:
         """Ranking scores of a pipeline's stages, as `finetuning.accuracy`."""
         found = [(stage, self.registry.metrics.latest(stage.id).get(str(stage.metric))) for stage in self.stages]
-        return {f"{stage_name(stage)}.{stage.metric}": score for stage, score in found if score is not None}
+        return {f"{self.stage_names[stage.id]}.{stage.metric}": score for stage, score in found if score is not None}
 
     @property
     def stage_lines(self) -> dict[str, str]:
@@ -212,7 +218,7 @@ class RunFacts:
         lines = {}
         for stage in self.stages:
             told = [f"{stage.id} {stage.kind} {stage.state}"]
-            if (score := self.stage_scores.get(f"{stage_name(stage)}.{stage.metric}")) is not None:
+            if (score := self.stage_scores.get(f"{self.stage_names[stage.id]}.{stage.metric}")) is not None:
                 told.append(f"{stage.metric} {cell(score)}")
             if stage.state != RunState.COMPLETED:
                 trials = self.registry.trials.table(stage.id).records
@@ -220,7 +226,7 @@ class RunFacts:
                 step = self.registry.metrics.last_step(stage.id)
                 told += [f"{num_ended} of {counted(len(trials), 'trial')} ended"] if trials else []
                 told += [f"step {step:,}"] if step else []
-            lines[f"stage {stage_name(stage)}"] = ", ".join(told)
+            lines[f"stage {self.stage_names[stage.id]}"] = ", ".join(told)
         return lines
 
     @property

@@ -155,6 +155,9 @@ def test_places_are_skipped_and_options_that_do_not_go_together_refused(
 ) -> None:
     (row,) = json.loads(command("leaderboard", "mrpc", "--offset", "2", "-f", "json").out)
     assert row["rank"] == 3
+    record_group({"size": "tiny", "learning_rate": 4e-5}, (), num_failed=1)
+    pages = [command("leaderboard", "mrpc", "--limit", "1", "--offset", str(place), "-f", "json") for place in range(4)]
+    assert [[row["rank"] for row in json.loads(page.out)] for page in pages] == [[1], [2], [3], [None]]
     label = command("leaderboard", "mrpc", "--all").out.splitlines()[1].split()[0]
     assert command("leaderboard", "mrpc", "--group", label).status == 2
 

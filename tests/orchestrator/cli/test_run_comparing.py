@@ -113,6 +113,8 @@ def test_code_and_machines_are_told_in_a_line() -> None:
 def test_the_command_prints_facts_and_the_spec(command: Command, recorded_sweep: RecordedSweep) -> None:
     shown = command("runs", "reproduce", recorded_sweep.trial_ids[0])
     assert (shown.status, f"run       {recorded_sweep.run_id}" in shown.out) == (0, True)
+    named = command("--registry", Settings.from_options().registry, "runs", "reproduce", recorded_sweep.run_id)
+    assert "spec      orchestrator --registry " in named.out
     assert "kind: sweep" in command("runs", "reproduce", recorded_sweep.run_id, "--show", "spec").out
     spec = json.loads(command("runs", "reproduce", recorded_sweep.run_id, "--show", "spec", "-f", "json").out)
     assert spec["kind"] == "sweep"

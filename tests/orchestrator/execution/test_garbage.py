@@ -127,6 +127,15 @@ def test_weights_are_kept_that_are_registered_best_of_their_group_or_a_start(
     assert weights == {"home/storage/runs/sweep/trials/worse/model"}
 
 
+def test_weights_are_kept_of_the_best_with_archived_runs_and_without(settings: Settings, recorder: Recorder) -> None:
+    for run_id, scores in {"hidden": {"a": 0.99, "b": 0.5}, "shown": {"a": 0.8, "b": 0.7}}.items():
+        record_trials(recorder, run_id, start(recorder, settings, run_id), **scores)
+        recorder.complete(run_id, RunOutcome())
+    recorder.registry.annotations.set_flag("hidden", "archived")
+    weights = {path.removeprefix("home/storage/runs/") for what, path in found(settings) if what == "trial weights"}
+    assert weights == {"hidden/trials/b/model", "shown/trials/b/model"}
+
+
 def test_weights_are_kept_that_the_leaderboard_shows_for_each_code_and_score(
     settings: Settings, recorder: Recorder
 ) -> None:

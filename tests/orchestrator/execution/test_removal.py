@@ -89,6 +89,12 @@ def test_the_best_of_a_group_stays_and_another_goes(settings: Settings, recorder
     assert _refusal(settings, "worse") == ""
 
 
+def test_the_best_of_what_is_not_archived_stays(settings: Settings, recorder: Recorder) -> None:
+    _two_scored(recorder, settings, "hidden", "shown")
+    recorder.registry.annotations.set_flag("hidden", "archived")
+    assert "is the best of its group" in _refusal(settings, "shown")
+
+
 def test_the_best_of_each_code_stays(settings: Settings, recorder: Recorder) -> None:
     _two_scored(recorder, settings, "first", "other")
     with recorder.registry._database.connection(writing=True) as connection:

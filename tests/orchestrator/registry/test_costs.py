@@ -26,8 +26,15 @@ def prices(folder: Path, text: str) -> PriceTable | None:
         ("currency: EUR\ngpu_hour: 2\n", "; 6 EUR"),
         ("currency: EUR\ngpu_hour: {H200: 4, h200 nvl: 5, L40S: 0}\n", "; 5 EUR"),
         ("currency: EUR\ncpu_hour: 1\ngpu_hour: {A100: 4}\n", ""),
+        ("currency: EUR\ngpu_hour: {H200: 4, L40: 1}\n", ""),
     ],
-    ids=["by type", "one for every type", "the longest name wins", "no price without that of a type"],
+    ids=[
+        "by type",
+        "one for every type",
+        "the longest name wins",
+        "no price without that of a type",
+        "a type is a whole word",
+    ],
 )
 def test_hours_have_their_prices(tmp_path: Path, table: str, text: str) -> None:
     assert with_price(USED, prices(tmp_path, table)) == f"2 CPU h; 2 L40S h; 1 NVIDIA H200 NVL h{text}"
@@ -72,9 +79,10 @@ def test_attempts_add_up(registry: Registry) -> None:
 
 def test_a_pipeline_is_the_sum_of_its_own_stages(registry: Registry) -> None:
     before = recorded(registry, (100, 100, 0))
-    whole = new_run(registry, kind="pipeline", spec={"kind": "pipeline"})
+    whole = new_run(registry, kind="pipeline", spec={"kind": "pipeline", "stages": {"a": {"name": "sample"}}})
     stages = [recorded(registry, (10, 10, 0)), recorded(registry, (20, 20, 0))]
-    for stage in (before, *stages):
+    anothers = new_run(registry, name="other/stage")
+    for stage in (before, *stages, anothers):
         registry.annotations.tag(stage, [f"pipeline:{whole}"], reserved=True)
     registry.lifecycle.start_attempt(whole)
     registry.lifecycle.finish(whole, RunState.COMPLETED, seconds=31.0)

@@ -61,6 +61,15 @@ def test_a_sweep_stands_for_its_own_trials_alone(registry: Registry) -> None:
     assert registry.group(registry.group(sweeps[0]).key).scores == [pytest.approx(0.8)]
 
 
+def test_a_group_has_no_archived_runs_unless_it_has_no_others(registry: Registry) -> None:
+    shown, hidden = seeds(registry, [0.7]), seeds(registry, [0.9], first=1)
+    key = registry.group(shown).key
+    registry.annotations.set_flag(hidden, "archived")
+    assert registry.group(key).scores == [0.7]
+    registry.annotations.set_flag(shown, "archived")
+    assert registry.group(key).scores == [0.7, 0.9]
+
+
 def test_trials_whose_seeds_have_start_models_of_their_own_are_a_group(registry: Registry) -> None:
     sweep, starts = new_sweep(registry), "words.0@1 | words.1@1"
     for seed, score in enumerate((0.7, 0.9)):

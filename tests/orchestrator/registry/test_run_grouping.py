@@ -106,6 +106,14 @@ def test_a_pivot_makes_a_column_of_each_value(scored: Registry) -> None:
     assert several.columns == ["task", "count seed=0", "max seed=0", "count seed=1", "max seed=1"]
 
 
+def test_a_pivot_tells_text_from_what_reads_the_same(registry: Registry) -> None:
+    for value in ("none", None, "true", True):
+        new_run(registry, spec={"mode": value})
+    (row,) = registry.grouped("state", aggregates="count", pivot="params.mode").records
+    del row["state"]
+    assert row == {'mode="none"': 1, "mode=none": 1, 'mode="true"': 1, "mode=true": 1}
+
+
 def test_a_run_with_several_tags_is_in_the_group_of_each(scored: Registry) -> None:
     counts = {row["tag"]: row["count"] for row in scored.grouped("tag", aggregates="count").records}
     assert counts == {"a": 4, "b": 4, None: 1}

@@ -242,6 +242,12 @@ def test_few_values_stand_in_order_at_even_distances_and_many_numbers_by_their_s
     assert axis(list(range(10)))["type"] == "linear"
 
 
+def test_values_that_end_alike_are_apart() -> None:
+    values = ["wikipedia-lowercase/pretraining@1", "bookcorpus-lowercase/pretraining@1"]
+    rows = [{"trial": value, "score": 0.5, "value": value} for value in values]
+    assert score_by_setting(rows, "value", "f1").layout["xaxis"]["categoryarray"] == sorted(values)
+
+
 def test_importance_finds_the_setting_that_matters() -> None:
     rows = [{"score": rate / 10, "rate": rate, "batch": batch} for rate in range(8) for batch in (16, 32)]
     shares = setting_importances(rows, ["rate", "batch"])

@@ -8,6 +8,7 @@ from orchestrator.base.results import DatasetResult, FileCount, MetricEvent, Tri
 from orchestrator.registry import Registry
 from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.reports.run_differences import RunComparison, compare_runs, difference_lines
+from orchestrator.reports.run_facts import RunFacts
 from tests.orchestrator.registry.samples import made_with, new_run, trial_result
 
 SPEC = {"kind": "pretrain", "name": "words", "model": {"size": "tiny"}, "steps": 10, "seed": 0}
@@ -52,6 +53,13 @@ def test_pipelines_differ_in_their_stages_and_in_the_scores_of_these(registry: R
     differences = found(compare_runs(registry, *pipelines))
     assert differences.keys() == {"scores: words.mlm_loss", "stages: words"}
     assert differences["scores: words.mlm_loss"] == (2.0, 1.5)
+
+
+def test_stages_that_end_alike_are_all_told(registry: Registry) -> None:
+    whole = new_run(registry, kind="pipeline", name="all", spec={})
+    for name in ("wiki/tags", "news/tags"):
+        new_run(registry, name=name, spec=SPEC, tags=[f"pipeline:{whole}"])
+    assert RunFacts(registry, registry.run(whole)).stage_lines.keys() == {"stage wiki/tags", "stage news/tags"}
 
 
 @pytest.mark.parametrize(
