@@ -96,7 +96,7 @@ def run_command_line(arguments: Sequence[str]) -> int:
     except (click.Abort, KeyboardInterrupt) as error:
         if debug:
             traceback.print_exc()
-        message = str(error) or "interrupted"
+        message = getattr(error, "reason", str(error)) or "interrupted"  # how to go on has been told
         notify(message[0].upper() + message[1:])  # what was asked for is no error
         return getattr(error, "exit_status", 128 + getattr(error, "number", signal.SIGINT))
     except OSError as error:

@@ -39,6 +39,7 @@ from orchestrator.pretraining.meter import DivergedStepError, Meter, Utilization
 from orchestrator.pretraining.step import EvaluationBatches, StepContext, encoders_of, evaluate, training_step
 from orchestrator.provenance.capture import read_machine
 from orchestrator.specs import PretrainSpec
+from orchestrator.specs.pretrain_execution import NUM_EVALUATIONS
 from orchestrator.storage import local_copy
 from orchestrator.training.checkpoints import (
     Checkpoints,
@@ -50,7 +51,6 @@ from orchestrator.training.snapshots import STATE_FOLDER, Snapshots, snapshot_fo
 
 _READ_AT_ONCE = frozenset({"cpu"})
 """Types of devices whose stop flags are read in their own step; with others a step later, as the host would wait."""
-_NUM_EVALUATIONS = 10
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class DueSteps:
         return self._is_due(step, self.spec.execution.log_every_steps) or self.is_checkpoint(step)
 
     def is_evaluation(self, step: int) -> bool:
-        interval = self.spec.execution.evaluate_every_steps or max(1, self.spec.num_steps // _NUM_EVALUATIONS)
+        interval = self.spec.execution.evaluate_every_steps or max(1, self.spec.num_steps // NUM_EVALUATIONS)
         return self.has_validation and self._is_due(step, interval)
 
     def is_checkpoint(self, step: int) -> bool:

@@ -2,7 +2,7 @@
 
 The measurement is a short run by the same code, with a learning rate of almost nothing, whose folder is deleted; where
 it fails, the run keeps its workers' logs. What it takes beside its steps (to start, an evaluation, a model that is
-written) the run itself takes as well. Its few steps are below MIN_STEPS_TO_COMPILE, so that with compile_layers auto
+written) the run itself takes as well, and its further evaluations take as long as that one. Its few steps are below MIN_STEPS_TO_COMPILE, so that with compile_layers auto
 they run uncompiled; the steps that are chosen are compiled where they are that many, and may then end before the hours
 do.
 """
@@ -17,13 +17,14 @@ from orchestrator.base.results import Event, MetricEvent
 from orchestrator.corpus.stream import ExampleStream
 from orchestrator.pretraining.job import PretrainJob
 from orchestrator.specs import PretrainSpec
+from orchestrator.specs.pretrain_execution import NUM_EVALUATIONS
 from orchestrator.storage import delete, join, read_bytes, write_bytes
 from orchestrator.training.worker_log import worker_logs
 
 NUM_WARM_STEPS, NUM_TIMED_STEPS = 5, 15
 """Steps of each phase that warm up, and those behind them that are timed."""
 USED_SHARE = 0.95
-"""Share of the time that steps are to take; further evaluations and checkpoints take some of it, too."""
+"""Share of the time that steps and evaluations are to take; steps differ, and checkpoints take some of it, too."""
 _SAMPLED_EXAMPLES = 4096
 """Examples, about, by which the tokens of a step are estimated."""
 
@@ -61,12 +62,19 @@ def choose_steps(
 
     Raises: RunFailedError where there is no time for a step of each phase; what `train` raises.
     """
-    events: list[Event] = []
+    measured: list[MetricEvent] = []
+    told_at: dict[str, float] = {}  # by split, the last step's
+
+    def note(event: Event) -> None:
+        if isinstance(event, MetricEvent):
+            measured.append(event)
+            told_at[event.split] = time.monotonic()
+
     begun_at, scratch = time.monotonic(), join(run_folder, "measurement")
     job = job_of(timed_spec(spec), join(scratch, run_folder.rstrip("/").rpartition("/")[2]))
     delete(scratch)  # of an attempt that was killed: nothing goes on from its checkpoint
     try:
-        train(job, events.append)
+        train(job, note)
     except RunFailedError:  # it names the workers' logs
         with suppress(OSError):  # on a full disk the error itself counts
             for *_, path in worker_logs(job.run_folder):
@@ -77,10 +85,15 @@ def choose_steps(
         raise
     finally:
         delete(scratch)
-    seconds = step_seconds(job.stream, [event for event in events if isinstance(event, MetricEvent)])
+    seconds = step_seconds(job.stream, measured)
     beside_s = time.monotonic() - begun_at - (NUM_WARM_STEPS + NUM_TIMED_STEPS) * sum(seconds)
     mean_s = sum(phase.share * each for phase, each in zip(spec.phases, seconds, strict=True))
     remaining_s = USED_SHARE * (left_s() - max(0.0, beside_s))
+    evaluation_s = max(0.0, told_at.get("validation", 0.0) - told_at["train"])
+    if spec.execution.evaluate_every_steps is None:
+        remaining_s -= (NUM_EVALUATIONS - 1) * evaluation_s
+    else:
+        mean_s += evaluation_s / spec.execution.evaluate_every_steps
     if remaining_s < mean_s * len(spec.phases):
         raise RunFailedError(
             f"steps auto: a step takes {mean_s:.2g} s, starting and ending {beside_s:.0f} s, and {left_s():.0f} s are "

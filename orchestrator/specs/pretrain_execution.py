@@ -11,6 +11,9 @@ _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
 _SELECTED = re.compile(rf"!?(?:{_LABEL}|in\({_LABEL}(?:, ?{_LABEL})*\))")
 """Values of Ray's label selectors."""
 
+NUM_EVALUATIONS = 10
+"""Held-out evaluations of a run whose spec has no interval for them."""
+
 
 class WorkerRange(Section):
     """A smallest and a largest number of workers."""

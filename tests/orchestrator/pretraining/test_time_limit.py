@@ -55,15 +55,24 @@ def test_steps_are_those_that_the_speeds_of_the_phases_leave_time_for(
             took_s = NUM_WARM_STEPS * seconds[steps.start // NUM_MEASURED] if is_warm else 1e6
             on_event(MetricEvent(last, "train", {"tokens_per_s": tokens / took_s}))
 
-    clock = iter([0.0, NUM_MEASURED * 2.5 + 30.0])
-    monkeypatch.setattr(time_limit, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+        now_s[0] = NUM_MEASURED * 2.5 + 24.0
+        on_event(MetricEvent(job.spec.num_steps, "train", {"tokens_per_s": tokens / took_s}))
+        now_s[0] += 6.0
+        on_event(MetricEvent(job.spec.num_steps, "validation", {"mlm_loss": 1.0}))
+
+    now_s = [0.0]
+    monkeypatch.setattr(time_limit, "time", SimpleNamespace(monotonic=lambda: now_s[0]))
     chosen = choose_steps(asked, job_of, "folder/run-7", train, lambda: 3600.0)
-    assert chosen == pytest.approx(USED_SHARE * (3600 - 30) / (0.75 * 2 + 0.25 * 0.5), rel=0.02)
-    (job,) = jobs
+    left_s, mean_s = USED_SHARE * (3600 - 30), 0.75 * 2 + 0.25 * 0.5
+    assert chosen == pytest.approx((left_s - 9 * 6.0) / mean_s, rel=0.02)
+    now_s[0], often = 0.0, asked.execution.model_copy(update={"evaluate_every_steps": 5})
+    chosen = choose_steps(asked.model_copy(update={"execution": often}), job_of, "folder/run-7", train, lambda: 3600.0)
+    assert chosen == pytest.approx(left_s / (mean_s + 6.0 / 5), rel=0.02)
+    job = jobs[0]
     assert [steps for _, steps, _ in job.spec.phase_steps()] == [NUM_MEASURED] * 2
     assert job.spec.execution.snapshot_steps == ()
     assert job.run_folder.endswith("/run-7"), "messages name the run"
-    clock = iter([0.0, 0.0])
+    now_s[0] = 0.0
     with pytest.raises(RunFailedError, match=r"execution\.max_hours 1"):
         choose_steps(asked, job_of, "folder/run-7", train, lambda: 3.0)
 
