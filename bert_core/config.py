@@ -171,7 +171,7 @@ class BertConfig(ConfigFields):
             return cls.from_dict(values)
         except ConfigError as error:
             raise CheckpointError(f"{path}: {error}") from None
-        except (TypeError, ValueError, AttributeError) as error:
+        except (TypeError, ValueError, AttributeError, LookupError, ArithmeticError) as error:
             raise CheckpointError(f"{path} has a value of the wrong kind ({error}); fetch or save it anew") from None
 
     def with_dropout(self, probability: float | None, attention: float | None = None) -> Self:

@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import Any, Self
 
 import tokenizers
-from tokenizers import Encoding, models
+from tokenizers import Encoding, models, pre_tokenizers
 
 from bert_core.checkpoints.manifest import atomic_write_text
 from bert_core.errors import TokenizerError
 from bert_core.text.segment_layout import NUM_SINGLE_SPECIALS, SegmentLayout
 from bert_core.text.tokenizer_files import read_tokenizer
+from bert_core.text.tokenizer_pipelines import split_names
 from bert_core.text.word_boundaries import WordBoundaries, find_word_boundaries
 
 MUCH_UNKNOWN = 0.1
@@ -157,6 +158,11 @@ class Tokenizer:
         encodings = self._text_backend.encode_batch_fast(list(texts), add_special_tokens=False)
         return [encoding.ids for encoding in encodings]
 
+    def encode_sentences(self, sentences: Sequence[str]) -> list[list[int]]:
+        """Encode sentences of a running text to ids; a byte-level tokenizer puts the space of the text before each."""
+        encodings = self._words_backend.encode_batch_fast(list(sentences), add_special_tokens=False)
+        return [encoding.ids for encoding in encodings]
+
     def encode_masked(self, text: str) -> list[int]:
         """Encode a text in which `[MASK]`, like every special token, stands for itself."""
         ids: list[int] = self._backend.encode(text, add_special_tokens=False).ids
@@ -176,16 +182,20 @@ class Tokenizer:
     @cached_property
     def _text_backend(self) -> tokenizers.Tokenizer:
         """The pipeline for texts, to which a special token is text."""
-        backend = tokenizers.Tokenizer.from_str(self._backend.to_str())
-        backend.encode_special_tokens = True
-        return backend
+        return self._plain_backend(self._backend.to_str())
 
     @cached_property
     def _words_backend(self) -> tokenizers.Tokenizer:
         """The pipeline for words; a byte-level one puts the space before a word that the word has in a text."""
         definition = json.loads(self._backend.to_str(), object_hook=_with_prefix_space)
-        backend = tokenizers.Tokenizer.from_str(json.dumps(definition))
+        return self._plain_backend(json.dumps(definition))
+
+    def _plain_backend(self, definition: str) -> tokenizers.Tokenizer:
+        backend = tokenizers.Tokenizer.from_str(definition)
         backend.encode_special_tokens = True
+        if isinstance(backend.model, models.Unigram):  # which finds them among its pieces
+            before = [backend.pre_tokenizer] if backend.pre_tokenizer else []
+            backend.pre_tokenizer = pre_tokenizers.Sequence([*before, split_names(self._special_tokens.values())])
         return backend
 
     def decode(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:

@@ -12,7 +12,7 @@ fairseq numbers `<mask>` last; here it stands at 4, so that the special tokens a
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import tokenizers
@@ -134,14 +134,12 @@ def build_sentencepiece(
     replaced = [normalizers.Precompiled(charsmap)] if charsmap else []
     spaces = [normalizers.Strip(), normalizers.Replace(tokenizers.Regex(" {2,}"), " ")]
     backend.normalizer = normalizers.Sequence([*([normalizers.Lowercase()] if lowercase else []), *replaced, *spaces])
-    # No text gives these pieces, but the library would: their names are cut behind the first character.
     names = [text for text, _, kind in pieces if kind in (UNKNOWN, CONTROL)]
-    first = "|".join(f"{re.escape(name[0])}(?={re.escape(name[1:])})" for name in names)
     backend.pre_tokenizer = pre_tokenizers.Sequence(
         [
             *([pre_tokenizers.Punctuation("isolated")] if splits_punctuation else []),
             pre_tokenizers.Metaspace(prepend_scheme="always"),
-            pre_tokenizers.Split(tokenizers.Regex(first), "merged_with_previous"),
+            split_names(names),
         ]
     )
     backend.decoder = decoders.Metaspace(prepend_scheme="always")
@@ -151,6 +149,12 @@ def build_sentencepiece(
     ids: dict[str, Any] = {token: backend.token_to_id(token) for token in special_tokens.values()}
     backend.post_processor = _bert_layout(ids, special_tokens)
     return backend
+
+
+def split_names(names: Iterable[str]) -> Any:
+    """Cut names of pieces behind their first characters: no text gives these pieces, but a Unigram model would."""
+    first = "|".join(f"{re.escape(name[0])}(?={re.escape(name[1:])})" for name in names)
+    return pre_tokenizers.Split(tokenizers.Regex(first), "merged_with_previous")
 
 
 def _bert_layout(vocabulary: Mapping[str, int], special_tokens: Mapping[str, str] = SPECIAL_TOKENS) -> Any:

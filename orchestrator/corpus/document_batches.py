@@ -86,7 +86,7 @@ def read_corpus(source: TextSource, max_bytes: int | None = None) -> Iterator[Do
         files = tuple(replace(file, mean_copies=copies[file.entry]) for file in files if copies[file.entry] > 0)
     is_mixed = source.weights or source.sampling_exponent < 1
     entries = [tuple(entry) for _, entry in groupby(files, key=lambda file: file.entry if is_mixed else 0)]
-    wanted = [max(1.0, sum(file.num_bytes * file.mean_copies for file in entry)) for entry in entries]
+    wanted = [max(1.0, sum(file.estimated_text_bytes for file in entry)) for entry in entries]
     batches = [read_batches(entry, source, 1) for entry in entries]
     readers = [(document for batch in some for document in batch.documents) for some in batches]
     taken = [0] * len(entries)
@@ -204,7 +204,8 @@ def tokenize(
     sentences = [sentence for document in cut for sentence in document]
     parts: list[NDArray[np.unsignedinteger]] = [np.empty(0, dtype)]
     for start in range(0, len(sentences), _SENTENCES_AT_ONCE):
-        parts += [np.array(ids, dtype) for ids in tokenizer.encode_ids(sentences[start : start + _SENTENCES_AT_ONCE])]
+        encoded = tokenizer.encode_sentences(sentences[start : start + _SENTENCES_AT_ONCE])
+        parts += [np.array(ids, dtype) for ids in encoded]
     lengths = iter([len(part) for part in parts[1:]])
     return np.concatenate(parts), [[n for _ in document if (n := next(lengths))] for document in cut]
 

@@ -237,6 +237,8 @@ class DocumentReader:
                 f"{self.file.path} has no column {name!r}; it has {', '.join(schema.names)}: "
                 "set corpus.text_field (--text-field)"
             )
+        for twice in (one for one in (name, ID_FIELD) if schema.names.count(one) > 1):
+            raise CorpusError(f"{self.file.path} has several columns {twice!r}; rename all but one of them")
         kind = schema.field(name).type
         kind = kind.value_type if pa.types.is_dictionary(kind) else kind
         if not (pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)):
@@ -253,11 +255,11 @@ class DocumentReader:
             hint = "" if field in record else "; set corpus.text_field (--text-field) if another holds the text"
             self._note_bad(place, f"{has} the text field {field!r} (its fields: {fields}){hint}")
             return
-        if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
-            self._note_bad(place, "has half a surrogate pair, which is no character")
+        if "\0" in text or (not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text)):
+            self._note_bad(place, "has NUL or half a surrogate pair, which is no character")
             if self.source.on_bad_record == "skip":
                 return
-            text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+            text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").replace("\0", "\ufffd")
         yield _name(record.get(ID_FIELD)), text
 
     def _read_lines(self) -> Iterator[Line]:

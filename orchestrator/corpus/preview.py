@@ -80,7 +80,7 @@ def preview_sentences(documents: Iterable[Document], tokenizer: Tokenizer | None
     """Sentences of documents, as the splitter cuts them and as the tokenizer cuts those into word pieces."""
     for document in documents:
         sentences = split_sentences(document.text, document.language)
-        encoded = tokenizer.encode_ids(sentences) if tokenizer else [None] * len(sentences)
+        encoded = tokenizer.encode_sentences(sentences) if tokenizer else [None] * len(sentences)
         for text, ids in zip(sentences, encoded, strict=True):
             pieces = tuple(map(tokenizer.token, ids)) if tokenizer and ids is not None else None
             yield SentencePreview(document.id, text, pieces)

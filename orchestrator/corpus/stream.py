@@ -245,8 +245,10 @@ class ExampleStream:
         return cls(store, config, tuple(counts), num_documents, entries)
 
     def examples_per_epoch(self, phase: int = 0) -> int:
-        """Number of examples with which each token of the corpus is seen about once; with weights, on average."""
-        return int(self.shard_examples[phase].sum())
+        """Number of examples with which each token that is read is seen about once; with weights, on average."""
+        counts = self.shard_examples[phase]
+        weights = np.array(self.config.weights[phase]) if self.config.weights else np.ones(1)
+        return int(counts[weights[self.shard_entries] > 0].sum())
 
     def fewest_window_documents(self) -> int:
         """Smallest number of documents that a window of any epoch may have; entries of weight 0 have none."""

@@ -60,7 +60,7 @@ _LENGTHS_DTYPE = np.dtype("<i4")
 _SHARDS_AT_ONCE = 1024
 _NUM_THREADS = 16
 """Shards that are opened at a time, as an object store answers each one late."""
-BUILD_VERSION = 2
+BUILD_VERSION = 3
 """Version of the shards: a number to raise when the same text gives other shards, so that older stores are not used."""
 
 

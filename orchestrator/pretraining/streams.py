@@ -99,7 +99,9 @@ def build_validation(spec: PretrainSpec, shards: ShardReader, tokenizer: Tokeniz
     """
     one_phase = (Phase(max_seq_length=max(phase.max_seq_length for phase in spec.phases)),)
     lengths = [shards.document_lengths(shard) for shard in range(shards.num_shards)]
-    if sum(map(len, lengths)) < 2:
+    is_pair = spec.sentence_objective != NO_SENTENCE_OBJECTIVE
+    fewest = SENTENCE_OBJECTIVES[spec.sentence_objective].min_document_tokens if is_pair else 1
+    if sum(map(len, lengths)) < 2 or max(each.max(initial=0) for each in lengths) < fewest:
         return None
     # All shards are one window, but where they are too large to load: how training is shuffled must not decide whether
     # there are documents to draw from.
@@ -109,6 +111,4 @@ def build_validation(spec: PretrainSpec, shards: ShardReader, tokenizer: Tokeniz
     whole = spec.model_copy(update=changes)
     stream = build_stream(whole, shards, tokenizer)
     size = min(spec.execution.evaluation_examples, stream.examples_per_epoch())
-    if size == 0:
-        return None
     return build_stream(whole.model_copy(update={"steps": 1, "global_batch_size": size}), shards, tokenizer)

@@ -2,9 +2,9 @@
 
 The measurement is a short run by the same code, with a learning rate of almost nothing, whose folder is deleted; where
 it fails, the run keeps its workers' logs. What it takes beside its steps (to start, an evaluation, a model that is
-written) the run itself takes as well, and its further evaluations take as long as that one. Its few steps are below MIN_STEPS_TO_COMPILE, so that with compile_layers auto
-they run uncompiled; the steps that are chosen are compiled where they are that many, and may then end before the hours
-do.
+written) the run itself takes as well, and its further evaluations take as long as that one. Its few steps are below
+MIN_STEPS_TO_COMPILE, so that with compile_layers auto they run uncompiled; the steps that are chosen are compiled where
+they are that many, and may then end before the hours do.
 """
 
 import time

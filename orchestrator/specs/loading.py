@@ -64,7 +64,8 @@ def load_task_spec(task: str, overrides: Sequence[str] = (), own_values: Mapping
         stages = _stages_with_tasks(task)
         if len(stages) == 1:
             pipeline = load_spec(task, [f"stages.{stages[0]}.{text}" for text in of_task])
-            spec = pipeline.stage_specs()[stages[0]]
+            of_stage = [one for name, one in pipeline.stage_specs().items() if name.partition(".")[0] == stages[0]]
+            spec = of_stage[0] if all(task_of(one) == task_of(of_stage[0]) for one in of_stage) else pipeline
         else:
             spec = load_spec(task, of_task if not stages else ())
     else:
@@ -83,7 +84,8 @@ def load_task_spec(task: str, overrides: Sequence[str] = (), own_values: Mapping
 def _stages_with_tasks(path: str) -> list[str]:
     """Names of the stages of a pipeline's file that have a task; none of another file."""
     stages = read_values(path).get("stages")
-    return [name for name, stage in stages.items() if "task" in stage] if isinstance(stages, dict) else []
+    stages = stages if isinstance(stages, dict) else {}
+    return [name for name, stage in stages.items() if isinstance(stage, dict) and "task" in stage]
 
 
 def parse_spec(values: Mapping[str, Any]) -> "AnySpec":

@@ -25,7 +25,7 @@ from orchestrator.tasks.types import TASK_TYPES
 from orchestrator.tasks.types.base import TaskDefinition, TaskOptions
 
 _MANIFEST = "manifest.json"
-FEATURES_VERSION = 6
+FEATURES_VERSION = 7
 """Raised when the same examples would become other arrays."""
 
 

@@ -173,6 +173,12 @@ def test_equal_models_give_equal_files(folder: Path, tmp_path: Path) -> None:
         assert (tmp_path / "copy" / name).read_bytes() == (folder / name).read_bytes()
 
 
+def test_a_value_that_cannot_be_computed_with_is_told_with_the_file(folder: Path) -> None:
+    (folder / "config.json").write_text('{"model_type": "deberta-v2", "num_attention_heads": 0, "pos_att_type": "c2p"}')
+    with pytest.raises(CheckpointError, match=r"config\.json"):
+        BertModel.from_pretrained(folder)
+
+
 def test_weights_of_more_layers_than_the_configuration_s_are_refused(folder: Path) -> None:
     values = json.loads((folder / "config.json").read_text()) | {"num_hidden_layers": 1}
     (folder / "manifest.json").unlink()

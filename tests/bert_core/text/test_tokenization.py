@@ -99,6 +99,16 @@ def test_words_begin_with_their_space_where_a_text_does_not(tmp_path: Path) -> N
     assert ids[: first[1]] == ids[first[1] :]
     assert published.encode_ids([" boats boats"]) == [ids]
     assert published.encode_ids(["boats boats"]) != [ids]
+    assert published.encode_sentences(["boats boats", "boats"]) == [ids, ids[: first[1]]], "of a running text"
+
+
+@pytest.mark.parametrize("algorithm", TRAINERS)
+def test_no_text_plants_a_special_token(algorithm: str) -> None:
+    tokenizer = _trained(algorithm)
+    special = {tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id, tokenizer.pad_id}
+    text = "boats ".join(map(tokenizer.token, special))
+    encoded = [*tokenizer.encode_ids([text]), *tokenizer.encode_sentences([text]), tokenizer.encode_words([text])[0]]
+    assert all(special.isdisjoint(ids) for ids in encoded)
 
 
 @given(st.sampled_from(sorted(TRAINERS)), st.text(st.characters(codec="utf-8"), max_size=30))

@@ -102,6 +102,9 @@ def test_parquet_without_the_column_names_those_it_has(tmp_path: Path) -> None:
         read(path)
     with pytest.raises(CorpusError, match="holds int"):
         read(path, text_field="size")
+    pq.write_table(pa.table([["A"], ["B"]], names=["text", "text"]), path)
+    with pytest.raises(CorpusError, match="several columns 'text'"):
+        read(path)
 
 
 BAD_TEXT = b"Good.\n\nBad \xff byte.\nNext.\n\nLast."
@@ -125,6 +128,7 @@ BAD_JSON = b'{"text": "A"}\n{"text": "B\xff"}\n{"text": "C"}\n'
         ("d.jsonl", b'{"text": "A"}\n{"body": 1}\n', r"lacks the text field 'text' \(its fields: body\)", ["A"], None),
         ("e.jsonl", b'{"text": "A"}\n{"text": null}\n', r"has NoneType in the text field", ["A"], None),
         ("f.jsonl", b'{"text": "A"}\n{"text": "\\ud800!"}\n', r"half a surrogate pair", ["A"], "�!"),
+        ("h.jsonl", b'{"text": "A"}\n{"text": "B\\u0000"}\n', r"has NUL", ["A"], "B�"),
         ("g.jsonl", b'{"text": "A"}\n' + b"[" * 100_000, r"line 2 \(byte 14\) is not JSON", ["A"], None),
     ],
 )

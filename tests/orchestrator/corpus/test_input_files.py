@@ -272,6 +272,15 @@ def test_weights_are_the_shares_in_which_text_is_read_for_a_vocabulary(
     assert [{file.entry for file in bundle} for bundle in bundles] == [{0}, {1}, {2}], "a shard is of one entry"
 
 
+def test_a_compressed_entry_has_its_share(tmp_path: Path) -> None:
+    text = "".join(f"document {hash((i, 7)) % 10**12} of many words\n\n" for i in range(4000)).encode()
+    (tmp_path / "a.txt").write_bytes(text)
+    (tmp_path / "b.txt.gz").write_bytes(gzip.compress(text))
+    source = TextSource(files=(str(tmp_path / "a.txt"), str(tmp_path / "b.txt.gz")), weights=(1.0, 1.0))
+    files = Counter(document.id.partition("#")[0] for document in read_corpus(source, max_bytes=60_000))
+    assert files["a.txt"] / files.total() == pytest.approx(0.5, abs=0.15), "by an estimate of how far it was packed"
+
+
 def corpus(folder: Path, documents_per_file: int = 20, num_files: int = 3) -> TextSource:
     for number in range(num_files):
         records = [{"id": f"{number}.{i}", "text": f"Text {number} {i}. " * 10} for i in range(documents_per_file)]

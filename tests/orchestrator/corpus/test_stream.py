@@ -150,6 +150,9 @@ def test_entries_have_the_shares_that_their_weights_say(monkeypatch: pytest.Monk
         assert entries.count(0) == round(400 * expected)
         assert 40 < entries[:100].count(0) < 100, "they are mixed within a block"
     assert set(entries_of(stream.examples(1, np.arange(100)), stream)) == {1}
+    assert stream.examples_per_epoch(1) == np.bincount(stream.shard_entries, stream.shard_examples[1])[1], (
+        "what is never read is in no epoch"
+    )
 
 
 def test_every_entry_has_epochs_of_its_own() -> None:

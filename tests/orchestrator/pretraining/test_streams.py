@@ -40,6 +40,9 @@ def test_one_validation_document_is_no_evaluation() -> None:
     assert build_validation(spec(), FewDocuments(0), make_tokenizer()) is None
     assert build_validation(spec(), FewDocuments(2), make_tokenizer()) is not None
     assert build_validation(spec(shuffle_window_shards=1), FewDocuments(2), make_tokenizer()) is not None
+    of_a_token = FewDocuments(2)
+    of_a_token.document_lengths = lambda shard: np.array([1])  # type: ignore[method-assign]
+    assert build_validation(spec(sentence_objective="sentence_order"), of_a_token, make_tokenizer()) is None
 
 
 @pytest.mark.parametrize(("num_shards", "window"), [(1, 16), (4, 1), (3, 2)])

@@ -126,6 +126,12 @@ def test_the_one_task_of_a_pipelines_stages_is_the_pipelines(tmp_path: Path) -> 
     assert load_task_spec(str(tmp_path / "one.yaml"), ["folder=glue"]).folder == "glue"
     with pytest.raises(SpecError, match="of kind pipeline, which has no task, or several"):
         load_task_spec(str(tmp_path / "two.yaml"))
+    varied = one.replace("}\n", ", variants: {a: {recipe.size: tiny}, b: {recipe.size: mini}}}\n")
+    (tmp_path / "varied.yaml").write_text(varied)
+    assert load_task_spec(str(tmp_path / "varied.yaml")).id == "sst2"
+    (tmp_path / "empty.yaml").write_text(f"{one}  more:\n")
+    with pytest.raises(SpecError, match="more"):
+        load_task_spec(str(tmp_path / "empty.yaml"))
 
 
 AUTO = PRETRAIN.replace("steps: 10", "steps: auto")
