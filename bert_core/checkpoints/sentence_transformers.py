@@ -4,7 +4,7 @@
     1_Pooling/config.json               which pooling
     2_Dense/config.json                 a linear layer with an activation; its weights lie beside
     sentence_bert_config.json           max_seq_length
-    config_sentence_transformers.json   that cosines compare the vectors, prompts, and how many numbers are kept
+    config_sentence_transformers.json   what compares two vectors, prompts, and how many numbers are kept
 
 Written as sentence-transformers 2 to 6 read it; read as any of them wrote it.
 """
@@ -74,6 +74,8 @@ class SentenceEmbeddingConfig:
     """Numbers of a vector that are kept, the first ones, in an encoder that learned so; None for all."""
     dense: tuple[DenseConfig, ...] = ()
     """Layers that the pooled vector passes through."""
+    similarity_fn_name: Literal["cosine", "dot"] = "cosine"
+    """Score of two vectors."""
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -136,6 +138,7 @@ def read_sentence_embedding(folder: Path) -> SentenceEmbeddingConfig:
             default_prompt_name=values.get("default_prompt_name"),
             truncate_dim=values.get("truncate_dim"),
             dense=tuple(_read_dense(place / "config.json") for place in dense_folders(folder)),
+            similarity_fn_name=values.get("similarity_fn_name") or "cosine",
         )
     except ConfigError as error:
         raise CheckpointError(f"{folder}: {error}") from None
@@ -163,7 +166,7 @@ def write_sentence_embedding(folder: Path, embedding: SentenceEmbeddingConfig, h
         MODULES_FILE: modules,
         _POOLING_FILE: {"word_embedding_dimension": hidden_size, **pooling},
         _LENGTH_FILE: {"do_lower_case": False, **length},
-        _MODEL_FILE: {**prompts, **kept, "similarity_fn_name": "cosine"},
+        _MODEL_FILE: {**prompts, **kept, "similarity_fn_name": embedding.similarity_fn_name},
     }
     files |= {f"{index}_Dense/config.json": asdict(layer) for index, layer in enumerate(embedding.dense, start=2)}
     for name, value in files.items():

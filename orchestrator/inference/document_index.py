@@ -216,7 +216,7 @@ def build_document_index(
         if not ids:
             raise InputError(f"{path} holds no document with text; name another file")
         on_progress(f"indexing the documents of {path}")
-        save_index(build_index(ids, vectors, kind=kind), target / _VECTORS)
+        save_index(build_index(ids, vectors, embedder.model.embedding.similarity_fn_name, kind), target / _VECTORS)
         np.save(target / _OFFSETS_FILE, np.array(offsets, np.int64))
         counts = {
             "num_documents": len(ids),

@@ -59,6 +59,7 @@ def embedder_fingerprint(embedder: TextEmbedder, folder: str) -> str:
     encoder = [weights_digest(folder), model.config.to_dict()]
     rules = {"pooling": own.pooling, "normalize": own.normalize, "max_seq_length": own.max_seq_length}
     new = [rule for rule in (own.document_prompt, own.truncate_dim, [*map(asdict, own.dense)]) if rule]
+    new += [own.similarity_fn_name] * (own.similarity_fn_name != "cosine")
     values = [*encoder, embedder.tokenizer.fingerprint, rules, embedder.max_seq_length, *new]
     if embedder.autocast_dtype is not None:  # fp32 keeps the fingerprint of the indexes that there are
         values.append(str(embedder.autocast_dtype))

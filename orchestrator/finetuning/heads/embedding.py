@@ -162,6 +162,7 @@ class DualEncoder(BertForSentenceEmbedding):
             embedding.with_prompts(recipe.query_prompt or "", recipe.document_prompt or ""),
             pooling=recipe.pooling or embedding.pooling,
             max_seq_length=recipe.max_seq_length,
+            similarity_fn_name="cosine",
         )
         self.temperature = recipe.temperature
         self.matryoshka_dims = recipe.matryoshka_dims

@@ -85,6 +85,7 @@ def test_prompts_that_are_left_out_of_the_pooling_are_refused(folder: Path) -> N
         ("sentence_bert_config.json", {"max_seq_length": "many"}, "max_seq_length"),
         ("config_sentence_transformers.json", {"default_prompt_name": "STS"}, "'STS'"),
         ("config_sentence_transformers.json", {"truncate_dim": 0}, "truncate_dim"),
+        ("config_sentence_transformers.json", {"similarity_fn_name": "euclidean"}, "similarity_fn_name"),
         ("2_Dense/config.json", {"activation_function": "os.system"}, "activation"),
         ("2_Dense/config.json", {"out_features": None}, "out_features"),
         ("2_Dense/config.json", {"use_residual": True}, "use_residual"),

@@ -4,6 +4,8 @@ Alone: .venv/bin/pytest tests/orchestrator/inference/test_searching.py
 """
 
 import gzip
+import json
+import shutil
 from pathlib import Path
 from uuid import uuid4
 
@@ -46,6 +48,17 @@ def test_hits_agree_with_cosines(encoder: str, documents: str) -> None:
         np.testing.assert_allclose([hit.score for hit in hits], np.sort(cosines)[::-1], atol=1e-6)
         assert all(hit.text == TEXTS[hit.id] for hit in hits)
     assert [len(hits) for hits in search(encoder, documents, None, k=2)] == [2, 2]
+
+
+def test_a_model_for_dot_products_is_searched_by_them(encoder: str, documents: str, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(encoder, tmp_path / "dot"))
+    (folder / "manifest.json").unlink(missing_ok=True)
+    rules = json.loads((folder / "config_sentence_transformers.json").read_text())
+    (folder / "config_sentence_transformers.json").write_text(json.dumps(rules | {"similarity_fn_name": "dot"}))
+    embedder = load_embedder(str(folder))
+    products = embedder.embed(QUERIES) @ embedder.embed(list(TEXTS.values())).T
+    for hits, scores in zip(search(str(folder), documents, None), products, strict=True):
+        np.testing.assert_allclose([hit.score for hit in hits], np.sort(scores)[::-1], rtol=1e-5)
 
 
 def test_an_index_is_built_once_and_needs_the_documents_no_more(encoder: str, documents: str, tmp_path: Path) -> None:
