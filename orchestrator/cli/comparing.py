@@ -89,10 +89,8 @@ def _find(registry: "Registry", name: str) -> "RunRecord | GroupRecord":
     except NotFoundError as no_run:
         try:
             return registry.group(name)
-        except SeveralRunsError:
-            raise
-        except NotFoundError:
-            raise no_run from None
+        except NotFoundError as no_group:
+            raise (no_group if isinstance(no_group, SeveralRunsError) else no_run) from None
 
 
 def _scored(registry: "Registry", one: "RunRecord | GroupRecord") -> "RunRecord | GroupRecord":

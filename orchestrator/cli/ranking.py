@@ -76,9 +76,8 @@ def leaderboard(
     if reading.is_brief:
         columns = brief_columns(rows, by, has_tasks=task is None)
         columns = ["group", *columns] if shows_all else [*columns, "group"]
-    own = [] if shows_all else ["group"]
     alike = ["task"] if len({row["task"] for row in rows}) == 1 else []  # which then tells nothing apart
-    spare = ["size", "kind", *own, *alike, "model", "metric"]
+    spare = ["size", "kind", *([] if shows_all else ["group"]), *alike, "model", "metric"]
     empty = "every run that could be ranked is archived"
     if not rows and not num_archived:
         empty = _NO_TRIALS if registry.run_table(limit=1).records else no_runs(registry)
