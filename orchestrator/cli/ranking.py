@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from orchestrator.base.console import counted
 from orchestrator.base.errors import NotFoundError
 from orchestrator.cli.frame import refuse_options
 from orchestrator.cli.messages import notify
@@ -93,7 +92,6 @@ def _show_group(registry: "Registry", name: str) -> None:
 
     found = registry.group(name)
     record = group_record(found, registry.seed_noise(found))
-    num_archived = len(registry.annotations.flagged("archived") & {run.id for run in found.runs})
     runs = [
         {
             "seed": run.seed,
@@ -108,8 +106,8 @@ def _show_group(registry: "Registry", name: str) -> None:
         }
         for run in sorted(found.runs, key=lambda run: (run.seed is None, run.seed, run.fold or 0))
     ]
-    if num_archived:
-        notify(f"{num_archived} of its {counted(len(found.runs), 'run')} archived: the leaderboard leaves these out")
+    if registry.annotations.flagged("archived") & {run.id for run in found.runs}:  # where the group has no others
+        notify("its runs are archived: the leaderboard leaves these out")
     if not current_reading().is_brief:
         record |= {"parameters": dict(found.parameters), "runs": runs}
         show_record(record)

@@ -379,6 +379,8 @@ class Registry:
     def group(self, name: str) -> GroupRecord:
         """Group whose digest begins with `name` (four characters), or the part of its group that a run or trial is.
 
+        A group that a digest names has its archived runs only where it has no others, as the leaderboard.
+
         Raises: NotFoundError where nothing is called so, or several are; InputError for a run without a score that
             ranks, or with several groups.
         """
