@@ -106,7 +106,8 @@ def pretraining_sizes(
     steps = max(_FEWEST_STEPS, int(steps // unit) * unit)
     num_passes, minutes = steps * step_tokens / text_tokens, steps * step_s / 60
     limit = "the time" if in_time <= most else f"{MAX_PASSES} passes over the text"
-    limit = "the minimum of steps" if steps == _FEWEST_STEPS else limit
+    if steps == _FEWEST_STEPS:
+        limit = "the minimum of steps"
     rate = _pretraining_rate(chosen.hidden_size, is_pretrained=config is not None)
     return PretrainingSizes(size, phases, steps, batch_size, num_passes, minutes, limit, rate)
 

@@ -74,7 +74,7 @@ class PriceTable:
     currency: str
     cpu_hour: float = 0.0
     gpu_hours: Mapping[str, float] = field(default_factory=dict)
-    """Prices by a part of the name of a GPU's type; an empty part is any type."""
+    """Prices by whole words of the name of a GPU's type; no words are any type."""
 
     def price(self, usage: Usage) -> float | None:
         """Price of what was held; None where a type of GPU has none."""

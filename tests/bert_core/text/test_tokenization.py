@@ -105,7 +105,7 @@ def test_words_begin_with_their_space_where_a_text_does_not(tmp_path: Path) -> N
 
 
 def test_no_text_plants_a_special_token_that_is_a_piece() -> None:
-    """As XLM-R was published: its special tokens are pieces of a Unigram model, with the best score of all."""
+    """The Unigram model that XLM-R is published with has its special tokens among its pieces, with the best scores."""
     special = {"cls": "<s>", "pad": "<pad>", "sep": "</s>", "unk": "<unk>", "mask": "<mask>"}
     letters = sorted({*"\N{LOWER ONE EIGHTH BLOCK}boats/", *"".join(special.values())})
     pieces = [*((token, 0.0) for token in special.values()), *((letter, -5.0) for letter in letters)]
