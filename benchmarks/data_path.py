@@ -20,9 +20,8 @@ import torch
 import transformers
 from numpy.typing import NDArray
 
-from bert_core.examples.chunks import ExampleRequest
 from bert_core.examples.packing import PackedBatch
-from bert_core.examples.segments import Segments, TokenizedDocuments, lay_out
+from bert_core.examples.segments import ExampleRequest, Segments, TokenizedDocuments, lay_out
 from bert_core.masking import MaskingConfig, MaskUnit, mask_tokens
 from bert_core.objectives.packed_batches import SegmentConfig, build_packed_batch, build_segments, count_examples
 from bert_core.text.segment_layout import SegmentLayout

@@ -13,8 +13,14 @@ from torch import Tensor, nn
 
 from bert_core.attention import attention
 from bert_core.attention.backend import AttentionOptions
-from bert_core.attention.disentangled import DistanceProjections, DistanceTable, distance_rows
-from bert_core.attention.positions import Positions, apply_rotary, relative_buckets
+from bert_core.attention.positions import (
+    DistanceProjections,
+    DistanceTable,
+    Positions,
+    apply_rotary,
+    distance_rows,
+    relative_buckets,
+)
 from bert_core.config import BertConfig
 from bert_core.kernels.dropout import Dropout
 from bert_core.kernels.linear import Linear

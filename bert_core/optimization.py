@@ -16,8 +16,7 @@ from torch.optim import Optimizer
 from bert_core.constants import OptimizerName
 from bert_core.encoder_layer import EncoderLayer
 from bert_core.errors import ConfigError
-from bert_core.optimizers import OPTIMIZERS
-from bert_core.optimizers.muon import NUM_MATRICES
+from bert_core.optimizers import NUM_MATRICES, OPTIMIZERS
 
 _LAYER = re.compile(r"(?:^|\.)layers\.(\d+)\.")
 _EMBEDDINGS = re.compile(r"(?:^|\.)(?:embeddings|convolution)\.")  # DeBERTa-v2's is of them

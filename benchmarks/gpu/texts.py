@@ -7,9 +7,8 @@ from itertools import count, islice
 import numpy as np
 
 from bert_core.counter_random import permutation
-from bert_core.examples.chunks import ExampleRequest
 from bert_core.examples.packing import PackedBatch
-from bert_core.examples.segments import TokenizedDocuments
+from bert_core.examples.segments import ExampleRequest, TokenizedDocuments
 from bert_core.masking import MaskingConfig
 from bert_core.objectives.packed_batches import SegmentConfig, build_packed_batch, build_segments, count_examples
 from bert_core.text.segment_layout import SegmentLayout

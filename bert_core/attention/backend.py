@@ -10,7 +10,7 @@ from typing import NamedTuple, Self
 import torch
 from torch import Tensor
 
-from bert_core.attention.disentangled import DistanceVectors
+from bert_core.attention.positions import DistanceVectors
 from bert_core.packed_sequences import PackedSequences
 
 

@@ -17,8 +17,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from bert_core.attention.backend import AttentionBackend, AttentionCall, AttentionOptions
-from bert_core.attention.disentangled import DistanceVectors
-from bert_core.attention.positions import alibi_bias, is_near
+from bert_core.attention.positions import DistanceVectors, alibi_bias, is_near
 from bert_core.kernels.dropout import bernoulli_keep_mask
 from bert_core.packed_sequences import PackedSequences
 

@@ -1,4 +1,14 @@
-"""Segments of tokenized documents, and how examples are laid out from them with their special tokens.
+"""Segments of tokenized documents: chunks of sentences, one for each requested example, and how examples are laid out.
+
+The original script (Devlin et al. 2019, appendix A.2) walks through each document in order. Here an example can be made
+alone, and the number of examples is known beforehand. A section of t tokens is divided into as many equal parts as it
+gives examples. Example i starts at a random sentence in the i-th part, drawn anew each epoch, and takes the sentences
+from there up to the sequence length, or sometimes to a shorter length. A section is a document; where sequences cross
+the borders of documents, it is the part of a corpus whose examples are numbered together.
+
+A single sequence, without a sentence objective, is DOC-SENTENCES or FULL-SENTENCES (Liu et al. 2019, section 4.2). It
+is full: a chunk that is longer loses tokens at its end, or at its front where it was moved back to end at the last
+token. A single sentence that is too long gives a random part of itself. So every token can be seen.
 
 Shapes: n examples, K segments, T tokens.
 """
@@ -10,9 +20,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from bert_core.counter_random import integers
+from bert_core.counter_random import derive_key, integers, random_bits, uniform
 from bert_core.ragged_rows import Int64Array, ragged_ranges
-from bert_core.text.segment_layout import SegmentLayout
+from bert_core.text.segment_layout import NUM_SINGLE_SPECIALS, SegmentLayout
 
 TokenArray = NDArray[np.uint16] | NDArray[np.uint32]
 
@@ -69,6 +79,163 @@ class Segments:
     def is_pairs(self) -> bool:
         """Whether examples are pairs of segments."""
         return len(self.sentence_labels) > 0
+
+
+@dataclass(frozen=True)
+class ExampleRequest:
+    """A request for n examples.
+
+    Example r is a function of the documents, the seed, the epoch and its own three numbers, and of nothing else.
+    """
+
+    documents: TokenizedDocuments
+    section_offsets: Int64Array  # (num_sections + 1,) into documents
+    section: Int64Array  # (n,) the section that each example is cut from
+    ordinal: Int64Array  # (n,) the example's number among those of its section
+    example: Int64Array  # (n,) numbers that tell the examples of an epoch apart
+    max_seq_length: int
+    layout: SegmentLayout
+    seed: int
+    epoch: int
+
+    @property
+    def pair_capacity(self) -> int:
+        """Largest number of tokens in a pair of segments, special tokens left out."""
+        return self.max_seq_length - self.layout.num_pair_specials
+
+    @property
+    def single_capacity(self) -> int:
+        """Largest number of tokens in a single sequence, special tokens left out."""
+        return self.max_seq_length - NUM_SINGLE_SPECIALS
+
+    @cached_property
+    def keys(self) -> NDArray[np.uint64]:
+        """Key (n,) of each example's random numbers. Counters 0, 1 and 2 of a key belong to this file."""
+        return random_bits(derive_key(self.seed, "segments", self.epoch), self.example)
+
+    def target_lengths(self, capacity: int, short_seq_prob: float) -> Int64Array:
+        """Tokens (n,) that each example is filled up to: `capacity`, or for some a random number from 2 to it."""
+        targets = np.full(len(self.example), capacity)
+        is_short = uniform(self.keys, 0) < short_seq_prob
+        targets[is_short] = 2 + integers(self.keys[is_short], 1, capacity - 1)
+        return targets
+
+
+@dataclass(frozen=True)
+class Chunks:
+    """Sentences [first, last) of n chunks."""
+
+    first: Int64Array  # (n,)
+    last: Int64Array  # (n,) the sentence after the chunk's last one
+    is_moved_back: NDArray[np.bool_]  # (n,) whether the chunk was moved back so that it ends at its upper bound
+
+
+def count_chunks(lengths: Int64Array, pair_capacity: int) -> Int64Array:
+    """Examples that an epoch takes from sections of so many tokens, so that each token is seen about once: (n,) → (n,).
+
+    The capacity of a pair is used for single sequences too: so runs that compare sentence objectives have equal epochs.
+    """
+    return np.maximum(1, (2 * lengths + pair_capacity) // (2 * pair_capacity))
+
+
+def document_chunks(request: ExampleRequest, targets: Int64Array) -> Chunks:
+    """Chunks of at least `targets` (n,) tokens, or up to the document's end, where each document is a section."""
+    document_ends, document = request.documents.document_ends, request.section
+    section = document_ends[document], document_ends[document + 1]
+    return find_chunks(request, request.documents.sentence_offsets, targets, section, section)
+
+
+def find_chunks(
+    request: ExampleRequest,
+    offsets: Int64Array,
+    targets: Int64Array,
+    section: tuple[Int64Array, Int64Array],
+    bounds: tuple[Int64Array, Int64Array] | tuple[int, int],
+) -> Chunks:
+    """Chunks of at least `targets` (n,) tokens, and at most one sentence more.
+
+    A chunk's start is shifted back by half its length, so that the beginning of a document is seen as often as its
+    middle. A chunk that starts too close to the upper bound is moved back and ends at that bound, so that the end of a
+    document is seen as well and chunks are long enough.
+
+    Args:
+        offsets: (num_sentences + 1,) where each sentence begins, and where the last one ends.
+        section: where each example's section begins and ends, (n,) each.
+        bounds: the lower and the upper bound that a chunk stays inside, (n,) each or one for all.
+    """
+    (begin, end), (low, high) = section, bounds
+    count = count_chunks(end - begin, request.pair_capacity)
+    share = (request.ordinal + uniform(request.keys, 2)) * ((end - begin) / count)
+    start = begin + (share - targets / 2).astype(np.int64)
+    latest = np.maximum(high - targets, low)
+    first = np.searchsorted(offsets, np.clip(start, low, latest), side="right") - 1
+    is_moved_back = start > latest
+    goal = np.where(is_moved_back, high, np.minimum(offsets[first] + targets, high))
+    return Chunks(first, np.searchsorted(offsets, goal, side="left"), is_moved_back)
+
+
+def sentence_after(
+    documents: TokenizedDocuments, first: Int64Array, num_tokens: Int64Array, document: Int64Array
+) -> Int64Array:
+    """The sentence (n,) that begins at least `num_tokens`, and one sentence, after the sentence `first` (n,) begins.
+
+    It is at most the sentence after the last one of `document` (n,).
+    """
+    goal = documents.sentence_offsets[first] + np.maximum(num_tokens, 1)
+    border = np.searchsorted(documents.sentence_offsets, goal, side="left")
+    return np.minimum(border, documents.document_offsets[document + 1])
+
+
+_NO_LABELS: NDArray[np.int8] = np.zeros(0, np.int8)
+
+
+def document_sentences(request: ExampleRequest, short_seq_prob: float) -> Segments:
+    """Sequences of sentences that stay inside one document: DOC-SENTENCES."""
+    documents, capacity = request.documents, request.single_capacity
+    chunks = document_chunks(request, request.target_lengths(capacity, short_seq_prob))
+    begin, end = _cut(request, documents.sentence_offsets, chunks, capacity)
+    return Segments(begin, end - begin, np.arange(len(begin) + 1), _NO_LABELS)
+
+
+def full_sentences(request: ExampleRequest, short_seq_prob: float) -> Segments:
+    """Sequences that go on into the next document of `request.documents`, after a separator: FULL-SENTENCES.
+
+    Places are counted with one separator after each document, so that a sequence with separators keeps its limit.
+    """
+    documents, capacity = request.documents, request.single_capacity
+    offsets = documents.separated_offsets
+    document_begins = offsets[documents.document_offsets]  # (num_documents + 1,) the last is the end
+    section_begins = document_begins[request.section_offsets]
+    chunks = find_chunks(
+        request,
+        offsets,
+        request.target_lengths(capacity, short_seq_prob),
+        section=(section_begins[request.section], section_begins[request.section + 1]),
+        bounds=(0, int(document_begins[-1])),
+    )
+    begin, end = _cut(request, offsets, chunks, capacity)
+    begin += np.isin(begin + 1, document_begins)  # no sequence begins with a separator
+    return _split_at_documents(document_begins, begin, end)
+
+
+def _cut(request: ExampleRequest, offsets: Int64Array, chunks: Chunks, capacity: int) -> tuple[Int64Array, Int64Array]:
+    """Places [begin, end), each (n,), of at most `capacity` tokens of each chunk."""
+    begin, end = offsets[chunks.first], offsets[chunks.last]
+    excess = np.maximum(end - begin - capacity, 0)
+    is_single = chunks.last - chunks.first == 1
+    begin = begin + np.where(is_single, integers(request.keys, 7, excess + 1), excess * chunks.is_moved_back)
+    return begin, np.minimum(end, begin + capacity)
+
+
+def _split_at_documents(document_begins: Int64Array, begin: Int64Array, end: Int64Array) -> Segments:
+    """One segment for each document that the places [begin, end), each (n,), of an example touch."""
+    first = np.searchsorted(document_begins, begin, side="right") - 1
+    num_segments = np.searchsorted(document_begins, end, side="left") - first
+    document = ragged_ranges(first, num_segments)
+    starts = np.maximum(document_begins[document], np.repeat(begin, num_segments))
+    ends = np.minimum(document_begins[document + 1] - 1, np.repeat(end, num_segments))
+    offsets = np.append(0, np.cumsum(num_segments))
+    return Segments(starts - document, ends - starts, offsets, _NO_LABELS)
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,10 @@ from bert_core.families.family import ENCODER, Family
 from bert_core.families.flaubert import FLAUBERT
 from bert_core.families.gte import GTE
 from bert_core.families.modernbert import MODERNBERT
-from bert_core.families.mpnet import MPNET
 from bert_core.families.native import MODERN, NATIVE
 from bert_core.families.neobert import NEOBERT
 from bert_core.families.nomic_bert import NOMIC_BERT
-from bert_core.families.roberta import CAMEMBERT, ROBERTA, XLM_ROBERTA
+from bert_core.families.roberta import CAMEMBERT, MPNET, ROBERTA, XLM_ROBERTA
 
 __all__ = ["ENCODER", "FAMILIES", "FAMILY_NAMES", "FORMER_TYPES", "MODERN", "NATIVE", "Family"]
 

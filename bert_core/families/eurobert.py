@@ -11,7 +11,7 @@ from typing import Any
 
 from bert_core.config_fields import ConfigFields
 from bert_core.errors import ConfigError
-from bert_core.families.rotary import GATED_LAYERS, RotaryFamily
+from bert_core.families.family import GATED_LAYERS, RotaryFamily
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ Dropout is transformers' where it is 0: it has one more inside the feed-forward 
 """
 
 from bert_core.families.bert import EMBEDDINGS
-from bert_core.families.rotary import GATED_LAYERS, RotaryFamily
+from bert_core.families.family import GATED_LAYERS, RotaryFamily
 
 _LAYER = r"encoder.layer.\1."
 

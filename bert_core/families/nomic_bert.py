@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bert_core.errors import ConfigError
-from bert_core.families.rotary import GATED_LAYERS, RotaryFamily
+from bert_core.families.family import GATED_LAYERS, RotaryFamily
 
 _ACTIVATIONS = {"swiglu": "silu", "geglu": "gelu"}
 _BIASES = ("qkv_proj_bias", "mlp_fc1_bias", "mlp_fc2_bias")

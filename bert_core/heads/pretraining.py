@@ -22,8 +22,7 @@ from bert_core.constants import IGNORE_INDEX
 from bert_core.encoder_layer import ACTIVATIONS
 from bert_core.errors import DataError
 from bert_core.kernels.linear import Linear
-from bert_core.kernels.linear_cross_entropy import linear_cross_entropy_sums, vocabulary_logits
-from bert_core.kernels.tied_embedding import look_up
+from bert_core.kernels.linear_cross_entropy import linear_cross_entropy_sums, look_up, vocabulary_logits
 from bert_core.losses import check_labels, cross_entropy_sums
 from bert_core.model import BertModel
 from bert_core.objectives import OBJECTIVES

@@ -18,8 +18,7 @@ from bert_core.config import BertConfig
 from bert_core.encoder_layer import ACTIVATIONS
 from bert_core.heads.pretraining import BertForPreTraining, LossSums, PretrainingLabels
 from bert_core.kernels.linear import Linear
-from bert_core.kernels.linear_cross_entropy import linear_cross_entropy_sums, vocabulary_logits
-from bert_core.kernels.tied_embedding import look_up
+from bert_core.kernels.linear_cross_entropy import linear_cross_entropy_sums, look_up, vocabulary_logits
 from bert_core.losses import check_labels
 from bert_core.model import BertModel
 from bert_core.objectives.replaced_tokens import DRAW_BITS, GENERATOR_SIZE, Generator, ReplacedTokens

@@ -1,6 +1,8 @@
-"""Output layer over a vocabulary and its cross entropy in one function; the logits never exist all at once.
+"""Output layer over a vocabulary and its cross entropy in one function; the logits never exist all at once. Look-up of
+the word embeddings whose matrix that layer multiplies as well, with one gradient for both uses.
 
-Shapes: P predicted positions, H hidden, V vocabulary, W width of a row of logits, V with padding.
+Shapes: T tokens, P predicted positions, H hidden, E embedding size, V vocabulary, W width of a row of logits, V with
+padding.
 
 A block of logits is made, turned into its own gradient (softmax − one-hot) in place, and used up for the gradients of
 `hidden`, `weight` and `bias`, all in the forward pass: the logits are the largest tensor of a small model's step, and
@@ -15,7 +17,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from bert_core.constants import IGNORE_INDEX
@@ -226,3 +228,37 @@ def _block_rows(weight: Tensor) -> int:
         return _CPU_BLOCK_ROWS
     row_bytes = len(weight) * weight.element_size()
     return max(64, _GPU_BLOCK_BYTES // row_bytes // 64 * 64)
+
+
+def look_up(words: nn.Embedding, input_ids: Tensor) -> tuple[Tensor, Tensor]:
+    """Look up words, and give the matrix for the output layer of the same pass: (T,) → (T, E), (V, E).
+
+    On a CPU the gradient of the look-up is added to the output layer's in place. As a matrix of its own it would be
+    written once and read once, as large as the vocabulary, for the few rows of a batch. So the matrix is for
+    `linear_cross_entropy_sums`, whose gradient nobody else holds. On a GPU the gradient stays PyTorch's, which adds up
+    in one order.
+    """
+    if input_ids.is_cuda:
+        return words(input_ids), words.weight
+    return _LookUp.apply(words.weight, input_ids, words.padding_idx)  # type: ignore[no-any-return, no-untyped-call]
+
+
+class _LookUp(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, weight: Tensor, input_ids: Tensor, padding_idx: int | None) -> tuple[Tensor, Tensor]:
+        ctx.save_for_backward(input_ids)
+        ctx.shape, ctx.padding_idx = weight.shape, padding_idx
+        ctx.set_materialize_grads(False)
+        return weight.index_select(0, input_ids), weight.view_as(weight)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, d_rows: Tensor | None, d_weight: Tensor | None) -> tuple[Tensor | None, None, None]:
+        if d_rows is None:
+            return d_weight, None, None
+        (input_ids,) = ctx.saved_tensors
+        if ctx.padding_idx is not None:
+            d_rows = d_rows.masked_fill((input_ids == ctx.padding_idx)[:, None], 0.0)
+        if d_weight is None:
+            d_weight = d_rows.new_zeros(ctx.shape)
+        return d_weight.index_add_(0, input_ids, d_rows), None, None

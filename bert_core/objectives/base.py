@@ -20,9 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bert_core.config import BertConfig
-from bert_core.examples.chunks import ExampleRequest
 from bert_core.examples.packing import PackedBatch
-from bert_core.examples.segments import LaidOut, Segments
+from bert_core.examples.segments import ExampleRequest, LaidOut, Segments
 from bert_core.masking import MaskingConfig
 
 PERPLEXITY = "perplexity"

@@ -14,8 +14,14 @@ from numpy.typing import NDArray
 
 from bert_core.counter_random import integers, uniform
 from bert_core.errors import DataError
-from bert_core.examples.chunks import ExampleRequest, document_chunks, sentence_after
-from bert_core.examples.segments import Segments, TokenizedDocuments, fit_pairs
+from bert_core.examples.segments import (
+    ExampleRequest,
+    Segments,
+    TokenizedDocuments,
+    document_chunks,
+    fit_pairs,
+    sentence_after,
+)
 from bert_core.objectives.base import SentenceObjective
 from bert_core.ragged_rows import Int64Array
 

@@ -8,9 +8,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from bert_core.examples.chunks import ExampleRequest, count_chunks, document_sentences, full_sentences
 from bert_core.examples.packing import PackedBatch
-from bert_core.examples.segments import Segments, TokenizedDocuments, lay_out
+from bert_core.examples.segments import (
+    ExampleRequest,
+    Segments,
+    TokenizedDocuments,
+    count_chunks,
+    document_sentences,
+    full_sentences,
+    lay_out,
+)
 from bert_core.masking import MaskingConfig
 from bert_core.objectives import NO_SENTENCE_OBJECTIVE, SENTENCE_OBJECTIVES, TOKEN_OBJECTIVES
 from bert_core.ragged_rows import Int64Array

@@ -24,9 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bert_core.counter_random import derive_key, permutation
-from bert_core.examples.chunks import ExampleRequest
 from bert_core.examples.packing import PackedBatch
-from bert_core.examples.segments import TokenizedDocuments
+from bert_core.examples.segments import ExampleRequest, TokenizedDocuments
 from bert_core.masking import MaskingConfig
 from bert_core.objectives.packed_batches import SegmentConfig, build_packed_batch, build_segments, count_examples
 from bert_core.ragged_rows import Int64Array

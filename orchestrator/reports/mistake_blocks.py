@@ -6,7 +6,7 @@ The keys of a row tell what was predicted: a class or several, a tag of each wor
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from bert_core.metrics.spans import entity_spans
+from bert_core.metrics import entity_spans
 from orchestrator.base.errors import InputError
 from orchestrator.registry.group_comparison import read_predictions
 from orchestrator.reports.charts import count_matrix, predicted_values

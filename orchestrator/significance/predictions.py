@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bert_core.metrics.spans import entity_spans
+from bert_core.metrics import entity_spans
 from orchestrator.significance.comparison import Numbers, ScoreOfWeights
 
 PredictionRow = Mapping[str, Any]

@@ -14,8 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from bert_core.metrics import class_scores, confusion_matrix, ner_f1_by_type
-from bert_core.metrics.spans import entity_spans
+from bert_core.metrics import class_scores, confusion_matrix, entity_spans, ner_f1_by_type
 
 PredictionRow: TypeAlias = Mapping[str, Any]
 Table: TypeAlias = Sequence[Mapping[str, Any]]

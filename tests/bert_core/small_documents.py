@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from bert_core.examples.chunks import ExampleRequest
-from bert_core.examples.segments import Segments, TokenizedDocuments
+from bert_core.examples.segments import ExampleRequest, Segments, TokenizedDocuments
 from bert_core.objectives.packed_batches import SegmentConfig, build_segments, count_examples
 from bert_core.ragged_rows import ragged_ranges
 from bert_core.text.segment_layout import SegmentLayout

@@ -18,8 +18,14 @@ from torch import Tensor, nn
 from bert_core.config import BertConfig
 from bert_core.errors import DataError
 from bert_core.heads import BertForTokenClassification
-from bert_core.heads.crf import LinearChainCrf, best_paths, bio_penalties, log_partitions, path_scores
-from bert_core.heads.token_classification import BidirectionalLstm
+from bert_core.heads.token_classification import (
+    BidirectionalLstm,
+    LinearChainCrf,
+    best_paths,
+    bio_penalties,
+    log_partitions,
+    path_scores,
+)
 from bert_core.optimization import depths
 from bert_core.packed_sequences import PackedSequences
 from tests.bert_core.reference import learned_losses, ragged_batch, scattered, small_config

@@ -17,8 +17,15 @@ from transformers.models.mpnet.modeling_mpnet import MPNetEncoder
 
 from bert_core.attention import BACKENDS, attention, choose_backend, varlen
 from bert_core.attention.backend import AttentionBackend, AttentionCall, AttentionOptions
-from bert_core.attention.disentangled import DistanceVectors, distance_rows
-from bert_core.attention.positions import Positions, alibi_slopes, apply_rotary, relative_buckets, rotation
+from bert_core.attention.positions import (
+    DistanceVectors,
+    Positions,
+    alibi_slopes,
+    apply_rotary,
+    distance_rows,
+    relative_buckets,
+    rotation,
+)
 from bert_core.model import BertModel
 from bert_core.packed_sequences import PackedSequences
 from tests.bert_core.reference import rotated_by_definition, small_config

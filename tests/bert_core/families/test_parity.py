@@ -20,7 +20,7 @@ from torch import Tensor
 from bert_core.checkpoints.pretrained import PretrainedModel
 from bert_core.config import BertConfig
 from bert_core.families import FAMILIES, NATIVE
-from bert_core.families.rotary import RotaryFamily
+from bert_core.families.family import RotaryFamily
 from bert_core.heads import (
     BertForMultipleChoice,
     BertForPreTraining,

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from bert_core.heads import crf
-from bert_core.heads.crf import LinearChainCrf, log_partitions
+from bert_core.heads.token_classification import LinearChainCrf, log_partitions
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.specs import RecipeSpec
 from orchestrator.tasks.types.conll import NerExample

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bert_core.metrics.spans import entity_spans
+from bert_core.metrics import entity_spans
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.base.errors import TaskDataError
 from orchestrator.specs.recipe import Context
