@@ -21,10 +21,9 @@ import transformers
 from numpy.typing import NDArray
 
 from bert_core.examples.packing import PackedBatch
-from bert_core.examples.segments import ExampleRequest, Segments, TokenizedDocuments, lay_out
+from bert_core.examples.segments import ExampleRequest, SegmentLayout, Segments, TokenizedDocuments, lay_out
 from bert_core.masking import MaskingConfig, MaskUnit, mask_tokens
-from bert_core.objectives.packed_batches import SegmentConfig, build_packed_batch, build_segments, count_examples
-from bert_core.text.segment_layout import SegmentLayout
+from bert_core.objectives import SegmentConfig, build_packed_batch, build_segments, count_examples
 from bert_core.text.word_boundaries import MARKS, WordBoundaries
 
 SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]

@@ -54,8 +54,19 @@ def decode_spans(
     Shapes: logits (T,), offsets (T, 2) characters of the passage or -1 off it, cu_seqlens (W+1,), question_index (W,)
     ascending without gaps. Raises: DataError when they do not fit or a logit is not finite.
     """
-    _check_shapes(start_logits, end_logits, offsets, cu_seqlens, question_index)
-    starts, ends = _mask(start_logits, offsets), _mask(end_logits, offsets)
+    num_tokens, num_windows = int(cu_seqlens[-1]), len(cu_seqlens) - 1
+    shapes = (start_logits.shape, end_logits.shape, offsets.shape, question_index.shape)
+    wanted = ((num_tokens,), (num_tokens,), (num_tokens, 2), (num_windows,))
+    if shapes != wanted or not num_windows or not np.isin(np.diff(question_index, prepend=-1), (0, 1)).all():
+        raise DataError(
+            f"logits, offsets and question_index have the shapes {shapes} where {wanted} belong together, and "
+            "question_index must count the questions up from 0, each with a window at least"
+        )
+    if not (np.isfinite(start_logits).all() and np.isfinite(end_logits).all()):
+        raise DataError(
+            "the logits hold values that are not finite; the model has diverged; train it again with a lower rate"
+        )
+    starts, ends = (np.where(offsets[:, 0] >= 0, logits, -np.inf) for logits in (start_logits, end_logits))
     window_null = start_logits[cu_seqlens[:-1]] + end_logits[cu_seqlens[:-1]]
     firsts = np.flatnonzero(np.diff(question_index, prepend=-1))
     null_scores = np.minimum.reduceat(window_null, firsts)
@@ -83,32 +94,6 @@ def tune_null_threshold(
     totals = np.concatenate([[0.0], gain[is_last]])
     thresholds = np.concatenate([[margins[0] - 1.0], margins[is_last]])
     return float(thresholds[int(np.argmax(totals))])
-
-
-def _check_shapes(
-    start_logits: Logits,
-    end_logits: Logits,
-    offsets: NDArray[np.int32],
-    cu_seqlens: NDArray[np.int64],
-    question_index: NDArray[np.int32],
-) -> None:
-    num_tokens, num_windows = int(cu_seqlens[-1]), len(cu_seqlens) - 1
-    shapes = (start_logits.shape, end_logits.shape, offsets.shape, question_index.shape)
-    if shapes != ((num_tokens,), (num_tokens,), (num_tokens, 2), (num_windows,)):
-        raise DataError(
-            f"start_logits, end_logits, offsets and question_index have the shapes {shapes}; "
-            f"{num_tokens} tokens in {num_windows} windows need (T,), (T,), (T, 2) and (W,)"
-        )
-    if num_windows == 0 or not np.isin(np.diff(question_index, prepend=-1), (0, 1)).all():
-        raise DataError("question_index must count the questions up from 0, each with a window at least")
-    if not (np.isfinite(start_logits).all() and np.isfinite(end_logits).all()):
-        raise DataError(
-            "the logits hold values that are not finite; the model has diverged; train it again with a lower rate"
-        )
-
-
-def _mask(logits: Logits, offsets: NDArray[np.int32]) -> Logits:
-    return np.where(offsets[:, 0] >= 0, logits, -np.inf)
 
 
 def _best_in_window(

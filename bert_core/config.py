@@ -135,7 +135,6 @@ class BertConfig(ConfigFields):
 
     @property
     def heads(self) -> Family:
-        """Family whose heads the model has."""
         return FAMILIES[self.head_family or self.model_type]
 
     @property
@@ -150,7 +149,6 @@ class BertConfig(ConfigFields):
 
     @property
     def token_dropout_prob(self) -> float:
-        """Dropout in front of a token classifier."""
         return self.hidden_dropout_prob if self.heads.token_dropout_from_hidden else self.head_dropout_prob
 
     @classmethod

@@ -328,7 +328,6 @@ class ConfigFields:
 
     @property
     def head_size(self) -> int:
-        """Width of an attention head."""
         return self.hidden_size // self.num_attention_heads
 
     @property
@@ -339,7 +338,6 @@ class ConfigFields:
 
     @property
     def norms_have_bias(self) -> bool:
-        """Whether the encoder's norms have biases."""
         return self.use_bias if self.norm_bias is None else self.norm_bias
 
     @property
@@ -354,7 +352,6 @@ class ConfigFields:
 
     @property
     def pooled_size(self) -> int:
-        """Width of a sequence's pooled output."""
         return self.head_input_size if self.pooler_activation is None else self.hidden_size
 
     @property

@@ -12,4 +12,4 @@ AskedPrecision = Literal["auto", "fp32", "bf16"]
 """Precision as a person asks for it; `auto` is bf16 on a device that has units for it, else fp32."""
 
 OptimizerName = Literal["adamw", "stable_adamw", "lamb", "muon"]
-"""Names of the optimizers in `bert_core.optimizers`, for those who must not load torch."""
+"""Names of the optimizers in `bert_core.optimization`, for those who must not load torch."""

@@ -11,8 +11,6 @@ Curve = Callable[[float], float]
 
 @dataclass(frozen=True)
 class Schedule:
-    """A warm-up and a decay."""
-
     decay: Curve
     """Factor from the share of the decay that is left."""
     warmup: Curve = lambda done: done

@@ -75,8 +75,6 @@ def last_output(outputs: Iterable[Tensor]) -> Tensor:
 
 @dataclass(frozen=True)
 class BertOutput:
-    """Output of the encoder for padded input."""
-
     last_hidden_state: Tensor
     """Output of the last layer, (B, S, H), zero at padding."""
     pooler_output: Tensor | None

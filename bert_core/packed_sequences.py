@@ -49,12 +49,10 @@ class PackedSequences:
 
     @property
     def num_sequences(self) -> int:
-        """Number of sequences, B."""
         return self.cu_seqlens.shape[0] - 1
 
     @property
     def num_tokens(self) -> int:
-        """Number of tokens, T."""
         return self.input_ids.shape[0]
 
     @property
@@ -195,7 +193,6 @@ class PackedSequences:
         return torch.cat([rows, missing], dim=1)  # (B, width, …)
 
     def tensors(self) -> dict[str, Tensor]:
-        """The tensors of the batch, by the names of their fields."""
         values = {item.name: getattr(self, item.name) for item in fields(self) if item.init}
         return {name: value for name, value in values.items() if isinstance(value, Tensor)}
 

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from bert_core.device_copies import AsyncReads
 from bert_core.errors import DataError
+from bert_core.examples.segments import NUM_SINGLE_SPECIALS
 from bert_core.heads import BertForSentenceEmbedding
 from bert_core.micro_batches import compute_in_parts, first_line
 from bert_core.packed_sequences import PackedSequences
-from bert_core.text.segment_layout import NUM_SINGLE_SPECIALS
 from bert_core.text.tokenization import Tokenizer
 
 _WINDOW_TEXTS = 2048
@@ -55,7 +55,8 @@ class TextEmbedder:
         tokenizer.check_fits(model.config.vocab_size)
         self.model = model.eval()
         self.tokenizer = tokenizer
-        self.max_tokens = max_tokens or _tokens_at_a_time(next(model.parameters()).device)
+        is_on_gpu = next(model.parameters()).is_cuda
+        self.max_tokens = max_tokens or (_GPU_MAX_TOKENS if is_on_gpu else _CPU_MAX_TOKENS)
         self.autocast_dtype = autocast_dtype
         longest = model.config.max_seq_length
         self.max_seq_length = min(longest, model.embedding.max_seq_length or longest)
@@ -160,10 +161,6 @@ class _TextSizes:
             f"memory ran out with texts of {largest:,} tokens at a time ({first_line(reason)}); from here on "
             f"{self.embedder.max_tokens:,} at a time"
         )
-
-
-def _tokens_at_a_time(device: torch.device) -> int:
-    return _GPU_MAX_TOKENS if device.type == "cuda" else _CPU_MAX_TOKENS
 
 
 def _windows(texts: Iterable[str]) -> Iterator[list[str]]:

@@ -26,8 +26,6 @@ METRICS = ("cosine", "dot")
 
 
 class Hit(NamedTuple):
-    """A vector that was found."""
-
     id: str
     score: float
 
@@ -97,15 +95,6 @@ def prepare_vectors(vectors: NDArray[np.floating], metric: str, what: str) -> ND
     lengths = np.linalg.norm(prepared, axis=1, keepdims=True)
     prepared /= np.maximum(lengths, np.finfo(np.float32).tiny)
     return prepared
-
-
-def check_ids(ids: Sequence[str], num_vectors: int) -> None:
-    """Check that each vector, and at least one, has an id of its own. Raises: DataError."""
-    if len(ids) != num_vectors or not ids:
-        raise DataError(f"{len(ids)} ids for {num_vectors} vectors; an index needs one for each, and at least one")
-    twice = [name for name, count in Counter(ids).items() if count > 1]
-    if twice:
-        raise DataError(f"the id {twice[0]!r} stands twice; give each vector its own")
 
 
 _VECTORS_AT_A_TIME = 16384
@@ -241,7 +230,10 @@ def build_index(
         if value not in known:
             raise ConfigError(f"{name} {value!r} is not known; use one of {', '.join(known)}")
     prepared = prepare_vectors(vectors, metric, "vectors")
-    check_ids(ids, len(prepared))
+    if len(ids) != len(prepared) or not ids:
+        raise DataError(f"{len(ids)} ids for {len(prepared)} vectors; an index needs one for each, and at least one")
+    if twice := [name for name, count in Counter(ids).items() if count > 1]:
+        raise DataError(f"the id {twice[0]!r} stands twice; give each vector its own")
     return INDEX_KINDS[kind].build(ids, metric, prepared)
 
 

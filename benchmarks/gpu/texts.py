@@ -8,10 +8,9 @@ import numpy as np
 
 from bert_core.counter_random import permutation
 from bert_core.examples.packing import PackedBatch
-from bert_core.examples.segments import ExampleRequest, TokenizedDocuments
+from bert_core.examples.segments import ExampleRequest, SegmentLayout, TokenizedDocuments
 from bert_core.masking import MaskingConfig
-from bert_core.objectives.packed_batches import SegmentConfig, build_packed_batch, build_segments, count_examples
-from bert_core.text.segment_layout import SegmentLayout
+from bert_core.objectives import SegmentConfig, build_packed_batch, build_segments, count_examples
 
 _NUM_SPECIALS = 5
 """Padding, unknown, [CLS], [SEP], [MASK], in this order: as `train_wordpiece` numbers them."""

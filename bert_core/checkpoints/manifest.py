@@ -123,7 +123,6 @@ def digest_stream(stream: IO[bytes]) -> str:
 
 
 def digest_file(path: Path) -> str:
-    """Compute the SHA-256 of a file's bytes, as hexadecimal digits."""
     with path.open("rb") as file:
         return digest_stream(file)
 

@@ -78,15 +78,12 @@ class PackedBatch:
         shifts = np.cumsum([0, *(len(part.input_ids) for part in parts)]).astype(np.int32)
         ends = [part.cu_seqlens[1:] + shift for part, shift in zip(parts, shifts, strict=False)]
         places = [part.masked_positions + shift for part, shift in zip(parts, shifts, strict=False)]
-        return PackedBatch(
-            np.concatenate([part.input_ids for part in parts]),
-            np.concatenate([part.token_type_ids for part in parts]),
-            np.concatenate([np.zeros(1, np.int32), *ends]),
-            np.concatenate(places),
-            np.concatenate([part.masked_labels for part in parts]),
-            np.concatenate([part.sentence_labels for part in parts]),
-            np.concatenate([part.draws for part in parts]),
-        )
+        joined = {name: np.concatenate([getattr(part, name) for part in parts]) for name in vars(parts[0])}
+        moved = {
+            "cu_seqlens": np.concatenate([np.zeros(1, np.int32), *ends]),
+            "masked_positions": np.concatenate(places),
+        }
+        return PackedBatch(**(joined | moved))
 
     def _part(self, first: int, last: int) -> "PackedBatch":
         begin, end = self.cu_seqlens[first], self.cu_seqlens[last]

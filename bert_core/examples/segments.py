@@ -22,7 +22,29 @@ from numpy.typing import NDArray
 
 from bert_core.counter_random import derive_key, integers, random_bits, uniform
 from bert_core.ragged_rows import Int64Array, ragged_ranges
-from bert_core.text.segment_layout import NUM_SINGLE_SPECIALS, SegmentLayout
+
+NUM_SINGLE_SPECIALS = 2
+"""Special tokens of a single segment: [CLS] A [SEP]."""
+
+
+@dataclass(frozen=True)
+class SegmentLayout:
+    """Ids of special tokens: `prefix` A `suffix` for one segment, `prefix` A `between` B `suffix` for a pair.
+
+    `[CLS] A [SEP] B [SEP]` (Devlin et al. 2019, figure 2), or RoBERTa's `<s> A </s></s> B </s>`.
+    """
+
+    prefix: int
+    between: tuple[int, ...]
+    suffix: int
+    """Id that ends the last segment; it also separates documents in a sequence of several."""
+    type_of_second: int
+    """Token type of B and of the suffix after it, 0 where a model has one type only; all before them have type 0."""
+
+    @property
+    def num_pair_specials(self) -> int:
+        return NUM_SINGLE_SPECIALS + len(self.between)
+
 
 TokenArray = NDArray[np.uint16] | NDArray[np.uint32]
 
@@ -56,7 +78,6 @@ class TokenizedDocuments:
 
     @staticmethod
     def concatenate(parts: Sequence["TokenizedDocuments"]) -> "TokenizedDocuments":
-        """All parts as one, in order."""
         sentences, documents = [np.zeros(1, np.int64)], [np.zeros(1, np.int64)]
         for part in parts:
             sentences.append(part.sentence_offsets[1:] + sentences[-1][-1])
@@ -77,7 +98,6 @@ class Segments:
 
     @property
     def is_pairs(self) -> bool:
-        """Whether examples are pairs of segments."""
         return len(self.sentence_labels) > 0
 
 

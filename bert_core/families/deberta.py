@@ -112,7 +112,6 @@ DEBERTA = _Deberta(
             for kind in ("weight", "bias")
         },
     },
-    architectures={"BertForPreTraining": "DebertaV2ForMaskedLM"},
     has_base_pooler=False,
     token_dropout_from_hidden=True,
 )

@@ -42,7 +42,6 @@ DISTILBERT = Family(
     },
     defaults={"n_layers": 6, "seq_classif_dropout": 0.2, "qa_dropout": 0.1},
     tied_weights={"vocab_projector.weight": "distilbert.embeddings.word_embeddings.weight"},
-    architectures={"BertForPreTraining": "DistilBertForMaskedLM"},
     has_base_pooler=False,
     token_dropout_from_hidden=True,
 )

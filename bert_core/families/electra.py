@@ -51,10 +51,7 @@ ELECTRA = _Electra(
         "summary_activation": "gelu",
     },
     tied_weights={"generator_lm_head.weight": "electra.embeddings.word_embeddings.weight"},
-    architectures={
-        "BertForPreTraining": "ElectraForMaskedLM",
-        "BertForReplacedTokenDetection": "ElectraForPreTraining",
-    },
+    architectures={"BertForReplacedTokenDetection": "ElectraForPreTraining"},
     has_base_pooler=False,
     dropout_before_pooler=True,
 )

@@ -77,6 +77,5 @@ EUROBERT = _EuroBert(
     },
     required={"attention_bias": False, "mlp_bias": False},
     tied_weights={"lm_head.weight": "model.embed_tokens.weight"},
-    architectures={"BertForPreTraining": "EuroBertForMaskedLM"},
     has_base_pooler=False,
 )

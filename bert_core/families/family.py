@@ -142,6 +142,8 @@ class Family:
 
     def architecture(self, head: str) -> str:
         """Name the class in transformers that corresponds to the class `head`."""
+        if head == "BertForPreTraining" and not self.fixed_fields.get("sentence_head", True):
+            head = "BertForMaskedLM"
         return self.architectures.get(head, self.class_prefix + head.removeprefix("Bert"))
 
     def file_names(self, name: str, head: str) -> tuple[str, ...]:

@@ -89,7 +89,7 @@ FLAUBERT = _Flaubert(
     },
     tied_weights={"pred_layer.proj.weight": "transformer.embeddings.weight"},
     architectures={
-        "BertForPreTraining": "FlaubertWithLMHeadModel",
+        "BertForMaskedLM": "FlaubertWithLMHeadModel",
         "BertForQuestionAnswering": "FlaubertForQuestionAnsweringSimple",
     },
     has_base_pooler=False,

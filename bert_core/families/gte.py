@@ -45,7 +45,6 @@ GTE = RotaryFamily(
         "pack_qkv": True,
     },
     tied_weights={"lm_head.decoder.weight": "gte.embeddings.word_embeddings.weight"},
-    architectures={"BertForPreTraining": "GteForMaskedLM"},
     has_base_pooler=False,
     gate_comes_second=True,
 )

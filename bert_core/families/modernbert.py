@@ -129,7 +129,6 @@ MODERNBERT = _ModernBert(
         "rope_scaling": None,
     },
     tied_weights={"decoder.weight": "model.embeddings.tok_embeddings.weight"},
-    architectures={"BertForPreTraining": "ModernBertForMaskedLM"},
     has_base_pooler=False,
     has_head_layer=True,
 )

@@ -71,7 +71,7 @@ NEOBERT = _NeoBert(
         "attention_probs_dropout_prob": 0.0,
         "classifier_dropout": 0.1,
     },
-    architectures={"BertModel": "NeoBERT", "BertForPreTraining": "NeoBERTLMHead"},
+    architectures={"BertModel": "NeoBERT", "BertForMaskedLM": "NeoBERTLMHead"},
     has_base_pooler=False,
     dropout_before_pooler=True,
 )

@@ -74,6 +74,5 @@ NOMIC_BERT = _NomicBert(
         "cls.predictions.transform.dense.bias": "cls.predictions.transform.dense.weight",
         "cls.predictions.bias": "nomic_bert.embeddings.word_embeddings.weight",
     },
-    architectures={"BertForPreTraining": "NomicBertForMaskedLM"},
     has_base_pooler=False,
 )

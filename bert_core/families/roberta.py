@@ -41,7 +41,6 @@ ROBERTA = _Roberta(
         "lm_head.decoder.weight": "roberta.embeddings.word_embeddings.weight",
         "lm_head.decoder.bias": "lm_head.bias",
     },
-    architectures={"BertForPreTraining": "RobertaForMaskedLM"},
     dropout_before_pooler=True,
 )
 
@@ -49,7 +48,6 @@ CAMEMBERT = replace(
     ROBERTA,
     model_type="camembert",
     class_prefix="Camembert",
-    architectures={"BertForPreTraining": "CamembertForMaskedLM"},
     for_new_models=False,  # its models have RoBERTa's shape
 )
 
@@ -57,7 +55,6 @@ XLM_ROBERTA = replace(
     ROBERTA,
     model_type="xlm-roberta",
     class_prefix="XLMRoberta",
-    architectures={"BertForPreTraining": "XLMRobertaForMaskedLM"},
     for_new_models=False,
 )
 
@@ -90,6 +87,5 @@ MPNET = replace(  # transformers pads by id 1 and has 32 buckets of distances, w
         "lm_head.decoder.weight": "mpnet.embeddings.word_embeddings.weight",
         "lm_head.decoder.bias": "lm_head.bias",
     },
-    architectures={"BertForPreTraining": "MPNetForMaskedLM"},
     for_new_models=False,  # a vocabulary of one's own pads with another id
 )

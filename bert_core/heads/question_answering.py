@@ -17,8 +17,6 @@ from bert_core.packed_sequences import PackedSequences
 
 @dataclass(frozen=True)
 class QuestionAnsweringOutput:
-    """Output of BertForQuestionAnswering."""
-
     loss: Tensor | None
     """Mean loss; None without positions."""
     start_logits: Tensor

@@ -5,7 +5,7 @@ H hidden, V vocabulary.
 """
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Self
 
@@ -17,6 +17,7 @@ from bert_core.checkpoints.pretrained import PretrainedModel
 from bert_core.config import BertConfig
 from bert_core.encoder_layer import ACTIVATIONS
 from bert_core.heads.pretraining import BertForPreTraining, LossSums, PretrainingLabels
+from bert_core.heads.sequence_classification import ClassificationOutput
 from bert_core.kernels.linear import Linear
 from bert_core.kernels.linear_cross_entropy import linear_cross_entropy_sums, look_up, vocabulary_logits
 from bert_core.losses import check_labels
@@ -32,16 +33,6 @@ _SHARED = ("word", "position", "token_type", "norm")
 _SHARE_UNIT = 1 << 30
 # Rows whose shares stay in a CPU's cache; enough to fill a GPU.
 _CPU_BLOCK_ROWS, _GPU_BLOCK_ROWS = 128, 4096
-
-
-@dataclass(frozen=True)
-class DetectionOutput:
-    """Output of BertForReplacedTokenDetection."""
-
-    loss: Tensor | None
-    """Mean over real tokens; None without labels."""
-    logits: Tensor
-    """(B, S), above 0 where a token looks replaced, 0 at padding."""
 
 
 class DetectionLayers(nn.Module):
@@ -74,8 +65,8 @@ class BertForReplacedTokenDetection(PretrainedModel):
         attention_mask: Tensor | None = None,
         token_type_ids: Tensor | None = None,
         labels: Tensor | None = None,
-    ) -> DetectionOutput:
-        """Loss and logits of padded rows (B, S).
+    ) -> ClassificationOutput:
+        """Mean loss over real tokens, and logits of padded rows (B, S), above 0 where a token looks replaced.
 
         Args:
             labels: (B, S) 1 where a token is replaced, else 0; those of padding count nowhere.
@@ -86,7 +77,7 @@ class BertForReplacedTokenDetection(PretrainedModel):
         if labels is not None:
             check_labels(labels, input_ids.shape, 2)
             loss = F.binary_cross_entropy_with_logits(logits, seqs.pack(labels).float())
-        return DetectionOutput(loss, seqs.unpack(logits, input_ids.shape[1]))
+        return ClassificationOutput(loss, seqs.unpack(logits, input_ids.shape[1]))
 
 
 def generator_config(config: BertConfig, share: float) -> BertConfig:

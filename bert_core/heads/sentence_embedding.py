@@ -34,8 +34,6 @@ from bert_core.packed_sequences import PackedSequences
 
 @dataclass(frozen=True)
 class SentenceEmbeddingOutput:
-    """Output of BertForSentenceEmbedding."""
-
     sentence_embedding: Tensor
     """Vector of each text, (B, D) float32."""
 

@@ -23,8 +23,6 @@ from bert_core.packed_sequences import PackedSequences
 
 @dataclass(frozen=True)
 class ClassificationOutput:
-    """Output of a classifier of sequences, choices or tokens."""
-
     loss: Tensor | None
     """Mean loss; None without labels."""
     logits: Tensor

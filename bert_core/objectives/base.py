@@ -46,12 +46,10 @@ class Objective(ABC):
 
     @property
     def loss_name(self) -> str:
-        """Name of the mean loss of a prediction."""
         return f"{self.metric_prefix}_loss"
 
     @property
     def accuracy_name(self) -> str:
-        """Name of the share of right predictions."""
         return f"{self.metric_prefix}_accuracy"
 
     @property

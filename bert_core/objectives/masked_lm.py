@@ -61,7 +61,6 @@ class SpanBoundary(Objective):
     has_accuracy = False
 
     def is_active(self, chosen: Collection[str], config: BertConfig) -> bool:
-        """Whether the model has the head, and tokens are masked."""
         return config.span_boundary_objective and MaskedLM.name in chosen
 
     def num_predictions(self, batch: PackedBatch) -> int:

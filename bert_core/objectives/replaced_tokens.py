@@ -78,7 +78,6 @@ class Generator(Objective):
         return (self.loss_name, "replaced_share")
 
     def is_active(self, chosen: Collection[str], config: BertConfig) -> bool:
-        """Whether tokens are replaced."""
         return ReplacedTokens.name in chosen
 
     def num_predictions(self, batch: PackedBatch) -> int:

@@ -17,7 +17,7 @@ from tokenizers import Encoding, models, pre_tokenizers
 
 from bert_core.checkpoints.manifest import atomic_write_text
 from bert_core.errors import TokenizerError
-from bert_core.text.segment_layout import NUM_SINGLE_SPECIALS, SegmentLayout
+from bert_core.examples.segments import NUM_SINGLE_SPECIALS, SegmentLayout
 from bert_core.text.tokenizer_files import read_tokenizer
 from bert_core.text.tokenizer_pipelines import split_names
 from bert_core.text.word_boundaries import WordBoundaries, find_word_boundaries
@@ -35,7 +35,11 @@ class Tokenizer:
         backend.no_padding()
         self._backend = backend
         self._special_tokens = dict(special_tokens)
-        self._ids = {role: _special_id(backend, token, role, origin) for role, token in self._special_tokens.items()}
+        ids = {role: _special_id(backend, token, role, origin) for role, token in self._special_tokens.items()}
+        self._special_ids = frozenset(ids.values())
+        self.pad_id, self.cls_id, self.sep_id, self.mask_id = (ids[role] for role in ("pad", "cls", "sep", "mask"))
+        self.unk_id = ids["unk"]
+        """Id of a word that the vocabulary cannot spell."""
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -89,27 +93,6 @@ class Tokenizer:
         """Whether text is put into lower case before it is split into pieces."""
         return _lowercases(self._definition["normalizer"])
 
-    @property
-    def pad_id(self) -> int:
-        return self._ids["pad"]
-
-    @property
-    def unk_id(self) -> int:
-        """Id of a word that the vocabulary cannot spell."""
-        return self._ids["unk"]
-
-    @property
-    def cls_id(self) -> int:
-        return self._ids["cls"]
-
-    @property
-    def sep_id(self) -> int:
-        return self._ids["sep"]
-
-    @property
-    def mask_id(self) -> int:
-        return self._ids["mask"]
-
     @cached_property
     def segment_layout(self) -> SegmentLayout:
         """Layout of special tokens among segments: as the tokenizer's own pipeline puts them, or else as BERT's."""
@@ -123,7 +106,7 @@ class Tokenizer:
     def word_boundaries(self) -> WordBoundaries:
         """Table of which tokens belong to one word. Raises: TokenizerError where the vocabulary does not tell."""
         tokens = [self._tokens.get(i, "") for i in range(self.vocab_size)]
-        return find_word_boundaries(self._definition, tokens, self._ids.values())
+        return find_word_boundaries(self._definition, tokens, self._special_ids)
 
     def surface(self, token_id: int) -> tuple[str, bool]:
         """Text that a token adds, and whether the token continues the word before it."""

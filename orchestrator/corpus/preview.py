@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bert_core.examples.packing import PackedBatch
+from bert_core.examples.segments import SegmentLayout
 from bert_core.objectives import SENTENCE_OBJECTIVES
-from bert_core.text.segment_layout import SegmentLayout
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.corpus.document_batches import of_entry, plan_bundles, read_batches, split_sentences, write_documents
 from orchestrator.corpus.document_readers import Document

@@ -25,11 +25,10 @@ from numpy.typing import NDArray
 
 from bert_core.counter_random import derive_key, permutation
 from bert_core.examples.packing import PackedBatch
-from bert_core.examples.segments import ExampleRequest, TokenizedDocuments
+from bert_core.examples.segments import ExampleRequest, SegmentLayout, TokenizedDocuments
 from bert_core.masking import MaskingConfig
-from bert_core.objectives.packed_batches import SegmentConfig, build_packed_batch, build_segments, count_examples
+from bert_core.objectives import SegmentConfig, build_packed_batch, build_segments, count_examples
 from bert_core.ragged_rows import Int64Array
-from bert_core.text.segment_layout import SegmentLayout
 from orchestrator.corpus.token_store import STORED_NAMES, StoreSplit, TokenStore
 
 

@@ -3,9 +3,8 @@
 from collections.abc import Mapping
 
 from bert_core.masking import MaskingConfig
-from bert_core.objectives import NO_SENTENCE_OBJECTIVE, SENTENCE_OBJECTIVES
+from bert_core.objectives import NO_SENTENCE_OBJECTIVE, SENTENCE_OBJECTIVES, SegmentConfig
 from bert_core.objectives.base import SentenceObjective
-from bert_core.objectives.packed_batches import SegmentConfig
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.base.errors import CorpusError
 from orchestrator.corpus.stream import MIXTURE_BLOCK, ExampleStream, ShardReader, StreamConfig

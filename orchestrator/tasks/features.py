@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from bert_core.text.segment_layout import NUM_SINGLE_SPECIALS
+from bert_core.examples.segments import NUM_SINGLE_SPECIALS
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.specs.task import Head
 

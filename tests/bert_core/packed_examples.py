@@ -4,7 +4,7 @@ import numpy as np
 
 from bert_core.examples.packing import PackedBatch
 from bert_core.masking import MaskingConfig
-from bert_core.objectives.packed_batches import build_packed_batch
+from bert_core.objectives import build_packed_batch
 from tests.bert_core.small_documents import BERT, all_examples, documents
 
 CLS, SEP = BERT.prefix, BERT.suffix

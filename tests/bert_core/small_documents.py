@@ -2,10 +2,9 @@
 
 import numpy as np
 
-from bert_core.examples.segments import ExampleRequest, Segments, TokenizedDocuments
-from bert_core.objectives.packed_batches import SegmentConfig, build_segments, count_examples
+from bert_core.examples.segments import ExampleRequest, SegmentLayout, Segments, TokenizedDocuments
+from bert_core.objectives import SegmentConfig, build_segments, count_examples
 from bert_core.ragged_rows import ragged_ranges
-from bert_core.text.segment_layout import SegmentLayout
 
 BERT = SegmentLayout(prefix=2, between=(3,), suffix=3, type_of_second=1)
 ROBERTA = SegmentLayout(prefix=0, between=(2, 2), suffix=2, type_of_second=0)

@@ -14,8 +14,15 @@ from torch import Tensor
 from bert_core.constants import OptimizerName
 from bert_core.errors import ConfigError
 from bert_core.heads import BertForPreTraining, BertForSequenceClassification
-from bert_core.optimization import build_optimizer, hidden_matrices, unfreeze_top_layers
-from bert_core.optimizers import NUM_MATRICES, OPTIMIZERS, AdamW, orthogonalized
+from bert_core.optimization import (
+    NUM_MATRICES,
+    OPTIMIZERS,
+    AdamW,
+    build_optimizer,
+    hidden_matrices,
+    orthogonalized,
+    unfreeze_top_layers,
+)
 from tests.bert_core.reference import small_config
 from tests.synchronizations import counted_synchronizations
 

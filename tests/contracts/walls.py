@@ -51,7 +51,6 @@ TORCH_HALF = (
     "bert_core.micro_batches",
     "bert_core.model",
     "bert_core.optimization",
-    "bert_core.optimizers",
     "bert_core.packed_sequences",
     "bert_core.text_embedding",
 )

@@ -22,8 +22,7 @@ from bert_core.device_copies import HostCopies
 from bert_core.errors import CheckpointError, NewerFormatError
 from bert_core.heads import BertForPreTraining
 from bert_core.learning_rates import learning_rate_factor
-from bert_core.optimization import build_optimizer
-from bert_core.optimizers import OPTIMIZERS
+from bert_core.optimization import OPTIMIZERS, build_optimizer
 from tests.bert_core.reference import ragged_batch, small_config
 
 CONFIG = small_config().with_dropout(0.1)

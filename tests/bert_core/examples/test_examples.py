@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bert_core.examples.packing import PackedBatch
-from bert_core.examples.segments import TokenizedDocuments, lay_out, truncated_lengths
-from bert_core.text.segment_layout import SegmentLayout
+from bert_core.examples.segments import SegmentLayout, TokenizedDocuments, lay_out, truncated_lengths
 from tests.bert_core.packed_examples import packed_examples, restored
 from tests.bert_core.small_documents import BERT, ROBERTA, all_examples, document_of, documents, times_seen
 

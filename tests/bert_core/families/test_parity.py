@@ -28,7 +28,7 @@ from bert_core.heads import (
     BertForSequenceClassification,
     BertForTokenClassification,
 )
-from bert_core.heads.replaced_tokens import BertForReplacedTokenDetection, DetectionOutput
+from bert_core.heads.replaced_tokens import BertForReplacedTokenDetection
 from bert_core.model import BertModel
 from bert_core.text.tokenization import Tokenizer
 from tests.bert_core.reference import assert_equal_gradients, ragged_batch, reference_of, scattered
@@ -165,7 +165,7 @@ def assert_same_outputs(model: PretrainedModel, reference: Any, batch: dict[str,
         if tensor is None:
             continue
         expected = theirs[names.get(name, name)]
-        is_by_token = tensor.dim() == 3 or (isinstance(ours, DetectionOutput) and name == "logits")
+        is_by_token = tensor.dim() == 3 or (isinstance(model, BertForReplacedTokenDetection) and name == "logits")
         if is_by_token:  # padding is zero here, and whatever it is there
             tensor, expected = tensor[real], expected[real]
         torch.testing.assert_close(tensor, expected, atol=1e-5, rtol=1e-5)

@@ -19,8 +19,7 @@ from bert_core.examples.packing import PackedBatch
 from bert_core.heads import BertForPreTraining
 from bert_core.heads.pretraining import PretrainingLabels, span_borders
 from bert_core.model import BertModel
-from bert_core.objectives import TOKEN_OBJECTIVES
-from bert_core.objectives.packed_batches import build_packed_batch
+from bert_core.objectives import TOKEN_OBJECTIVES, build_packed_batch
 from bert_core.packed_sequences import PackedSequences
 from tests.bert_core.packed_examples import MASKING, SEP, restored
 from tests.bert_core.reference import scattered, small_config

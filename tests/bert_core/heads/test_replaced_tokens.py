@@ -25,7 +25,7 @@ from bert_core.heads.replaced_tokens import (
     generator_config,
 )
 from bert_core.model import BertModel
-from bert_core.objectives.packed_batches import build_packed_batch
+from bert_core.objectives import build_packed_batch
 from bert_core.packed_sequences import PackedSequences
 from tests.bert_core.packed_examples import MASKING, restored
 from tests.bert_core.reference import scattered

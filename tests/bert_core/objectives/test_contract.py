@@ -21,9 +21,9 @@ from bert_core.objectives import (
     SENTENCE_OBJECTIVES,
     TOKEN_OBJECTIVES,
     active_objectives,
+    build_packed_batch,
 )
 from bert_core.objectives.base import PERPLEXITY
-from bert_core.objectives.packed_batches import build_packed_batch
 from bert_core.packed_sequences import PackedSequences
 from tests.bert_core.packed_examples import MASKING
 from tests.bert_core.reference import scattered, small_config

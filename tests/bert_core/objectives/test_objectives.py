@@ -13,11 +13,9 @@ from hypothesis import strategies as st
 
 from bert_core.config import BertConfig
 from bert_core.errors import DataError
-from bert_core.examples.segments import TokenizedDocuments
+from bert_core.examples.segments import SegmentLayout, TokenizedDocuments
 from bert_core.masking import MaskUnit
-from bert_core.objectives import SENTENCE_OBJECTIVES, active_objectives
-from bert_core.objectives.packed_batches import SegmentConfig, count_examples
-from bert_core.text.segment_layout import SegmentLayout
+from bert_core.objectives import SENTENCE_OBJECTIVES, SegmentConfig, active_objectives, count_examples
 from bert_core.text.word_boundaries import MARKS, WordBoundaries, WordMark
 from tests.bert_core.packed_examples import CLS, MASKING, SEP, packed_examples, restored
 from tests.bert_core.small_documents import BERT, ROBERTA, all_examples, document_of, documents, sides, times_seen

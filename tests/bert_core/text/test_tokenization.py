@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from tokenizers import models, pre_tokenizers
 
 from bert_core.errors import TokenizerError
-from bert_core.text.segment_layout import SegmentLayout
+from bert_core.examples.segments import SegmentLayout
 from bert_core.text.tokenization import Tokenizer
 from bert_core.text.tokenizer_files import _KNOWN_SPECIAL_TOKENS
 from bert_core.text.tokenizer_training import TRAINERS, train_wordpiece

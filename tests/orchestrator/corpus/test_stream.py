@@ -11,7 +11,7 @@ import pytest
 from bert_core.examples.packing import PackedBatch
 from bert_core.examples.segments import TokenizedDocuments
 from bert_core.masking import MaskingConfig
-from bert_core.objectives.packed_batches import SegmentConfig
+from bert_core.objectives import SegmentConfig
 from orchestrator.corpus import stream as streams
 from orchestrator.corpus.stream import ExampleStream, StreamConfig
 from tests.bert_core.small_documents import BERT, documents

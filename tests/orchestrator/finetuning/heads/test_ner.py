@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from bert_core.heads import crf
+from bert_core.heads import token_classification
 from bert_core.heads.token_classification import LinearChainCrf, log_partitions
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.specs import RecipeSpec
@@ -69,7 +69,7 @@ def test_a_crf_goes_from_word_to_word_and_not_over_all_tokens(
         widths.append(emissions.shape[1])
         return log_partitions(emissions, mask, *scores)
 
-    monkeypatch.setattr(crf, "log_partitions", measured)
+    monkeypatch.setattr(token_classification, "log_partitions", measured)
     prepared.head.loss(_model_with_crf(prepared), prepared.logits(9, 3), prepared.batch)
     assert widths == [max(map(len, PATHS))]
 
