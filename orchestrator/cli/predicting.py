@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _STDIN = "-"
-_SHOWN_DIGITS = 4
-"""Significant digits of a number for a person; files and pipes have all."""
 
 model_argument = click.argument("model", metavar="MODEL")
 batch_size_option = click.option(
@@ -130,15 +128,13 @@ def predict(
         requests.check_request(file, 1, task, asked.text_columns(task))
     else:
         asked = requests.inspect_requests(file, task, text_columns)
-    if lines is None and (num_blank := requests.check_requests(file, asked, task)):
-        notify(f"{counted(num_blank, 'empty line')} of {file} without an answer")
+    if lines is None:
+        requests.check_requests(file, asked, task)
     from orchestrator.inference.predictor import AnswerForm, Predictor  # torch among it: a wrong file is told before
 
     if "csv" in (form, Path(output or "").suffix[1:]) and not asked.table:
         raise click.UsageError("-f csv is for tables; answers to lines of text are JSON lines")
-    is_shown = output is None and is_terminal(sys.stdout)
-    delimiter = _delimiter(file, form, output) if asked.table else None
-    answer_form = AnswerForm(asked.table, delimiter, _SHOWN_DIGITS if is_shown else None)
+    answer_form = AnswerForm(asked.table, _delimiter(file, form, output) if asked.table else None)
     device = "cuda" if gpus else "cpu"
     load = partial(Predictor.load, batch_size=batch_size, device=device, form=answer_form, precision=precision)
     answers = _answers(load, folder, file, lines, workers, gpus, asked.read)

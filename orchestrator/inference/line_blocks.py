@@ -102,20 +102,6 @@ def predict_blocks(predictor: LinePredictor, blocks: Iterable[LineBlock], file: 
         yield predicted
 
 
-def json_lines(rows: Iterable[Mapping[str, Any]], digits: int | None = None) -> bytes:
-    """A JSON object a line, in UTF-8; with `digits`, numbers are rounded to so many significant ones."""
-    values = rows if digits is None else (rounded(row, digits) for row in rows)
-    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in values).encode()
-
-
-def rounded(value: Any, digits: int) -> Any:
-    """A JSON value with its fractions rounded to a number of significant digits.
-
-    >>> rounded({"label": "a", "scores": [0.123456, 2]}, 3)
-    {'label': 'a', 'scores': [0.123, 2]}
-    """
-    if isinstance(value, float):
-        return float(f"{value:.{digits}g}")
-    if isinstance(value, Mapping):
-        return {key: rounded(item, digits) for key, item in value.items()}
-    return [rounded(item, digits) for item in value] if isinstance(value, list) else value
+def json_lines(rows: Iterable[Mapping[str, Any]]) -> bytes:
+    """A JSON object a line, in UTF-8."""
+    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode()

@@ -95,12 +95,9 @@ def predict_on_ray(
     num_gpus: float = 0.0,
     read: Callable[[str], Iterable[str]] = stream_lines,
 ) -> Iterator[PredictedBlock]:
-    """The answers to a file's blocks, in order, by the connected Ray; workers' warnings are logged here, each once.
+    """The answers to a file's blocks as `predict_file` gives them, by the Ray that is connected.
 
-    Args:
-        load: makes the model of `folder`, once in each worker.
-        num_gpus: of each worker, beside one CPU.
-        read: reads the file of a path as lines.
+    Workers' warnings are logged here, each once.
 
     Raises: InputError, CheckpointError and the like as a worker raised them; ClusterError when Ray loses the work.
     """

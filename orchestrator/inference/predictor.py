@@ -24,14 +24,10 @@ from orchestrator.tasks.types.requests import Request
 
 @dataclass(frozen=True)
 class AnswerForm:
-    """Form of answers."""
-
     table: TableColumns | None = None
     """Columns, where lines are rows of a table: an answer is the row with `ANSWER_COLUMNS`."""
     delimiter: str | None = None
     """Sign between the fields of a row; None: an answer is a JSON object."""
-    digits: int | None = None
-    """Number of significant digits of a fraction; None: all of them."""
 
     def header(self) -> bytes:
         """Bytes before the first answer: the names of a table's columns."""
@@ -104,10 +100,8 @@ class Predictor:
         rows, form = self.answer(*block.parse()), self.form
         num_truncated = self._counts["num_truncated"]
         if form.delimiter is None:
-            return line_blocks.PredictedBlock(line_blocks.json_lines(rows, form.digits), len(rows), num_truncated)
-        fields = [
-            list(row.values()) for row in (rows if form.digits is None else line_blocks.rounded(rows, form.digits))
-        ]
+            return line_blocks.PredictedBlock(line_blocks.json_lines(rows), len(rows), num_truncated)
+        fields = [list(row.values()) for row in rows]
         names = list(rows[0]) if rows else []
         return line_blocks.PredictedBlock(_delimited(names, fields, form.delimiter), len(rows), num_truncated)
 

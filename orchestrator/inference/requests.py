@@ -5,8 +5,8 @@
     .json                  SQuAD's questions and passages (qa)
     anything else          a line is a text or a JSON object (`make_request`)
 
-A record becomes a JSON line, so that lines are all that a model's workers read. Blank lines stand between them where
-the file has them, and empty texts in place of lines that belong to a record: a message names the line of the file.
+A record becomes a JSON line, so that lines are all that a model's workers read. Empty lines stand in place of a file's
+other lines, so that a message names the line of the file.
 """
 
 import json
@@ -20,7 +20,7 @@ from orchestrator.base.errors import InputError
 from orchestrator.base.nearest import no_file
 from orchestrator.inference.line_blocks import ModelInput
 from orchestrator.storage import exists
-from orchestrator.storage.text_lines import parse_line, stream_lines
+from orchestrator.storage.text_lines import numbered_lines, parse_line, stream_lines
 from orchestrator.storage.uris import is_local, local_path
 from orchestrator.tasks.csv_tables import declared_delimiter, fields_of
 from orchestrator.tasks.table_files import JSON_ENDINGS, column_names, read_rows, table_name
@@ -47,8 +47,6 @@ class TableColumns:
 
 @dataclass(frozen=True)
 class RequestFile:
-    """Form of a file of requests."""
-
     read: Callable[[str], Iterator[str]]
     """Reads the file of a path as lines."""
     table: TableColumns | None = None
@@ -157,12 +155,9 @@ def _table_columns(path: str, task: TaskDefinition, text_columns: Sequence[str])
             f"{path} has no column {' and '.join(map(repr, missing))}, it has {', '.join(map(repr, names))}; name the "
             "text by --text-column"
         )
-    if len(chosen) < len(needed):
-        raise InputError(
-            f"the model reads {' and '.join(needed)}; name the columns of all by --text-column, in this order"
-        )
-    if len(chosen) > len(keys):
-        raise InputError(f"the model reads at most {len(keys)} columns of text; leave --text-column {chosen[-1]} out")
+    if not len(needed) <= len(chosen) <= len(keys):
+        reads = " and ".join(keys)
+        raise InputError(f"the model reads {reads}; name a column for each by --text-column, in this order")
     return TableColumns(tuple(dict.fromkeys(names)), chosen)
 
 
@@ -173,20 +168,18 @@ class _Records(BadRecords):
         super().__init__(path, "error")
 
     def found(self, place: str, problem: str, num_lines: int = 1) -> None:
-        """Raise InputError, naming the place."""
         raise InputError(f"{self.path}, {place}: {problem}; correct it, or leave it out")
 
 
 def _table_lines(path: str) -> Iterator[str]:
     bad = _Records(path)
     names = tuple(dict.fromkeys(column_names(path, bad, within=False)))
-    at, num_within = 1, None  # the lines within a record's cells are no blank ones, nor those above the first record
+    at = 1
     for place, values in read_rows(path, names, bad):
         number = int(place.split()[-1])
-        num_empty = number - at if num_within is None else min(num_within, number - at)
-        yield from [""] * num_empty + ["\n"] * (number - at - num_empty)
+        yield from [""] * (number - at)
         yield _json_line(dict(zip(names, values, strict=True)))
-        at, num_within = number + 1, sum(str(value).count("\n") for value in values)
+        at = number + 1
 
 
 def _example_lines(path: str, reader: Reader[Any], task_type: AnyTaskType) -> Iterator[str]:
@@ -246,27 +239,21 @@ def make_request(given: ModelInput, number: int, task: TaskDefinition, text_colu
     return Request(values, number, task.head, keys)
 
 
-def check_requests(file: str, requests: RequestFile, task: TaskDefinition) -> int:
-    """Check every record of a file, as answering it will; returns how many blank lines there are before the last one.
+def check_requests(file: str, requests: RequestFile, task: TaskDefinition) -> None:
+    """Check every record of a file, as answering it will.
 
     What can be read only once, a pipe, and what lies elsewhere is not looked at: answering tells what is wrong with it.
 
     Raises: InputError, naming file and line.
     """
     if not is_local(file) or not local_path(file).is_file():
-        return 0
+        return
     columns = requests.text_columns(task)
-    num_blank = num_pending = 0
-    for number, line in enumerate(requests.read(file), start=1):
-        if not line.strip():
-            num_pending += bool(line)
-            continue
-        num_blank, num_pending = num_blank + num_pending, 0
+    for number, line in numbered_lines(requests.read(file)):
         try:
             check_request(line, number, task, columns)
         except InputError as error:
             raise InputError(f"{file}: {error}") from None
-    return num_blank
 
 
 def check_request(line: str, number: int, task: TaskDefinition, text_columns: Sequence[str]) -> None:
