@@ -10,7 +10,6 @@ from functools import partial
 from typing import Any
 
 from bert_core.errors import CheckpointError
-from orchestrator.base.console.run_views import StageView
 from orchestrator.base.errors import RegistryError, SpecError
 from orchestrator.base.run_states import RunState
 from orchestrator.cluster.own_errors import OWN_ERRORS
@@ -128,7 +127,7 @@ class PipelineKind(Kind[PipelineSpec, None]):
         outputs: dict[str, str] = {}
         for number, (name, asked) in enumerate(spec.stages.items(), start=1):
             ready = resolve_references(asked, outputs).named(f"{spec.name}/{name}")
-            with context.progress.in_stage(StageView(number, len(spec.stages), name)):
+            with context.progress.in_stage(f"stage {number} of {len(spec.stages)}: {name}"):
                 settled = retry_while_unavailable(partial(self._settled, ready, inputs, context))
                 tags = retry_while_unavailable(partial(self._input_tags, settled, inputs))
                 record = _run_stage(settled, tags, _wanted_states(spec, name), context)

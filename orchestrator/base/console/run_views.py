@@ -18,16 +18,6 @@ _LINES_BESIDE_TRIALS = 6
 
 
 @dataclass(frozen=True)
-class StageView:
-    """Stage of a pipeline that is at work."""
-
-    number: int
-    """Place in the pipeline, from 1 on."""
-    num_stages: int
-    name: str
-
-
-@dataclass(frozen=True)
 class TrainingView:
     """One training, after its newest measurement."""
 
@@ -55,8 +45,6 @@ class TrainingView:
 
 @dataclass(frozen=True)
 class TrialView:
-    """A trial that runs."""
-
     number: int
     varied: Mapping[str, str]
     """Values that set it apart from the other trials, as text, by field: `learning_rate`, `seed`."""
@@ -84,7 +72,6 @@ class SweepView:
 
     @property
     def num_waiting(self) -> int:
-        """Number of trials that have not begun."""
         return max(0, self.num_trials - self.num_ended - len(self.running))
 
     @property
@@ -137,13 +124,13 @@ class Shown:
     status: str = ""
     since: float = field(default_factory=time.monotonic)
     """Monotonic time at which the status, or without one the view, began."""
-    stage: StageView | None = None
+    stage: str = ""
+    """Stage of a pipeline that is at work, in words: `stage 2 of 3: pretrain`."""
     view: RunView | None = None
 
     def lines(self, width: int, height: int) -> Iterator[str]:
         """First the stage, what is being done, and for how long; then the view."""
-        parts = [f"stage {self.stage.number} of {self.stage.num_stages}, {self.stage.name}"] if self.stage else []
-        parts += [self.status or (self.view.title if self.view else "")]
+        parts = [self.stage, self.status or (self.view.title if self.view else "")]
         elapsed_s = time.monotonic() - self.since
         parts += [duration(elapsed_s)] if elapsed_s >= _ELAPSED_FROM_S else []
         yield "  ".join(filter(None, parts))

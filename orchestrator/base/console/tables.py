@@ -43,7 +43,6 @@ class Column:
 
 
 def full_width(columns: Sequence[Column]) -> int:
-    """Width of a table with every column at its full width."""
     return _table_width([column.width for column in columns])
 
 

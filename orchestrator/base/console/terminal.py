@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TextIO
 
 from orchestrator.base.console import log_lines
-from orchestrator.base.console.run_views import RunView, Shown, StageView
+from orchestrator.base.console.run_views import RunView, Shown
 
 if TYPE_CHECKING:
     from typing import TypeGuard
@@ -119,11 +119,11 @@ class Progress(logging.Handler):
                 self._write(line)
 
     @contextmanager
-    def in_stage(self, stage: StageView) -> Iterator[None]:
-        """Show the running stage of a pipeline during the block."""
+    def in_stage(self, stage: str) -> Iterator[None]:
+        """Show the running stage of a pipeline, as a text, during the block."""
         self.clear()
         self._shown = Shown(stage=stage)
-        logger.info(f"stage {stage.number} of {stage.num_stages}: {stage.name}")
+        logger.info(stage)
         try:
             yield
         finally:

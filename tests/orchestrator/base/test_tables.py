@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import pytest
 from rich.cells import cell_len
 
-from orchestrator.base.console.run_views import Shown, StageView, SweepView, TrainingView, TrialView
+from orchestrator.base.console.run_views import Shown, SweepView, TrainingView, TrialView
 from orchestrator.base.console.tables import (
     Column,
     fitting,
@@ -83,8 +83,8 @@ def trials(number: int) -> list[TrialView]:
 
 def test_a_training_has_a_bar_its_losses_and_the_time_left() -> None:
     view = TrainingView(1240, 5000, ("mlm 6.430", "1,500 tokens/s"), 90.0, "held out 1,000: mlm 6.500 (15.0 %)")
-    head, bar, losses, held_out = screen(Shown(view=view, stage=StageView(2, 3, "pretrain")))
-    assert head.endswith("stage 2 of 3, pretrain  training")
+    head, bar, losses, held_out = screen(Shown(view=view, stage="stage 2 of 3: pretrain"))
+    assert head.endswith("stage 2 of 3: pretrain  training")
     assert bar.endswith("step 1,240/5,000  25%  1:30 min left")
     assert (losses, held_out) == ("mlm 6.430  1,500 tokens/s", "held out 1,000: mlm 6.500 (15.0 %)")
 

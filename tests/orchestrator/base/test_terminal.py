@@ -19,7 +19,7 @@ from rich.cells import cell_len
 
 from orchestrator.base.console import UNDER_WAY, Progress, attached, log_lines, show_progress
 from orchestrator.base.console.log_lines import OWN_LOGGERS, folded
-from orchestrator.base.console.run_views import StageView, TrainingView
+from orchestrator.base.console.run_views import TrainingView
 from tests.waiting import PATIENCE_S
 
 logger = logging.getLogger("orchestrator.anywhere")
@@ -125,10 +125,10 @@ def test_a_stage_is_a_line_that_stays_and_stands_before_what_is_under_way(monkey
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "80")
     stream = Terminal()
-    with closing(Progress(stream)) as progress, attached(progress), progress.in_stage(StageView(2, 3, "pretrain")):
+    with closing(Progress(stream)) as progress, attached(progress), progress.in_stage("stage 2 of 3: pretrain"):
         progress.status("tokenizing")
     assert stream.getvalue().startswith("stage 2 of 3: pretrain\n")
-    assert "stage 2 of 3, pretrain  tokenizing" in stream.getvalue()
+    assert "stage 2 of 3: pretrain  tokenizing" in stream.getvalue()
 
 
 def test_a_signal_is_answered_on_the_status_line(monkeypatch: pytest.MonkeyPatch) -> None:

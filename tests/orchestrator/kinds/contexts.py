@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from orchestrator.base.console import Progress
-from orchestrator.base.console.run_views import RunView, StageView
+from orchestrator.base.console.run_views import RunView
 from orchestrator.base.run_states import RunState
 from orchestrator.base.settings import Settings
 from orchestrator.kinds import resolved_inputs
@@ -29,7 +29,7 @@ class Notebook:
     def status(self, line: str) -> None:
         self.shown.append(line)
 
-    def in_stage(self, stage: StageView) -> AbstractContextManager[None]:
+    def in_stage(self, stage: str) -> AbstractContextManager[None]:
         return nullcontext()
 
     def show(self, view: RunView) -> None:
