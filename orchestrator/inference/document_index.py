@@ -111,8 +111,6 @@ class DocumentIndex:
 
         Raises: InputError when the folder is something else, CheckpointError when its index is not whole.
         """
-        if not folder.is_dir():
-            raise InputError(f"{folder} is a file and no index of documents; name another folder")
         if missing := [name for name in (_INDEX_FILE, MANIFEST_FILE) if not (folder / name).is_file()]:
             raise InputError(f"{folder} is no index of documents: it has no {missing[0]}; name another folder")
         check_manifest(folder, _REMEDY)

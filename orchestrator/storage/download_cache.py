@@ -19,8 +19,8 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePosixPath
@@ -73,8 +73,12 @@ def local_copy(path: str, skip: Collection[str] = ()) -> Path:
     entry = root / hashlib.sha256(json.dumps([path.rstrip("/"), rows]).encode()).hexdigest()[:32]
     copy = entry / (PurePosixPath(plain).name or "files")
     wanted = {copy / name: file for name, file in files.items() if name not in skip}
-    with _cache_errors(root):
+    try:
         _hold(entry)
+    except OSError as error:
+        raise InputError(
+            f"the cache folder {root} cannot be written: {error.strerror}; name another in {CACHE_VARIABLE}"
+        ) from error
     if not all(map(_is_complete, wanted, wanted.values())):
         with (entry / ".lock").open("w") as lock:  # where the file system has locks, the only process that downloads
             _lock(lock.fileno(), fcntl.LOCK_EX)
@@ -101,14 +105,10 @@ def _list_files(filesystem: Any, plain: str, path: str) -> dict[str, RemoteFile]
 def _check_key(name: str, file: RemoteFile, files: Collection[str], path: str) -> None:
     """Check that a key of an object store can be a file of the copy, inside its folder. Raises: InputError."""
     place = PurePosixPath(name)
-    if name.startswith("/") or ".." in place.parts:
-        problem = "which leads out of its folder"
-    elif "\0" in name or name != str(place) or any(str(folder) in files for folder in place.parents):
-        problem = "which cannot be a file's name in a folder"
-    else:
-        return
-    shown = file.key.replace("\0", "\\0")
-    raise InputError(f"{path} has the key {shown}, {problem}; remove or rename it there")
+    leads_out, is_a_folder = ".." in place.parts, any(str(folder) in files for folder in place.parents)
+    if name.startswith("/") or leads_out or "\0" in name or name != str(place) or is_a_folder:
+        shown = file.key.replace("\0", "\\0")
+        raise InputError(f"{path} has the key {shown}, which cannot be a file's name in a folder; rename it there")
 
 
 def _remote_file(key: str, info: Mapping[str, Any]) -> RemoteFile:
@@ -151,16 +151,6 @@ def _manifest_digest(copy: Path, target: Path) -> str | None:
         return None
     digest = entry.get("sha256") if isinstance(entry, dict) else entry
     return digest if isinstance(digest, str) else None
-
-
-@contextmanager
-def _cache_errors(root: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise InputError(
-            f"the cache folder {root} cannot be written: {error.strerror}; name another in {CACHE_VARIABLE}"
-        ) from error
 
 
 def _hold(entry: Path) -> None:

@@ -103,7 +103,7 @@ def test_a_key_that_leads_out_of_its_folder_is_refused(key: str, folder: str, ca
     """So is one that no folder can hold."""
     plain = folder.removeprefix("memory:/")
     MemoryFileSystem.store[f"{plain}/{key}"] = MemoryFileSystem.store[f"{plain}/a.bin"]
-    with pytest.raises(InputError, match=r"which (leads out of its folder|cannot be)"):
+    with pytest.raises(InputError, match="which cannot be"):
         local_copy(folder)
     assert not cache.exists()
 
