@@ -42,8 +42,6 @@ def superseded(run_id: str) -> RunStoppedError:
 
 
 class InputError(OrchestratorError):
-    """Wrong usage, or an input file that is missing or bad."""
-
     exit_status = 2
 
 
@@ -60,8 +58,6 @@ class TaskDataError(InputError):
 
 
 class NotFoundError(OrchestratorError):
-    """No run, model or task of that name."""
-
     exit_status = 3
 
 
@@ -70,8 +66,6 @@ class SeveralRunsError(NotFoundError):
 
 
 class RegistryError(OrchestratorError):
-    """The SQL record cannot be opened, read or written."""
-
     exit_status = 4
 
 
@@ -80,8 +74,6 @@ class RegistryUnavailableError(RegistryError):
 
 
 class ClusterError(OrchestratorError):
-    """Ray cannot be reached, or cannot give what was asked."""
-
     exit_status = 5
 
 

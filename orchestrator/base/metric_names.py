@@ -19,7 +19,6 @@ _BETTER_LOWER_ENDS: tuple[str, ...] = (
     "_bits_per_byte",
     "_bits_per_word",
     "_bits_per_token",
-    "_calibration_error",
 )
 """Last words together of further ones."""
 _FRACTIONS = frozenset({"accuracy", "f1", "precision", "recall", "exact", "ndcg", "mrr"})

@@ -37,7 +37,6 @@ class Reminders:
         self.reset()
 
     def reset(self) -> None:
-        """Reset: the trouble is over."""
         self._told_s, self._ask_at_s, self._was_waiting = 0.0, ASK_EVERY_S, False
 
     def look(self, lasted_s: float, problem: str, logger: logging.Logger, *, has_begun: bool) -> None:

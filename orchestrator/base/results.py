@@ -72,8 +72,6 @@ Event = MetricEvent | CheckpointEvent | WorkersEvent | MessageEvent | DriftEvent
 
 @dataclass(frozen=True)
 class FileCount:
-    """Counts of one input file."""
-
     path: str
     num_bytes: int
     num_documents: int
@@ -101,8 +99,6 @@ class DatasetResult:
 
 @dataclass(frozen=True)
 class TokenizerResult:
-    """A trained tokenizer's folder."""
-
     folder: str
     fingerprint: str
     vocab_size: int
@@ -211,8 +207,6 @@ class DistillResult:
 
 @dataclass(frozen=True)
 class EvaluationResult:
-    """A model's scores on one split of a task."""
-
     task: str
     split: Split
     metrics: Mapping[str, float]

@@ -37,7 +37,6 @@ class RunState(StrEnum):
 
     @property
     def is_final(self) -> bool:
-        """Whether the run has ended."""
         return self in _FINAL
 
     @property
@@ -68,7 +67,6 @@ _SUCCESSORS: dict[RunState, frozenset[RunState]] = {
 
 
 def new_run_id() -> str:
-    """Draw the id of a new run."""
     return uuid4().hex[:12]
 
 

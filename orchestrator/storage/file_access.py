@@ -57,7 +57,6 @@ def write_json(path: str, value: Any) -> str:
 
 
 def open_read(path: str) -> IO[bytes]:
-    """Open a file for reading bytes."""
     if is_local(path):
         return local_path(path).open("rb")
     if is_hub(path):
@@ -88,8 +87,6 @@ def digest_file(path: str) -> str:
 
 
 class VersionedFile(NamedTuple):
-    """A file as it was read."""
-
     data: bytes | None
     tag: str | None
     """The store's ETag of these bytes; None where there was no file, or where the store has no conditional writes."""

@@ -64,7 +64,6 @@ class HubPlace:
         return cls(kind, match["repository"], match["revision"], match["path"] or "")
 
     def __str__(self) -> str:
-        """The URI."""
         folder = "datasets/" if self.kind == "dataset" else ""
         revision = f"@{self.revision}" if self.revision else ""
         return f"{SCHEME}{folder}{self.repository}{revision}{'/' if self.path else ''}{self.path}"
@@ -156,7 +155,6 @@ class HubPlace:
 
 
 def is_hub(path: str) -> bool:
-    """Whether a path is a URI of the hub."""
     return path.startswith(SCHEME)
 
 
