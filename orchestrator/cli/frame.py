@@ -81,7 +81,7 @@ class _Text(click.types.StringParamType):
         from orchestrator.cli.completion import complete
 
         try:
-            return list(complete(param, ctx, current_settings(ctx).registry, incomplete))
+            return complete(param, ctx, current_settings(ctx).registry, incomplete)
         except Exception:  # a person who presses Tab has asked for no message
             return []
 

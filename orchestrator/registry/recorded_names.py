@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from orchestrator.registry.location import reading_address
-from orchestrator.registry.query_language import METRIC_SPLITS, metric_name, short_names
+from orchestrator.registry.query_language import METRIC_SPLITS, metric_name
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -30,14 +30,7 @@ _RECORDED = {
     "AND (parent_id IS NULL OR :prefix <> '%') ORDER BY created_at DESC",
     "versions": "SELECT name || '@' || version, head FROM models ORDER BY created_at DESC, version DESC",
     "labels": f"SELECT name || '@' || alias, 'version ' || version FROM {_ALIASES}",
-    "aliases": f"SELECT DISTINCT alias, 'alias' FROM {_ALIASES} ORDER BY 1",
-    "removed": "SELECT id, kind || ' ' || name FROM all_runs WHERE removed_at IS NOT NULL AND parent_id IS NULL "
-    "ORDER BY removed_at DESC",
-    "groups": "SELECT DISTINCT substr(group_key, 1, 8), task FROM runs WHERE group_key LIKE :prefix "
-    "AND task IS NOT NULL AND metric IS NOT NULL AND (parent_id IS NOT NULL OR kind IN ('distill', 'evaluate'))",
     "tasks": "SELECT DISTINCT task, 'recorded' FROM runs WHERE task IS NOT NULL AND parent_id IS NOT NULL",
-    "tags": "SELECT DISTINCT word, kind FROM own_marks WHERE kind = 'tag' "
-    f"AND (:name = '' OR run_id IN ({_CALLED})) ORDER BY 1",
     "kinds": f"SELECT name, kind FROM runs WHERE key IN ({_CALLED}) ORDER BY name = :name DESC, created_at DESC",
 }
 """Statements for names of each kind, with what each is in a few words."""
@@ -102,11 +95,6 @@ class RecordedNames:
         """Whether a run has this parameter that was not removed."""
         of_runs = f"SELECT 1 FROM parameters JOIN runs ON runs.key = run_id WHERE path = ({_NAMED}) LIMIT 1"
         return bool(self._read(of_runs, {"name": path}))
-
-    def parameters(self) -> Named:
-        """Parameters of runs, by the short name where that means one path, and by the dotted path."""
-        short = {name: path for path, name in short_names(self.paths).items() if name != path}
-        return [*sorted(short.items()), *((path, "parameter") for path in self.paths)]
 
     def tag_keys(self) -> list[str]:
         """Keys of tags: the text before the colon, all of a tag without one."""
