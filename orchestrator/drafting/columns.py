@@ -19,10 +19,9 @@ from orchestrator.tasks.cell_values import (
     stands_for_no_label,
     unpack_cell,
 )
-from orchestrator.tasks.csv_tables import csv_header
-from orchestrator.tasks.table_files import column_names, read_rows, table_name
+from orchestrator.tasks.table_files import column_names, read_rows
 from orchestrator.tasks.text_examples import are_texts
-from orchestrator.tasks.text_files import BadRecords, plain_name, read_lines
+from orchestrator.tasks.text_files import BadRecords, plain_name
 
 MAX_BAD_SHARE = 0.1
 """Share of broken records above which a file is not what it is taken for."""
@@ -71,7 +70,6 @@ class TableFacts(NamedTuple):
     num_rows: int
     """Rows that were looked at."""
     is_whole: bool
-    layout: str
 
     def column(self, name: str) -> ColumnFacts:
         """The column of that name. Raises: InputError where there is none."""
@@ -111,7 +109,7 @@ def inspect_table(path: str) -> TableFacts:
                 f"{path} begins with a row, not with the names of its columns, or has these once more "
                 f"({column.name[:60]!r}); write a first line such as text,label, and no other like it"
             )
-    return TableFacts(path, columns, min(len(rows), _SAMPLE_ROWS), len(rows) <= _SAMPLE_ROWS, _layout_text(path, bad))
+    return TableFacts(path, columns, min(len(rows), _SAMPLE_ROWS), len(rows) <= _SAMPLE_ROWS)
 
 
 def _inspect_column(name: str, cells: Sequence[object]) -> ColumnFacts:
@@ -171,10 +169,3 @@ def _as_label(value: object) -> str:
         return read_label(value) or ""
     except ValueError:  # a list or an object
         return str(value)
-
-
-def _layout_text(path: str, bad: BadRecords) -> str:
-    """Name of a table's kind, and of what stands between columns where that is no comma."""
-    name = table_name(path) or "JSON"
-    delimiter = csv_header((line for _, line in read_lines(path, bad)), None).delimiter if name == "CSV" else ","
-    return name if delimiter == "," else f"{name} with {delimiter!r} between columns"

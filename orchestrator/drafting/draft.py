@@ -4,7 +4,6 @@ Labeled files are fine-tuned on (`task_draft`); of plain text a vocabulary and a
 bear.
 """
 
-import os
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -94,7 +93,10 @@ def draft_spec(request: DraftRequest) -> Draft:
     if layout != "table":
         _refuse_options(request, files[0], layout)
     draft = _draft_stages(files, layout, name, request, spec_path)
-    findings = [*draft.findings, *_machine_findings(request)]
+    findings = [*draft.findings]
+    if request.gpus:  # which no estimate of time counts in
+        has = f"sizes and time are those of the CPU cores, though this machine has {counted(len(request.gpus), 'GPU')}"
+        findings.append(("", f"{has}: training there takes less time; more --minutes gives larger sizes"))
     return Draft(spec_path, _spec_text(draft, request, spec_path), findings, draft.side_files)
 
 
@@ -259,18 +261,6 @@ def _text_findings(facts: TextFacts, of_vocabulary: Sequence[Finding]) -> Iterat
         yield "mended", f"{facts.num_bad_records:,} records with bad bytes, the first: {facts.first_problem}"
     if not _held_out_share(facts):
         yield "held out", "nothing: an empty line ends a document, and there are too few to keep some back"
-
-
-def _machine_findings(request: DraftRequest) -> Iterator[Finding]:
-    """Yield a word on GPUs and other work, which no estimate of time counts in."""
-    if request.gpus:
-        names = " and ".join(dict.fromkeys(request.gpus))
-        gpus = f"a GPU ({names})" if len(request.gpus) == 1 else f"{len(request.gpus)} GPUs ({names})"
-        here = f"sizes and time are those of the CPU cores, though this machine has {gpus}"
-        yield "", f"{here}: training there takes less time; more --minutes gives larger sizes"
-    load, num_cores = os.getloadavg()[0], request.num_cores
-    if load > 1.5 * num_cores:
-        yield "", f"this machine is busy (load {load:.0f} on {num_cores} cores): it will take longer unless that ends"
 
 
 def _spec_text(draft: DraftedStages, request: DraftRequest, spec_path: str) -> str:

@@ -3,7 +3,6 @@
 import re
 import shlex
 import unicodedata
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from pathlib import PurePosixPath
@@ -79,16 +78,6 @@ def _look_labeled(lines: Sequence[str]) -> str | None:
     for beginning, looks in _LABELED_LINES.items():
         if _are_most(lines, re.compile(beginning).match):
             return looks
-    for mark in (",", ";", "|"):
-        between = rf"{re.escape(mark)}(?! )"  # in sentences a blank follows
-        rows = [re.split(between, re.sub('"[^"]*"', "", line).rstrip(mark)) for line in lines]
-        width, count = Counter(map(len, rows)).most_common(1)[0]
-        columns = zip(*(row for row in rows if len(row) == width), strict=True)
-        if width > 1 and count >= _MOST * len(lines) and any(3 * len(set(column)) <= count for column in columns):
-            return f"have columns with {mark!r} between them; let its name end in .csv and its first line name these"
-    first = {line.split()[0] for line in lines}
-    if 1 < len(first) <= len(lines) / 20 and all(re.fullmatch(r"[+-]?\d", word) for word in first):
-        return "begin with a few numbers; if these are labels, write CSV with the columns text and label"
     return None
 
 
@@ -97,16 +86,10 @@ def _are_most(lines: Sequence[str], test: Callable[[str], object]) -> bool:
 
 
 def _folder_problem(path: str) -> str:
-    """Problem of a folder, with the remedy: a collection is named in a spec, of others the files are given."""
-    names = sorted(plain_name(file.name) for file in local_path(path).iterdir())
-    if {"corpus.jsonl", "queries.jsonl"} <= set(names):
-        return (
-            f"{path} holds a collection of documents and queries, which init drafts no spec for; score a model on it: "
-            f"orchestrator evaluate MODEL own head=retrieval folder={shlex.quote(path)}"
-        )
-    endings = [PurePosixPath(name).suffix for name in names if PurePosixPath(name).suffix]
-    endings = [ending for ending in endings if ending in TABLE_NAMES or ending == ".txt"] or endings
-    ending = max(endings, key=endings.count, default=".txt")
+    """Problem of a folder, with the remedy: its files are given."""
+    endings = [PurePosixPath(plain_name(file.name)).suffix for file in local_path(path).iterdir()]
+    endings = [ending for ending in endings if ending in TABLE_NAMES] or [".txt"]
+    ending = max(endings, key=endings.count)
     return f"{path} is a folder; name its files, as in: orchestrator init {shlex.quote(path.rstrip('/'))}/*{ending}"
 
 

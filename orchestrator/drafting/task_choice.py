@@ -13,12 +13,8 @@ from orchestrator.base.errors import InputError
 from orchestrator.drafting.columns import NAMES_OF_LISTS, ColumnFacts, TableFacts
 from orchestrator.drafting.request import DraftRequest
 from orchestrator.specs.task import Head, TaskSpec
-from orchestrator.tasks.bio_tags import (
-    fit_one_scheme,
-    marks_places,
-    other_tags_problem,
-)
-from orchestrator.tasks.cell_values import FLAGS, is_written_number, number_problem, unit_of
+from orchestrator.tasks.bio_tags import fit_one_scheme, marks_places, other_tags_problem
+from orchestrator.tasks.cell_values import FLAGS, is_written_number, number_problem
 from orchestrator.tasks.table_files import class_names, table_name
 from orchestrator.tasks.types import TASK_TYPES
 from orchestrator.tasks.types.squad import are_question_columns
@@ -133,8 +129,6 @@ def _label_remarks(label: ColumnFacts, head: Head, separator: str | None) -> Ite
     if separator is not None:
         stands = f"{separator!r} is taken to stand between several labels"
         yield f"{stands}; --kind classification takes each value whole"
-    elif unit := unit_of(label.distinct):
-        yield f"labels are numbers with {unit!r} behind them, here classes; regression reads numbers alone"
     elif not label.is_list and (mark := _separator(label, is_asked=True)):
         taken = "a decimal comma" if label.is_number else "part of a class's name"
         yield f"{mark!r} is taken for {taken}; --kind multi_label takes it to stand between several labels"
@@ -152,10 +146,7 @@ def _have_passages(table: TableFacts, request: DraftRequest) -> bool:
         return False
     named = [[c for c in table.columns if c.last_name in names] for names in (_ANSWERS, _LABEL_NAMES)]
     few = [c for c in named[0] or named[1] if _has_few_values(c) and not isinstance(c.values[0], list | dict)]
-    passages = max(table.columns, key=lambda column: column.mean_words).values
-    pairs = [(str(value), str(text)) for column in few for value, text in zip(column.values, passages, strict=False)]
-    found = sum(bool(re.search(rf"(?<!\w){re.escape(value)}(?!\w)", text, re.IGNORECASE)) for value, text in pairs)
-    return request.kind == "qa" or 2 * found > len(pairs) or not few
+    return request.kind == "qa" or not few
 
 
 def _tag_lists(table: TableFacts, request: DraftRequest) -> TaskChoice | None:
@@ -401,39 +392,21 @@ def _check_label(table: TableFacts, label: ColumnFacts, head: Head, *, is_named:
 
 def _other_labels(table: TableFacts, texts: tuple[str, ...], label: ColumnFacts) -> Iterator[str]:
     others = [c for c in table.columns if c.name not in (*texts, label.name) and {*map(type, c.values)} != {dict}]
-    likely = [column.name for column in others if column.name.lower() in _LABEL_NAMES]
-    names_of = next((column.name for column in others if label.is_whole and _are_names(column, label)), None)
-    flags = _flags([column for column in table.columns if column.name not in texts])
-    if flags and label.last_name in _LABEL_NAMES:
-        likely = []
-        left = ", ".join(flag.name for flag in flags if flag is not label)
-        yield f"{left} have 0 and 1 (no and yes) and are not read: --kind multi_label takes each such one for a label"
-    if names_of is not None:
-        yield f"{names_of} has the names of {label.name}: --label {names_of} learns these"
-    elif not likely and label.name.lower() not in _LABEL_NAMES:
-        likely = [column.name for column in others if _has_few_values(column)]
+    named = [column for column in others if column.last_name in _LABEL_NAMES]
+    likely = named or [column for column in others if _has_few_values(column)]
     if likely:
-        are_alike = all(len(c.distinct) == 2 and c.distinct == label.distinct for c in others if c.name in likely)
+        are_alike = all(len(c.distinct) == 2 and c.distinct == label.distinct for c in likely)
         way = "; --kind multi_label takes columns of 0 and 1 for a label each" if are_alike else ""
-        yield f"{', '.join(likely)} could be the label as well: --label {likely[0]}{way}"
-
-
-def _are_names(column: ColumnFacts, label: ColumnFacts) -> bool:
-    """Whether a column has a text for each number of the label."""
-    pairs = set(zip(map(str, column.values), map(str, label.values), strict=False))
-    return column.is_text and len(pairs) == len(column.distinct) == len(label.distinct) > 1
+        yield f"{', '.join(c.name for c in likely)} could be the label as well: --label {likely[0].name}{way}"
 
 
 def _columns_remarks(table: TableFacts, texts: tuple[str, ...]) -> Iterator[str]:
-    """Tell of texts that are not read, and of names of columns that are not seen, or not told apart."""
+    """Tell of texts that are not read, and of columns of one name."""
     others = [c.name for c in table.columns if c.name not in texts and c.is_text and c.mean_words > 4]
     if others:
         yield f"{', '.join(others)} holds text as well and is not read: --text {others[0]}"
     if lists := ", ".join(c.name for c in _listing(table, "words") if c.last_name not in _LABEL_NAMES):
         yield f"{lists}: lists of texts, which are not read; of choices to answer with: task.head multiple_choice"
     names = [column.name for column in table.columns]
-    if blank := ", ".join(repr(name) for name in names if name != name.strip()):
-        ends = f"blanks at the ends of the columns' names {blank}"
-        yield f"{ends} are taken as part of them; take them out of {table.path}"
     for name in dict.fromkeys(name for name in names if names.count(name) > 1):
         yield f"{names.count(name)} columns are called {name!r}; the first is read: give the others other names"

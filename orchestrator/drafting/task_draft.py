@@ -24,7 +24,7 @@ from orchestrator.registry.model_names import pretrained_models
 from orchestrator.specs.task import SplitSpec, TaskSpec
 from orchestrator.tasks.cell_values import shown_name
 from orchestrator.tasks.loading import data_remarks, load_task
-from orchestrator.tasks.table_files import column_names
+from orchestrator.tasks.table_files import column_names, table_name
 from orchestrator.tasks.task import Task
 from orchestrator.tasks.text_files import BadRecords
 from orchestrator.tasks.types.base import AnyTaskType
@@ -261,11 +261,10 @@ def _sweep(data: _Data, sizes: TaskSizes, request: DraftRequest, remarks: Sequen
 def _data_findings(data: _Data, choice: TaskChoice) -> Iterator[Finding]:
     """Yield what the files hold, and what is amiss with them."""
     train, table, task_type = data.train, choice.table, data.task.type
-    layout = f"{task_type.layout.own.partition(' (')[0] if table is None else table.layout}, "
+    layout = task_type.layout.own.partition(" (")[0] if table is None else table_name(table.path) or "JSON"
     topics = {"train": "data", "validation": "dev", "test": "test"}
     for split, facts in data.files.items():
-        told = counted(len(facts.examples), "example")
-        yield topics[split], f"{facts.path}: {layout if facts is train else ''}{told}"
+        yield topics[split], f"{facts.path}: {layout}, {counted(len(facts.examples), 'example')}"
     seen = f" (by the first {table.num_rows:,} rows)" if table is not None and not table.is_whole else ""
     yield "task", f"{task_type.head}: {task_type.goal(data.spec)}{seen}"
     yield from (("", remark) for remark in choice.remarks)
@@ -278,10 +277,8 @@ def _data_findings(data: _Data, choice: TaskChoice) -> Iterator[Finding]:
         order = f"it is the second of {' and '.join(map(shown_name, data.task.labels))}"
         yield "", f"f1 is the score of {shown_name(positive)}: {order}; task.labels in the spec can say another order"
     middle, long, longest = map(data.tokens_within, (0.5, 0.95, 1))
-    lengths = f"median about {middle:,} tokens, 95 % have at most {long:,}"
-    if longest > _OUTLIER * long:
-        lengths += f"; the longest has {longest:,}: look whether it is one example, as of a quote that is not closed"
-    yield "length", lengths
+    outlier = f"; the longest has {longest:,}: is a quote not closed?" if longest > _OUTLIER * long else ""
+    yield "length", f"median about {middle:,} tokens, 95 % have at most {long:,}{outlier}"
     for facts in data.files.values():
         yield from _problems(facts)
     yield from data_remarks(data.task)

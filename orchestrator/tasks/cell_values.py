@@ -223,16 +223,6 @@ def is_written_number(text: str) -> bool:
     )
 
 
-def unit_of(labels: Collection[str]) -> str | None:
-    """The text behind each of some numbers, as a unit or what they are out of; None of other labels.
-
-    >>> unit_of(["8/10", "9/10"]), unit_of(["45k", "5.5k"]), unit_of(["1 star", "2 stars"]), unit_of(["18-24", "25-34"])
-    ('/10', 'k', 'star', None)
-    """
-    found = {match and match[1].removesuffix("s") for match in map(_NUMBER_WITH_UNIT.fullmatch, labels)}
-    return next(iter(found)) if len(found) == 1 < len(labels) else None
-
-
 def _number_problem(text: str) -> str:
     if not is_written_number(text):
         unit = _NUMBER_WITH_UNIT.fullmatch(text)

