@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,7 +31,6 @@ from orchestrator.cli.registry_reading import NUM_PARAMETERS_SHOWN, find_run, op
 
 if TYPE_CHECKING:
     from orchestrator.registry import Registry
-    from orchestrator.reports.tracker_exports import ExportedRun
 
 
 @command(example="runs show 7f3a\nruns show my-sweep --all")
@@ -138,7 +138,7 @@ def metrics(registry: "Registry", run_id: str, name: str | None) -> None:
             raise NotFoundError(told)
         notify(told)
     columns = ["split", "name", "step", "epoch", "value"]
-    show_rows(rows, columns, measurement=lambda row: f"{row['split']}.{row['name']}")
+    show_rows([row | {"metric": f"{row['split']}.{row['name']}"} for row in rows], columns)
 
 
 @command(example="runs plot 7f3a -o losses.png")
@@ -271,17 +271,16 @@ def export(run_ids: tuple[str, ...], tracker: str | None, output: str, where: st
 
 def _write_for(tracker: str, registry: "Registry", where: str, output: str) -> None:
     say_now(f"writing for {tracker}")
-    from orchestrator.reports.tracker_exports import TRACKERS, load_runs, write_runs
+    from orchestrator.reports.tracker_exports import TRACKERS, ExportedRun, load_runs, write_runs
 
     runs = load_runs(registry, where)
     with show_progress() as progress:
 
-        def tell(run: "ExportedRun") -> None:
-            progress.status(f"writing {run.title[:60]} for {tracker}")
+        def told() -> Iterator[ExportedRun]:
+            for run in runs:
+                progress.status(f"writing {run.title[:60]} for {tracker}")
+                yield run
 
-        changed = write_runs(tracker, runs, Path(output).expanduser(), on_run=tell)
-    if changed:
-        names = ", ".join(f"{name} as {written}" for name, written in changed.items())
-        notify(f"{tracker} takes no such names, and has {names}")
+        write_runs(tracker, told(), Path(output).expanduser())
     look = TRACKERS[tracker].look.replace("FOLDER", output.rstrip("/"))
     notify(f"wrote {counted(len(runs), 'run')} and trials into {output}; look: {look}")

@@ -5,7 +5,7 @@ A card says in Markdown what the registry knows; what is not recorded is listed 
 
 import logging
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +22,7 @@ from orchestrator.registry.group_records import choice_words, scored_trials
 from orchestrator.registry.lineage import LineageTree
 from orchestrator.registry.model_names import resolve_model
 from orchestrator.registry.records import ModelRecord, RunRecord
-from orchestrator.reports.run_facts import measured_rows
+from orchestrator.reports.run_facts import counts_text, measured_rows
 from orchestrator.storage import exists, join, local_copy, read_json, write_folder
 from orchestrator.storage.uris import absolute
 
@@ -112,18 +112,9 @@ def _data(source: _Source, registry: Registry) -> str:
     rows = []
     for run_id in filter(None, (source.run.parent_id, source.run.id)):
         for data in registry.datasets.table(run_id).records:
-            counts = ", ".join(f"{value:,} {key}" for key, value in _numbers(data["counts"]))
-            rows.append((data["kind"], data["name"], counts, data["fingerprint"][:16]))
+            rows.append((data["kind"], data["name"], counts_text(data["counts"]), data["fingerprint"][:16]))
     rows = list(dict.fromkeys(rows))
     return "## Data\n\n" + _table(("kind", "name", "size", "fingerprint"), rows) if rows else ""
-
-
-def _numbers(counts: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, int]]:
-    for key, value in counts.items():
-        if isinstance(value, Mapping):
-            yield from _numbers(value, f"{key} ")
-        elif isinstance(value, int) and not isinstance(value, bool):
-            yield prefix + key.removeprefix("num_").replace("_", " "), value
 
 
 def _recipe(source: _Source) -> str:

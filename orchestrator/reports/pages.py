@@ -1,8 +1,8 @@
 """Pages of a run, of several runs side by side, and of a task with its ranking; the curves of a run as a picture."""
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from itertools import groupby, repeat
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,7 @@ from bert_core.objectives import OBJECTIVES
 from bert_core.objectives.base import PERPLEXITY
 from orchestrator.base.console import counted, duration
 from orchestrator.base.errors import InputError, NotFoundError
-from orchestrator.base.formatting import cell, field_cell, short_values
+from orchestrator.base.formatting import field_cell, short_values
 from orchestrator.base.metric_names import best_first, is_better_lower, is_of_the_machine, score_bounds
 from orchestrator.registry.group_records import replicate_text, scored_trials
 from orchestrator.registry.leaderboard import SHOWN_DIGITS, noise_among, ranking_sentences, recipe_text, trial_groups
@@ -58,7 +58,6 @@ _RANKING_COLUMNS = (
     *("rank", "may_be_best", "mean", "low", "high", "sd", "n", "best", "baseline", "test"),
     *("init_from", "size", "recipe", "notes", "model", "run", "group"),
 )
-_IF_DIFFERENT = ("n", "baseline", "init_from", "size", "notes")
 _RANKING_ORDER = (
     "Ranked by the worse end of the mean's 95 % interval, by the noise of seeds over all groups. A group may be the "
     "best where the best mean is not significantly better (multiple comparisons with the best, at 95 %)."
@@ -171,14 +170,10 @@ def _trial_row(record: Row, settings: Sequence[str], metric: str, names: Mapping
 
 
 def _trial_names(records: Sequence[Row]) -> dict[str, str]:
-    """Names of trials by their ids: settings, seed and fold where these vary, the number where nothing else differs."""
-    settings, has_seeds = _settings(records), len({replicate_text(record) for record in records}) > 1
-    replicates = map(replicate_text, records) if has_seeds else repeat("")
-    texts = [", ".join(filter(None, both)) for both in zip(_setting_texts(records, settings), replicates, strict=False)]
-    num_named = Counter(texts)
+    """Names of trials by their ids: number, settings that vary, seed and fold."""
     return {
-        record["id"]: text if text and num_named[text] == 1 else f"{text} (trial {record['number']})".removeprefix(" ")
-        for record, text in zip(records, texts, strict=True)
+        record["id"]: ", ".join(filter(None, (f"trial {record['number']}", settings, replicate_text(record))))
+        for record, settings in zip(records, _setting_texts(records, _settings(records)), strict=True)
     }
 
 
@@ -353,26 +348,8 @@ def _ranking_blocks(
     if ranking[0]["num_ranked"] > len(ranking):
         words.append(Words(f"The first {len(ranking)} of {ranking[0]['num_ranked']} groups."))
     rows = [row | {"group": group_label(row["group"]), "run": row["run"] and run_cell(row["run"])} for row in ranking]
-    if same := constant_columns(rows):
-        told = ", ".join(f"{name} {cell(rows[0][name])}" for name in same)
-        words.append(Words(f"The same in all groups: {told}."))
-    return [*chart, *words, Table(telling_columns(rows), rows)]
-
-
-def telling_columns(ranking: list[dict[str, Any]]) -> list[str]:
-    """Columns with different values: constant and empty ones would push the last ones out of the page."""
-    one_seed_each = all(row["best"] == row["mean"] for row in ranking)
-    silent = {*constant_columns(ranking), *(["best"] if one_seed_each else [])}
-    return [
-        name for name in _RANKING_COLUMNS if name not in silent and any(row[name] not in (None, "") for row in ranking)
-    ]
-
-
-def constant_columns(ranking: list[dict[str, Any]]) -> list[str]:
-    """Columns with the same value in all groups: a sentence needs less room."""
-    first, *others = ranking
-    one_value = [name for name in _IF_DIFFERENT if others and all(row[name] == first[name] for row in others)]
-    return [name for name in one_value if first[name] not in (None, "")]
+    columns = [name for name in _RANKING_COLUMNS if any(row[name] not in (None, "") for row in rows)]
+    return [*chart, *words, Table(columns, rows)]
 
 
 def _spread(group: "GroupRecord", row: dict[str, Any]) -> Spread:

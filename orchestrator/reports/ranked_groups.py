@@ -108,16 +108,13 @@ def caveats(rows: Sequence[Mapping[str, Any]], by: str) -> Iterator[str]:
 
 
 def _note_lines(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield each note once, with the places that it is about: `2, 3: of 3 runs 1 failed`."""
-    telling = [name for name in ("metric", "split", "data") if _differs_within_tasks(rows, name)]
-    several_tasks = len({row["task"] for row in rows}) > 1
+    """Yield each note once, with the places or groups that it is about: `2, 3: of 3 runs 1 failed`."""
+    is_one_ranking = len(set(map(RANKING, rows))) == 1
     places: dict[str, list[str]] = {}
     for row in rows:
+        place = str(row["rank"]) if is_one_ranking and row["rank"] is not None else f"group {row['group']}"
         for note in filter(None, row["notes"].split("; ")):
-            place = f"group {row['group']}" if row["rank"] is None else str(row["rank"])
-            place = f"{row['task']} {place}" if several_tasks else place
-            ranking = " ".join(str(row[name]) for name in telling if row[name] is not None)
-            places.setdefault(note, []).append(f"{place} ({ranking})" if ranking else place)
+            places.setdefault(note, []).append(place)
     for note, named in places.items():
         which = f"all {len(rows)} groups" if len(named) == len(rows) > 1 else ", ".join(named)
         yield f"{which}: {note}"

@@ -95,7 +95,7 @@ def compare_runs(registry: Registry, first: str, second: str) -> RunComparison:
     both = [run_sections(RunFacts(registry, run)) for run in runs]
     data = [sections["data"] or {} for sections in both]
     same_files = _drop_source_digests(*data)
-    specs = [sections["spec"] or {} for sections in both]
+    of_one_kind = runs[0].kind == runs[1].kind
     differences, same, unknown = list[Difference](), list[str](), dict[str, list[str]]()
     for section, one in both[0].items():
         other = both[1][section]
@@ -103,24 +103,12 @@ def compare_runs(registry: Registry, first: str, second: str) -> RunComparison:
             unknown[section] = [run.id for run, fields in zip(runs, (one, other), strict=True) if fields is None]
             continue
         values = {name: (one.get(name), other.get(name)) for name in [*one, *other]}
-        alone = {name for name in one.keys() ^ other.keys() if not _is_of_one_kind(name, runs, specs)}
+        alone = set() if of_one_kind else one.keys() ^ other.keys()
         found = [Difference(section, name, *pair, name in alone) for name, pair in values.items() if not is_same(*pair)]
         differences += found
         same += [section] if one and not found else []
     refusals = registry.test_refusals([run.id for run in runs])
     return RunComparison(*runs, differences, same, unknown, refusals, same_files)
-
-
-def _is_of_one_kind(field: str, runs: Sequence[RunRecord], specs: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether two runs, or their stages of the name in a field's path, are of one kind."""
-    kind = f"{_part(field)}.kind"
-    kinds = [spec.get(kind) for spec in specs] if kind.startswith("stages.") else [run.kind for run in runs]
-    return kinds[0] == kinds[1]
-
-
-def _part(field: str) -> str:
-    """First part of a field's path; of a stage's field with the stage."""
-    return ".".join(field.split(".")[: 2 if field.startswith("stages.") else 1])
 
 
 def compare_pair(
@@ -266,7 +254,7 @@ def _lines(each: Difference) -> list[str]:
 def _lines_alone(alone: Sequence[Difference]) -> Iterator[str]:
     """A line for each run with fields that the other, of another kind, lacks: their parts, the largest first."""
     for name, is_first in (("first", True), ("second", False)):
-        parts = Counter(_part(each.field) for each in alone if (each.second is None) == is_first)
+        parts = Counter(each.field.partition(".")[0] for each in alone if (each.second is None) == is_first)
         told = ", ".join(f"{part}.*" if number > 1 else part for part, number in parts.most_common())
         if parts:
             yield textwrap.shorten(

@@ -26,8 +26,8 @@ TEST, TRAIN = "test.", "train."
 _COUNTS_SHOWN = ("num_documents", "num_tokens", "num_bad_records")
 """Counts of a corpus that are shown; of other data all are."""
 _MAX_FILES_NAMED = 3
-_MOST_SCORES, _MOST_STAGES = 6, 12
-"""Scores, and stages of a pipeline, that a brief record has; of more stages those that have not completed."""
+_MOST_SCORES = 6
+"""Scores that a brief record has."""
 _VERSIONS_SHOWN = ("python", "torch", "cuda", "ray")
 _DIGEST_CHARS = 12
 
@@ -264,10 +264,6 @@ def brief_record(facts: RunFacts) -> dict[str, Any]:
     hosts = {host for one in facts.attempts for group in one.workers or () for host in group["hosts"]}
     has_plain_start = [one.state for one in facts.attempts] == [RunState.COMPLETED] and len(hosts) < 2
     settings = f": {typed(best.settings)}" if best and best.settings else ""
-    stages = dict(facts.stage_lines)
-    if (num_stages := len(stages)) > _MOST_STAGES:
-        stages = {name: line for name, line in stages.items() if f" {RunState.COMPLETED}" not in line}
-        stages = {"stages": f"{num_stages}, of which {num_stages - len(stages)} have completed: --all", **stages}
     return {
         "run": f"{facts.run.id} {facts.run.name}",
         **facts.outcome,
@@ -276,7 +272,7 @@ def brief_record(facts: RunFacts) -> dict[str, Any]:
         **dict(islice(scores.items(), _MOST_SCORES)),
         "more scores": f"{len(scores) - _MOST_SCORES}: --all" if len(scores) > _MOST_SCORES else None,
         **({"trials": best.num_trials, "best trial": f"{best.name}{settings}"} if best else {}),
-        **(stages if facts.run.kind == "pipeline" else facts.changed_lines),
+        **(facts.stage_lines if facts.run.kind == "pipeline" else facts.changed_lines),
         **facts.data_lines,
         "code": code,
         **facts.files,
@@ -407,10 +403,12 @@ def attempt_line(attempt: "AttemptRecord") -> str:
 
 def data_line(row: Mapping[str, Any]) -> str:
     """One line on data of a run: its name, its counts without zeros, and its path."""
-    counts = row["counts"]
+    return f"{row['name']}: {counts_text(row['counts'])}; at {row['path']}"
+
+
+def counts_text(counts: Mapping[str, int]) -> str:
     names = [name for name in _COUNTS_SHOWN if name in counts] or [name for name in counts if counts[name]]
-    amounts = [f"{counts[name]:,} {name.removeprefix('num_').replace('_', ' ')}" for name in names]
-    return f"{row['name']}: {', '.join(amounts)}; at {row['path']}"
+    return ", ".join(f"{counts[name]:,} {name.removeprefix('num_').replace('_', ' ')}" for name in names)
 
 
 def code_line(code: Mapping[str, Any]) -> str:

@@ -11,8 +11,8 @@ import os
 import posixpath
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
@@ -140,8 +140,10 @@ def _write_to_store(runs: Iterable[ExportedRun], folder: Path) -> None:
         tags |= {MLFLOW_RUN_NOTE: "\n\n".join(run.notes)} if run.notes else {}
         began = round(1000 * run.began_s)
         new_id = client.create_run(experiment, start_time=began, run_name=run.title).info.run_id
-        metrics = [Metric(one.name, one.value, began, one.step) for one in run.measurements]
-        parameters = [Param(path, str(value)[:_LONGEST_PARAMETER]) for path, value in run.parameters.items()]
+        metrics = [Metric(mlflow_name(one.name), one.value, began, one.step) for one in run.measurements]
+        parameters = [
+            Param(mlflow_name(path), str(value)[:_LONGEST_PARAMETER]) for path, value in run.parameters.items()
+        ]
         for start in range(0, len(metrics), _ROWS_AT_ONCE):
             client.log_batch(new_id, metrics=metrics[start : start + _ROWS_AT_ONCE])
         for start in range(0, len(parameters), _PARAMETERS_AT_ONCE):
@@ -198,8 +200,6 @@ class Tracker:
     write: Callable[[Iterable[ExportedRun], Path], None]
     look: str
     """Command that shows what was written; FOLDER stands for where."""
-    name: Callable[[str], str] = str
-    """Function that makes a parameter's or measurement's name valid for the tracker."""
 
 
 def mlflow_name(name: str) -> str:
@@ -222,22 +222,14 @@ def mlflow_name(name: str) -> str:
 TRACKERS = {
     "tensorboard": Tracker("tensorboardX", "tensorboardX", _write_events, "tensorboard --logdir FOLDER"),
     "mlflow": Tracker(
-        "mlflow",
-        "mlflow-skinny",
-        _write_to_store,
-        "mlflow ui --backend-store-uri sqlite:///FOLDER/mlflow.db",
-        mlflow_name,
+        "mlflow", "mlflow-skinny", _write_to_store, "mlflow ui --backend-store-uri sqlite:///FOLDER/mlflow.db"
     ),
     "wandb": Tracker("wandb", "wandb", _write_offline, "wandb sync --sync-all FOLDER/wandb"),
 }
 
 
-def write_runs(
-    tracker: str, runs: Sequence[ExportedRun], folder: Path, on_run: Callable[[ExportedRun], None] = lambda run: None
-) -> Mapping[str, str]:
+def write_runs(tracker: str, runs: Iterable[ExportedRun], folder: Path) -> None:
     """Write runs into a folder, which is made; parents come before their trials.
-
-    Returns the names that the tracker does not take, each with the one that was written in its place.
 
     Raises: InputError where the tracker's library is not installed.
     """
@@ -245,14 +237,4 @@ def write_runs(
     if find_spec(chosen.library) is None:
         raise InputError(f"writing for {tracker} needs its own library; run: pip install {chosen.package}")
     folder.mkdir(parents=True, exist_ok=True)
-
-    def renamed() -> Iterator[ExportedRun]:
-        for run in runs:
-            on_run(run)
-            parameters = {chosen.name(path): value for path, value in run.parameters.items()}
-            named = [one._replace(name=chosen.name(one.name)) for one in run.measurements]
-            yield replace(run, parameters=parameters, measurements=named)
-
-    chosen.write(renamed(), folder)
-    names = {name for run in runs for name in (*run.parameters, *(one.name for one in run.measurements))}
-    return {name: chosen.name(name) for name in sorted(names) if chosen.name(name) != name}
+    chosen.write(runs, folder)

@@ -14,7 +14,6 @@ from orchestrator.registry import Registry
 from orchestrator.registry.recorder import Recorder
 from orchestrator.specs import RecipeSpec
 from tests.orchestrator.cli.laboratory import Command, RecordedSweep
-from tests.orchestrator.registry.samples import new_run
 
 
 def test_a_sweep_is_shown_by_result_changes_files_next(command: Command, recorded_sweep: RecordedSweep) -> None:
@@ -26,19 +25,6 @@ def test_a_sweep_is_shown_by_result_changes_files_next(command: Command, recorde
     for only_whole in ("recipe.max_seq_length", "params.task.id"):
         assert only_whole not in shown
         assert only_whole in whole
-
-
-def test_of_many_stages_those_that_did_not_complete_are_shown(command: Command, home: object) -> None:
-    with Registry(Settings.from_options().registry) as registry:
-        pipeline = Recorder(registry).start({"kind": "pipeline", "name": "demo"}, "f").id
-        for number in range(30):
-            stage = new_run(registry, name=f"demo/variant{number}", tags=[f"pipeline:{pipeline}"])
-            if number != 3:
-                registry.lifecycle.start_attempt(stage)
-                registry.lifecycle.finish(stage, RunState.COMPLETED)
-    shown = command("runs", "show", pipeline).out
-    assert len(shown.splitlines()) < 30
-    assert " PENDING" in shown
 
 
 def test_a_running_pipeline_is_shown_with_how_far_its_stages_are_and_how_to_follow_it(

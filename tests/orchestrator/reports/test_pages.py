@@ -28,12 +28,12 @@ from orchestrator.reports.charts import (
     thinned,
 )
 from orchestrator.reports.page_blocks import Chart, Code, Facts, Page, Section, Table, Words
-from orchestrator.reports.pages import constant_columns, lineage_table, plot_run, run_page, task_page, telling_columns
+from orchestrator.reports.pages import lineage_table, plot_run, run_page, task_page
 from orchestrator.reports.rendering import columns_of
 from orchestrator.reports.run_facts import data_line, score_lines
 from orchestrator.specs.loading import parse_spec
 from tests.orchestrator.kinds.samples import SAMPLES
-from tests.orchestrator.registry.samples import new_run, trial_result
+from tests.orchestrator.registry.samples import new_run
 from tests.orchestrator.reports.samples import add_pretraining, add_sweep
 
 
@@ -127,38 +127,13 @@ def test_the_way_to_a_model_is_told_once_for_each_part() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("varied", "names"),
-    [
-        ([("a", 0), ("b", 0)], ["shape a", "shape b"]),
-        ([("a", 0), ("a", 1)], ["seed 0", "seed 1"]),
-        ([("a", 0), ("b", 0), ("b", 1)], ["shape a, seed 0", "shape b, seed 0", "shape b, seed 1"]),
-        ([("a", 0), ("a", 0)], ["(trial 0)", "(trial 1)"]),
-        ([("a", 0), ("a", 0), ("b", 0)], ["shape a (trial 0)", "shape a (trial 1)", "shape b"]),
-    ],
-)
-def test_a_trial_is_named_by_its_number_where_nothing_else_tells_it_apart(
-    registry: Registry, varied: list[tuple[str, int]], names: list[str]
-) -> None:
-    sweep = new_run(registry, kind="sweep", spec={"kind": "sweep"}, task="own", metric="f1")
-    trials = [
-        trial_result(f"k{number}", number=number, parameters={"shape": shape}, seed=seed, metrics={"f1": 0.5})
-        for number, (shape, seed) in enumerate(varied)
-    ]
-    for trial_id in registry.trials.record(sweep, trials):
-        registry.metrics.record(trial_id, [MetricEvent(step, "validation", {"f1": 0.5}) for step in (1, 2)])
-    (chart,) = charts(run_page(registry, registry.run(sweep)), "Learning curves of the trials")
-    assert sorted(trace["name"] for trace in chart.traces) == names
-
-
 def test_groups_stand_in_the_order_of_the_leaderboard_with_their_seeds(registry: Registry, tmp_path: Path) -> None:
     add_sweep(registry, tmp_path)
     page = task_page(registry, "own")
     board = registry.leaderboard("own").records
     (section,) = page.sections
     assert section.heading.startswith("accuracy on validation")
-    chart, _, words, same, table = section.blocks
-    assert isinstance(same, Words)
+    chart, _, words, table = section.blocks
     assert isinstance(words, Words)
     assert words.text.startswith("Scores are on the validation data on which the best step of each trial was chosen")
     assert words.text.endswith("the first place was chosen on them, too: the best of 6 groups.")
@@ -167,15 +142,6 @@ def test_groups_stand_in_the_order_of_the_leaderboard_with_their_seeds(registry:
     assert [row["group"] for row in table.rows] == [group_label(row["group"]) for row in board]
     assert len(chart.traces[0]["x"]) == 17  # of 18 trials one has failed
     assert list(chart.traces[1]["x"]) == [row["mean"] for row in board]
-
-
-def test_what_is_the_same_in_all_groups_is_told_once_and_has_no_column() -> None:
-    row = dict.fromkeys(("rank", "may_be_best", "mean", "low", "high", "sd", "best", "test", "recipe", "model", "run"))
-    row |= {"n": 1, "baseline": 0.0133, "init_from": "random", "size": "tiny", "notes": "one seed", "group": "a"}
-    other = row | {"init_from": "wiki@1", "notes": "", "group": "b"}
-    assert constant_columns([row, other]) == ["n", "baseline", "size"]
-    assert telling_columns([row, other]) == ["init_from", "notes", "group"]
-    assert constant_columns([row]) == [], "one group has nothing beside it"
 
 
 def test_a_page_says_how_many_archived_runs_it_leaves_out(registry: Registry, tmp_path: Path) -> None:

@@ -95,14 +95,6 @@ def test_fields_that_only_one_kind_has_are_a_line_of_their_parts(registry: Regis
         (both := compare_runs(registry, recorded(registry), recorded(registry, spec=sweep))).differences, both
     )
     assert lines[lines.index("Spec") :][:3] == ["Spec", "  steps: 10 → 5", "  only in the second: recipe.*, task.*"]
-    pipelines = [
-        recorded(registry, spec={"kind": "pipeline", "stages": {"a": {"kind": kind, "steps": 5, own: 1}}})
-        for kind, own in (("pretrain", "masks"), ("sweep", "trials"))
-    ]
-    told = difference_lines((both := compare_runs(registry, *pipelines)).differences, both)
-    assert told[told.index("Spec") + 1 :][:3] == [
-        "  stages.a.kind: pretrain → sweep", "  only in the first: stages.a", "  only in the second: stages.a"
-    ]  # fmt: skip
 
 
 def test_the_newest_attempt_counts(registry: Registry) -> None:

@@ -5,7 +5,6 @@ import math
 import posixpath
 import struct
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -127,19 +126,6 @@ def test_a_library_that_is_not_there_is_named(
     with pytest.raises(InputError, match=r"writing for mlflow needs its own library; run: pip install mlflow-skinny"):
         write_runs("mlflow", exported, tmp_path / "mlflow")
     assert not (tmp_path / "mlflow").exists()
-
-
-def test_a_name_that_a_tracker_does_not_take_is_written_otherwise_and_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with Registry(str(tmp_path / "registry.sqlite")) as registry:
-        run_id = new_run(registry)
-        registry.metrics.record(run_id, [MetricEvent(1, "validation", {"f1": 0.5, "f1_C++": 0.6})])
-        runs = load_runs(registry, f"id = '{run_id}'")
-    monkeypatch.setitem(TRACKERS, "mlflow", replace(TRACKERS["tensorboard"], name=mlflow_name))
-    assert write_runs("mlflow", runs, tmp_path / "lab") == {"validation/f1_C++": "validation/f1_C_2B_2B"}
-    tags = {value.tag for event in events_in(tmp_path / "lab" / run_id) for value in event.summary.value}
-    assert {"validation/f1", "validation/f1_C_2B_2B"} <= tags
 
 
 @pytest.mark.parametrize("name", ["R&D", "a:b", "Job Title", "a//b", "/a", "..", ".", "a/../b", "é", "x" * 300])
