@@ -104,17 +104,11 @@ def run_command_line(arguments: Sequence[str]) -> int:
             place = error.filename or "the output"
             return _fail(f"{place} cannot be written: no space is left; make room, then try again", 1, debug)
         if error.filename is not None:
-            is_shut = os.path.isdir(error.filename) and error.errno in (errno.EACCES, errno.EROFS)  # noqa: PTH112
-            remedy = "; nothing can be written in this folder: name a file elsewhere, by -o where a command has it"
-            return _fail(f"{error.filename}: {error.strerror}{remedy if is_shut else ''}", 2, debug)
-        if error.errno == errno.ENOENT:  # of no file but the working directory
-            return _fail("the folder of this shell was deleted; go to another one (cd), then try again", 2, debug)
+            return _fail(f"{error.filename}: {error.strerror}", 2, debug)
         return _fail_unexpectedly(error, debug)
     except Exception as error:
         if isinstance(error, ImportError) and str(error).startswith("Install "):  # fsspec asks for a package by itself
             return _fail(f"{error}, or give a --storage that needs no other package", 2, debug)
-        if isinstance(error, UnicodeEncodeError) and error.reason == "surrogates not allowed":
-            return _fail(f"{error.object}: a name whose bytes are not UTF-8; rename it", 2, debug)
         return _fail_unexpectedly(error, debug)
 
 

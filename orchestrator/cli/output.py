@@ -5,7 +5,7 @@ import os
 import shutil
 import sys
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,8 +18,6 @@ from orchestrator.cli.messages import make_room, notify
 from orchestrator.cli.reading import check_output, current_reading, find_columns, is_stream, output_path
 
 if TYPE_CHECKING:
-    from rich.text import Text
-
     from orchestrator.base.console.tables import Column
 
 Row = Mapping[str, Any]
@@ -35,10 +33,6 @@ _FORMULA_SIGNS = frozenset("=+-@\t\r＝＋－＠")
 """First characters that make a formula of a field, which can run programs and send data away (OWASP, CSV Injection)."""
 
 
-def _metric(row: Row) -> str | None:
-    return row.get("metric")
-
-
 def show_rows(
     rows: Iterable[Row],
     columns: Sequence[str],
@@ -48,18 +42,17 @@ def show_rows(
     below: Sequence[str] = (),
     page: int | None = None,
     total: int | None = None,
-    measurement: Callable[[Row], str | None] = _metric,
 ) -> None:
     """Show rows as the options of reading ask for, and how many there are beside them.
 
     Args:
+        rows: a row's `metric` is what its scores and values measure, which have their own number of decimals.
         columns: columns to show; the rows may have more, which `--columns` can name.
         empty: message on stderr in place of a table without rows.
         spare: columns that are left out, from the first one on, while the terminal is too narrow for the table.
         below: columns that stand below each row where the terminal is too narrow for them beside the others.
         page: number of rows on a terminal unless `--limit` gives another; a pipe or a file gets all.
         total: number of rows that there are, where `rows` are the page that the options ask for; None: they are all.
-        measurement: name of what a row measures; its scores and values have their own number of decimals.
 
     Raises: InputError for a column that there is not.
     """
@@ -74,7 +67,7 @@ def show_rows(
     elif reading.form == "csv":
         show_text(_csv_text(listed, columns), reading.output)
     elif listed:
-        show_table(rows, columns, reading.output, spare, below, measurement)
+        show_table(rows, columns, reading.output, spare, below)
     elif empty and not total:
         notify(empty)
     last = reading.offset + len(listed)
@@ -122,26 +115,12 @@ def show_text(text: str, output: str | None = None) -> None:
         write_output(output, text.encode())
 
 
-def show_lines(lines: Iterable["Text"], output: str | None = None) -> None:
-    """Show lines with their styles on a terminal, and as plain text in a pipe or a file."""
-    if output is None and is_terminal(sys.stdout):
-        from rich.console import Console
-
-        make_room(sys.stdout)
-        console = Console(file=sys.stdout)
-        for line in lines:
-            console.print(line, soft_wrap=True)
-    else:
-        show_text("".join(f"{line.plain}\n" for line in lines), output)
-
-
 def show_table(
     rows: Sequence[Row],
     columns: Sequence[str],
     output: str | None = None,
     spare: Sequence[str] = (),
     below: Sequence[str] = (),
-    measurement: Callable[[Row], str | None] = _metric,
 ) -> None:
     """Show a table: fitted to a terminal's width; in files and pipes one whole line per row."""
     from orchestrator.base.console.tables import (
@@ -154,7 +133,7 @@ def show_table(
     )
 
     width = _terminal_width(output)
-    measured = [measurement(row) for row in rows]
+    measured = [row.get("metric") for row in rows]
     all_columns = [_column(rows, name, measured if name in _MEASURED else [None] * len(rows)) for name in columns]
     under = [column for column in all_columns if column.name in below]
     shown, has_heading = all_columns, True

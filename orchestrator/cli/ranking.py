@@ -1,20 +1,32 @@
-"""Command `leaderboard`: groups of runs that differ only in their seed, ranked by what they show."""
+"""`leaderboard`: groups of runs that differ only in their seed, ranked; `compare`: what differs, and do scores."""
 
+import json
+import sys
 from collections.abc import Sequence
-from itertools import groupby, islice
+from contextlib import nullcontext, redirect_stdout
+from io import StringIO
+from itertools import combinations, groupby, islice, repeat
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from orchestrator.base.errors import NotFoundError
-from orchestrator.cli.frame import refuse_options
+from orchestrator.base.console import terminal_width
+from orchestrator.base.console.log_lines import folded
+from orchestrator.base.errors import InputError, NotFoundError, SeveralRunsError
+from orchestrator.base.formatting import plain_value
+from orchestrator.cli.frame import command, refuse_options
 from orchestrator.cli.messages import notify
 from orchestrator.cli.output import page_size, show_record, show_rows, show_table, show_text
-from orchestrator.cli.reading import current_reading
-from orchestrator.cli.registry_reading import no_runs, table_command, tell_archived
+from orchestrator.cli.reading import current_reading, output_options
+from orchestrator.cli.registry_reading import find_run, no_runs, open_registry, table_command, tell_archived
+from orchestrator.significance.summary import LEVEL
 
 if TYPE_CHECKING:
     from orchestrator.registry import Registry
+    from orchestrator.registry.group_comparison import Comparison
+    from orchestrator.registry.group_records import GroupRecord
+    from orchestrator.registry.records import RunRecord
+    from orchestrator.significance.ranking import SeedNoise
 
 _NUM_PLACES = 10
 """Places of each task; `--limit` gives more of them."""
@@ -118,3 +130,104 @@ def _show_group(registry: "Registry", name: str) -> None:
     columns = ["seed", *(["fold"] if found.num_folds > 1 else []), "run", "of", "state", "score"]
     columns += [name for name in ("test", "collapsed") if any(row[name] for row in runs)]
     show_table(runs, [*columns, "finished_at"])
+
+
+@command(example="compare 7f3a 9c21\ncompare 3f2a77c0.1a2b3c4d 77c0b1d2.1a2b3c4d -f json")
+@click.argument("names", metavar="A B [C …]", nargs=-1, required=True)
+@output_options
+def compare(names: tuple[str, ...]) -> None:
+    """Compare runs, groups or models: scores, and what differs.
+
+    First the scores: is the difference significant? With six or more common seeds (seven for several comparisons) a
+    paired permutation test, otherwise Welch's test; for predictions on the same examples McNemar's test and a
+    bootstrap. Several comparisons are Holm-corrected. Then everything else that differs: spec, data, code, environment.
+    A, B: a run or trial by id or name, a group as `leaderboard` shows it, or a model.
+    """
+    if len(names) < 2:
+        raise InputError("name at least two runs, groups or models to compare")
+    from orchestrator.reports.run_differences import compare_pair, difference_lines, pair_record, pair_rows
+
+    scores, why_not = list["Comparison"](), ""
+    with open_registry() as registry:
+        found = [_find(registry, name) for name in names]
+        scored = [_scored(registry, one) for one in found]
+        if any(getattr(one, "kind", None) != "pipeline" for one in found):
+            found = scored  # whose settings can be held against those of what is no pipeline
+        references = [getattr(one, "id", name) for name, one in zip(names, scored, strict=True)]
+        if len(set(references)) < len(names):
+            raise InputError("the same is named twice, or a pipeline beside its own last stage; name different ones")
+        try:
+            scores = registry.compare(*references)
+        except InputError as error:
+            why_not = str(error)
+        noise = registry.seed_noise(scores[0].first) if scores else None  # of the ranking that all of them are in
+        both = zip(combinations(names, 2), combinations(found, 2), scores or repeat(None), strict=False)
+        pairs = [compare_pair(registry, named, *sides, compared) for named, sides, compared in both]
+    form, output = current_reading().form, current_reading().output
+    if form == "json":
+        records = [pair_record(pair, noise, why_not) for pair in pairs]
+        show_text(json.dumps(plain_value(records), indent=2, ensure_ascii=False), output)
+    elif form == "csv":
+        rows = [row for pair in pairs for row in pair_rows(pair_record(pair, noise, why_not))]
+        show_rows(rows, ["a", "b", "section", "field", "first", "second"])
+    else:
+        with nullcontext(StringIO()) if output is None else redirect_stdout(StringIO()) as shown:
+            for number, pair in enumerate(pairs):
+                show_text("\n" if number else "")
+                if pair.scores is not None:
+                    _show_scores(pair.scores, noise)
+                lines = difference_lines(pair.differences, pair.runs)
+                show_text(("\n" if pair.scores and lines else "") + "\n".join(lines))
+        if output is not None:
+            show_text(shown.getvalue(), output)
+    if why_not:
+        notify(f"scores not compared: {why_not}")
+
+
+def _find(registry: "Registry", name: str) -> "RunRecord | GroupRecord":
+    """The run or the group that a name means, of a model the run that registered it. Raises: NotFoundError."""
+    try:
+        return find_run(registry, name, or_model=True)
+    except SeveralRunsError:
+        raise
+    except NotFoundError as no_run:
+        try:
+            return registry.group(name)
+        except NotFoundError as no_group:
+            raise (no_group if isinstance(no_group, SeveralRunsError) else no_run) from None
+
+
+def _scored(registry: "Registry", one: "RunRecord | GroupRecord") -> "RunRecord | GroupRecord":
+    """The last stage of a pipeline on a task, which has the scores; anything else itself."""
+    from orchestrator.registry.records import RunRecord
+
+    if isinstance(one, RunRecord) and one.kind == "pipeline":
+        for stage in registry.stages(one.id):
+            if stage.task is not None:
+                notify(f"of pipeline {one.id} the scores of its last stage: {stage.id} ({stage.name})")
+                return stage
+    return one
+
+
+def _show_scores(comparison: "Comparison", noise: "SeedNoise | None") -> None:
+    from orchestrator.registry.parameters import group_label
+    from orchestrator.reports.ranked_groups import group_record
+    from orchestrator.reports.run_differences import POOLED, significance_rows
+
+    both = (comparison.first, comparison.second)
+    told = f"{both[0].label} beside {both[1].label}: {comparison.words}"
+    show_text(folded(told, terminal_width(sys.stdout)) + "\n\n")
+    sides = [group_record(group, noise) | {"group": group_label(group.key)} for group in both]
+    show_table(sides, ["group", "mean", "sd", "low", "high", "n", "best"])
+    show_text("\n")
+    tests = significance_rows(comparison, noise)
+    show_table(tests, ["test", "of", "difference", "low", "high", "p"])
+    for side in sides:
+        if side["notes"]:
+            notify(f"{side['group']}: {side['notes']}")
+    pooled = next((row["p"] for row in tests if row["test"] == POOLED), None)
+    if pooled is not None and (pooled * comparison.num_comparisons < 1 - LEVEL) != comparison.is_distinguishable:
+        notify(
+            "the noise of seeds pooled over the whole ranking, by which a sweep ends and `leaderboard` ranks, says "
+            "otherwise: it assumes that a seed matters about as much in every group, the answer above does not"
+        )

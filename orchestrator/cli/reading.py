@@ -106,18 +106,11 @@ def remember_reading(context: click.Context, parameter: click.Parameter, value: 
     return value
 
 
-class _Limit(click.ParamType[int]):
-    """Number of rows at most, or `all`."""
-
-    name = "limit"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        if value == "all":
-            return _MOST_ROWS
-        try:
-            return click.IntRange(1, _MOST_ROWS).convert(value, param, ctx)
-        except click.BadParameter:
-            self.fail(f"{value!r} is no number of rows; give one from 1 on, or all", param, ctx)
+def _limit(text: str) -> int:
+    """Number of rows at most, or `all`. Raises: BadParameter."""
+    if text != "all" and not (text.isdecimal() and 1 <= int(text) <= _MOST_ROWS):
+        raise click.BadParameter(f"{text!r} is no number of rows; give one from 1 on, or all")
+    return _MOST_ROWS if text == "all" else int(text)
 
 
 def _reading_options(*, is_list: bool) -> Callable[[F], F]:
@@ -135,7 +128,7 @@ def _reading_options(*, is_list: bool) -> Callable[[F], F]:
         reading("--columns", metavar="A,B,…", hidden=not is_list, help="Columns to show, in order."),
         reading(
             "--limit",
-            type=_Limit(),
+            type=_limit,
             metavar="N|all",
             hidden=not is_list,
             help="Maximum number of rows; a terminal shows a page.",
@@ -235,7 +228,5 @@ def time_of(since: str | None) -> datetime | None:
     try:
         time = datetime.fromisoformat(since)
     except ValueError:
-        if since[:4].isdigit() and since[4:5] == "-":
-            raise InputError(f"--since is {since}, which the calendar has not; give a day such as 2026-11-22") from None
         return datetime.now(UTC) - timedelta(seconds=age_s(since, "--since", ", or a day such as 2026-11-22"))
     return time if time.tzinfo else time.replace(tzinfo=UTC)

@@ -78,36 +78,20 @@ def edit(
 
 def _flag(registry: "Registry", runs: "Sequence[RunRecord]", flag: "Flag", *, sets: bool) -> None:
     """Set or clear a flag of runs, and say which runs and stages it reached."""
-    from orchestrator.registry.tables import PIPELINE
-
     before = registry.annotations.flagged(flag)
     for run in runs:
         (registry.annotations.set_flag if sets else registry.annotations.clear_flag)(run.id, flag)
     flagged = registry.annotations.flagged(flag)
     for run in runs:
         stages = registry.stages(run.id)[::-1] if run.kind == "pipeline" else []
-        same = [one for one in (run, *stages) if (one.id in flagged) != sets]
-        if run not in same:
-            num_stages = sum((one.id in before) == (run.id in before) for one in stages if one not in same)
-            with_stages = f" and its {counted(num_stages, 'stage')}" if num_stages else ""
-            new = flag if sets else f"no longer {flag}"
-            old = f"{flag} already" if sets else f"not {flag}"
-            notify(f"{old if (run.id in before) == sets else new}: {run.kind} {run.id} ({run.name}){with_stages}")
-        for one in same:
-            bearers = registry.annotations.bearers(one.id, flag)
-            if sets:
-                users = [
-                    tag.removeprefix(PIPELINE) for tag in registry.annotations.tags(one.id) if tag.startswith(PIPELINE)
-                ]
-                shown = sorted(user.id for user in registry.run_records(users) if user.id not in flagged)
-                why = f"stays as it was: pipeline {', '.join(shown)} uses it, too"
-            elif bearers:
-                by = "by itself" if bearers[0] == one.id else f"with {', '.join(bearers)}"
-                ends = f"runs edit {' '.join(bearers)} {'--unpin' if flag == 'pinned' else '--unarchive'}"
-                why = f"is still {flag} {by}; this ends it: orchestrator{given_options()} {ends}"
-            else:
-                why = f"is no longer {flag}"
-            notify(f"  {one.kind} {one.id} ({one.name}) {why}")
+        for one in (run, *stages):
+            told = flag if sets else f"no longer {flag}"
+            if (one.id in flagged) != sets:
+                bearers = ", ".join(registry.annotations.bearers(one.id, flag))
+                told = f"not {flag}, as another pipeline uses it" if sets else f"still {flag}, with {bearers}"
+            elif (one.id in before) == sets:
+                told = f"{flag} already" if sets else f"not {flag}"
+            notify(f"{'' if one is run else '  '}{told}: {one.kind} {one.id} ({one.name})")
 
 
 @command(example="runs rm 7f3a 9c21 --dry-run\nruns rm 7f3a --yes")

@@ -22,13 +22,6 @@ _SHOWN_REASON = 50
 """Characters of an error in a short table; JSON, CSV and `--wide` have all of it."""
 
 
-class _States(click.Choice[RunState]):
-    """One state of runs, or several with commas between them, as they are typed again for a cluster's head."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        return ",".join(super(_States, self).convert(word.strip(), param, ctx) for word in str(value).split(","))
-
-
 _selecting_options = options(
     click.option("--archived", is_flag=True, help="Include archived runs."),
     click.option("--since", metavar="AGE|DATE", help="Created within 7d or 12h, or since 2026-11-01 (UTC)."),
@@ -55,10 +48,10 @@ _selecting_options = options(
 @click.option(
     "--state",
     "states",
-    type=_States(list(RunState), case_sensitive=False),
+    type=click.Choice([str(state) for state in RunState], case_sensitive=False),
     multiple=True,
-    metavar="STATE,…",
-    help=f"Runs in one of these states: {', '.join(state.lower() for state in RunState)}.",
+    metavar="STATE",
+    help=f"Runs in this state, repeatable: {', '.join(state.lower() for state in RunState)}.",
 )
 @click.option("--task", metavar="TASK", help="Runs of this task (its id, such as sst2).")
 @click.option("--kind", metavar="KIND", help="Runs of this kind of spec; `orchestrator schema` lists them.")
@@ -94,8 +87,7 @@ def list_runs(
         return
     from orchestrator.registry.query_language import quoted
 
-    named = [state for text in states for state in text.split(",")]
-    given = (("state", named), ("task", [task] if task else []), ("kind", [kind] if kind else []))
+    given = (("state", states), ("task", [task] if task else []), ("kind", [kind] if kind else []))
     own = [f"{field} in ({', '.join(map(quoted, values))})" for field, values in given if values]
     _show_selected(registry, _and_since(text or "", since, own), trials=trials, **asked)
 

@@ -28,7 +28,7 @@ from orchestrator.cli.messages import at_work, notify, say_now, write_message
 from orchestrator.cli.next_commands import model_commands
 from orchestrator.cli.output import show_text
 from orchestrator.cli.registry_reading import run_id_of, tell_earlier
-from orchestrator.cli.tree import HINTS
+from orchestrator.cli.tree import RUNS
 from orchestrator.cluster.connection import dashboard_address, lower_worker_priority
 
 if TYPE_CHECKING:
@@ -80,9 +80,8 @@ def run(spec_path: str, overrides: tuple[str, ...], name: str | None, nice: bool
     """
     if run_id is not None and not is_run_id(run_id):
         raise click.UsageError(f"--run-id: {run_id!r} is no id of a run: 12 digits of 0-9 and a-f")
-    hint = HINTS.get(f"run {spec_path}")
-    if hint is not None and not Path(spec_path).exists():
-        raise click.UsageError(f"no spec at {spec_path}; for recorded runs: {hint}")
+    if spec_path in RUNS and not Path(spec_path).exists():
+        raise click.UsageError(f"no spec at {spec_path}; for recorded runs: orchestrator runs {spec_path}")
     if is_run_id(spec_path) and not Path(spec_path).exists():
         raise click.UsageError(f"{spec_path} is the id of a run; to go on with it: orchestrator resume {spec_path}")
     say_now(f"reading the spec {spec_path}")

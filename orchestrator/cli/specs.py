@@ -6,6 +6,7 @@ import sys
 import textwrap
 from dataclasses import asdict
 from functools import partial
+from typing import Any
 
 import click
 
@@ -16,7 +17,7 @@ from orchestrator.cli.messages import notify, say_now
 from orchestrator.cli.output import show_rows, show_text
 from orchestrator.cli.reading import current_reading, format_options, output_option
 from orchestrator.cli.registry_reading import tell_earlier
-from orchestrator.drafting.request import DRAFT_KINDS, DraftKind, DraftRequest
+from orchestrator.drafting.request import DRAFT_KINDS, DraftRequest
 
 
 @command(example="init reviews.csv\nrun reviews.yaml")
@@ -30,21 +31,12 @@ from orchestrator.drafting.request import DRAFT_KINDS, DraftKind, DraftRequest
     metavar="TYPE",
     help=f"What to train, if the data are ambiguous: {', '.join(DRAFT_KINDS)}.",
 )
-@click.option("--text", "texts", metavar="COLUMN", multiple=True, help="Text column; repeat for text pairs.")
-@click.option("--label", metavar="COLUMN", help="Label column.")
+@click.option("--text", "text_columns", metavar="COLUMN", multiple=True, help="Text column; repeat for text pairs.")
+@click.option("--label", "label_column", metavar="COLUMN", help="Label column.")
 @click.option(
     "--minutes", type=click.FloatRange(0.5), default=10.0, metavar="MINUTES", help="Target duration on this machine."
 )
-def init(
-    files: tuple[str, ...],
-    output: str | None,
-    force: bool,
-    model: str | None,
-    kind: DraftKind | None,
-    texts: tuple[str, ...],
-    label: str | None,
-    minutes: float,
-) -> None:
+def init(files: tuple[str, ...], force: bool, text_columns: tuple[str, ...], **asked: Any) -> None:
     """Write a spec (YAML) for your data.
 
     FILE: CSV, TSV, JSONL, Parquet, CoNLL, SQuAD JSON or plain text, also compressed. File names tell splits
@@ -56,25 +48,15 @@ def init(
     from orchestrator.drafting.draft import draft_spec
     from orchestrator.provenance.capture import read_machine
 
-    if len(texts) > 2:
-        raise InputError(f"--text {' --text '.join(texts)}: a task reads one column of text or two")
-    request = DraftRequest(
-        files=files,
-        output=output,
-        kind=kind,
-        text_columns=texts,
-        label_column=label,
-        model=model,
-        minutes=minutes,
-        num_cores=logical_cpus(0),
-        gpus=read_machine().gpus,
-        settings=current_settings(),
-    )
-    if model:
+    if len(text_columns) > 2:
+        raise InputError(f"--text {' --text '.join(text_columns)}: a task reads one column of text or two")
+    here: dict[str, Any] = {"num_cores": logical_cpus(0), "gpus": read_machine().gpus, "settings": current_settings()}
+    request = DraftRequest(files=files, text_columns=text_columns, **asked, **here)
+    if request.model:
         from orchestrator.kinds.resolved import check_weights
         from orchestrator.registry.model_names import resolve_model
 
-        check_weights(resolve_model(model, request.settings))
+        check_weights(resolve_model(request.model, request.settings))
     draft = draft_spec(request)
     written = draft.write(files, replaces=force)
     fill = partial(textwrap.fill, width=80, break_long_words=False, break_on_hyphens=False)

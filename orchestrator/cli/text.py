@@ -10,17 +10,16 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import click
 
 from orchestrator.base.console import counted, terminal_width
+from orchestrator.base.console.log_lines import wrapped
 from orchestrator.base.formatting import printable
 from orchestrator.cli.frame import GlobalOptionsGroup, current_settings, refuse_options
 from orchestrator.cli.messages import notify, say_now
-from orchestrator.cli.output import show_lines, show_record, show_rows
+from orchestrator.cli.output import show_record, show_rows, show_text
 from orchestrator.cli.reading import current_reading, format_options, options, output_options
 
 if TYPE_CHECKING:
-    from rich.text import Text
-
     from bert_core.text.tokenization import Tokenizer
-    from orchestrator.corpus.preview import ExamplePreview, Origin, SentencePreview, TokenPreview
+    from orchestrator.corpus.preview import ExamplePreview, Origin, SentencePreview
     from orchestrator.specs import PretrainSpec, TextSource
 
 _clean = partial(printable, keep_lines=False)
@@ -116,15 +115,15 @@ def show(
             notify(f"{_ORIGINS[origin]}\npredicted: {TOKEN_OBJECTIVES[spec.token_objective].summary}")
             if any(token.change for row in rows for token in row.tokens):
                 notify("cat→[MASK] hidden by the mask · cat→dog by a random token · cat→cat kept")
-        lines, shared = _example_lines(rows, width or _PIPED_WIDTH, spec.steps != "auto"), {"made_from": origin}
+        lines, shared = _example_lines(rows, width or 80, spec.steps != "auto"), {"made_from": origin}
     else:
         refuse_options(("epoch", "first", "phase"), f"concerns SPEC.yaml, and {arguments[0]} is a file of text")
         from orchestrator.specs import TextSource
 
         rows = _read_sentences(TextSource(files=arguments, max_documents=number, **source), tokenizer)
-        lines, shared = _document_lines(rows, width), {}
+        lines, shared = _document_lines(rows, width or sys.maxsize), {}
     if reading.form == "table":
-        show_lines(lines, reading.output)
+        show_text("\n".join(lines).rstrip("\n"), reading.output)
         return
     records = [shared | asdict(row) for row in rows]
     show_rows(records, [name for name in records[0] if name != "pieces" or tokenizer])
@@ -191,29 +190,23 @@ _ORIGINS: dict["Origin", str] = {
     "whole_text": "no token store yet; these are the run's own examples, from the whole text",
     "first_text": "no token store yet; made like the run's own examples, but from the first few MB of text alone",
 }
-_PIPED_WIDTH = 80
-_STYLES = {"masked": "cyan", "replaced": "yellow", "kept": "green"}
 
 
-def _document_lines(sentences: "Sequence[SentencePreview]", width: int | None) -> "Iterator[Text]":
-    """Lines of documents: each sentence, and below it its word pieces; wrapped where there is a width."""
-    from rich.text import Text
-
+def _document_lines(sentences: "Sequence[SentencePreview]", width: int) -> Iterator[str]:
+    """Lines of documents: each sentence, and below it its word pieces."""
     for document, group in groupby(sentences, key=lambda sentence: sentence.document):
         members = list(group)
-        yield Text(f"{_clean(document)}: {counted(len(members), 'sentence')}", "bold")
+        yield f"{_clean(document)}: {counted(len(members), 'sentence')}"
         for sentence in members:
-            yield from _indented(Text(_clean(sentence.text)), "  ", "      ", width)
+            yield from _indented(_clean(sentence.text), "  ", "      ", width)
             if sentence.pieces is not None:
                 pieces = _clean(" ".join(sentence.pieces)) or "(no word piece: left out)"
-                yield from _indented(Text(pieces, "dim"), "    ", "      ", width)
-        yield Text()
+                yield from _indented(pieces, "    ", "      ", width)
+        yield ""
 
 
-def _example_lines(previews: "Sequence[ExamplePreview]", width: int, has_steps: bool) -> "Iterator[Text]":
-    """Lines of examples, wrapped: what it is, its label, and a paragraph for each segment."""
-    from rich.text import Text
-
+def _example_lines(previews: "Sequence[ExamplePreview]", width: int, has_steps: bool) -> Iterator[str]:
+    """Lines of examples: what it is, its label, and a paragraph for each segment."""
     for preview in previews:
         num_hidden = sum(token.change is not None for token in preview.tokens)
         about = [
@@ -222,35 +215,21 @@ def _example_lines(previews: "Sequence[ExamplePreview]", width: int, has_steps: 
             f"{len(preview.tokens)} tokens, no padding",
             *([f"{num_hidden} hidden"] if num_hidden else []),
         ]
-        yield Text(" · ".join(about), "bold")
+        yield " · ".join(about)
         is_pair = preview.sentence_label is not None
         if is_pair:
-            yield Text(f"  label {preview.sentence_label}: {preview.sentence_answer}")
+            yield f"  label {preview.sentence_label}: {preview.sentence_answer}"
         for segment, tokens in groupby(preview.tokens, key=lambda token: token.segment):
             first, others = (f"  {'AB'[segment]}  ", "     ") if is_pair else ("  ", "    ")
-            yield from _indented(Text(" ").join(map(_token_text, tokens)), first, others, width)
-        yield Text()
+            words = (f"{token.truth}→{token.token}" if token.change else token.token for token in tokens)
+            yield from _indented(_clean(" ".join(words)), first, others, width)
+        yield ""
 
 
-def _token_text(token: "TokenPreview") -> "Text":
-    """Text of one token; before a hidden one the true token stands, with an arrow between."""
-    from rich.text import Text
-
-    if token.change is None:
-        return Text(_clean(token.token), "dim" if token.is_special else "")
-    return Text(f"{_clean(token.truth or '')}→{_clean(token.token)}", _STYLES[token.change])
-
-
-def _indented(text: "Text", first: str, others: str, width: int | None) -> "Iterator[Text]":
-    """Lines of a text, wrapped to a width in columns; one line where there is none."""
-    from rich.console import Console
-    from rich.text import Text
-
-    lines = [text] if width is None else text.wrap(Console(width=width), max(20, width - len(others)))
-    for number, line in enumerate(lines):
-        if width is not None:
-            line.rstrip()
-        yield Text(others if number else first) + line
+def _indented(text: str, first: str, others: str, width: int) -> Iterator[str]:
+    """Lines of a text, wrapped to a width in columns."""
+    for number, line in enumerate(wrapped(text, max(20, width - len(others)))):
+        yield f"{others if number else first}{line}"
 
 
 @click.group(cls=GlobalOptionsGroup)

@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -13,78 +12,45 @@ from orchestrator.cli.frame import GlobalOptionsGroup, command
 from orchestrator.cli.messages import notify
 from orchestrator.cli.output import show_rows, show_text
 
-if TYPE_CHECKING:
-    from click.shell_completion import CompletionItem
+
+def _places(*of_modules: str) -> dict[str, str]:
+    """Module and name of each command, by what a person types, for lines such as `running: run submit`."""
+    lines = [(module, words.split()) for module, _, words in (line.partition(": ") for line in of_modules)]
+    return {word: f"{module}.{word.replace('-', '_')}" for module, words in lines for word in words}
+
 
 HEADINGS: Mapping[str, Mapping[str, str]] = {
-    "Begin": {
-        "demo": "running.demo",
-        "init": "specs.init",
-        "plan": "specs.plan",
-        "run": "running.run",
-        "submit": "running.submit",
-        "resume": "running.resume",
-        "stop": "running.stop",
-        "wait": "running.wait",
-    },
-    "Look": {
-        "runs": "tree.runs",
-        "query": "run_listing.query",
-        "leaderboard": "ranking.leaderboard",
-        "compare": "comparing.compare",
-        "report": "reporting.report",
-        "board": "reporting.board",
-        "cost": "reporting.cost",
-        "check": "reporting.check",
-    },
-    "Use": {
-        "models": "models.models",
-        "predict": "predicting.predict",
-        "evaluate": "evaluating.evaluate",
-        "fill-mask": "predicting.fill_mask",
-        "next-sentence": "predicting.next_sentence",
-        "embed": "predicting.embed",
-        "search": "evaluating.search",
-        "serve": "predicting.serve",
-    },
-    "Data": {
-        "corpus": "text.corpus",
-        "tokenizer": "text.tokenizer",
-        "schema": "specs.schema",
-    },
-    "House": {
-        "db": "maintenance.db",
-        "gc": "maintenance.gc",
-        "cluster": "maintenance.cluster",
-        "doctor": "maintenance.doctor",
-        "verify-resume": "maintenance.verify_resume",
-        "help": "tree.show_help",
-        "completion": "tree.completion",
-    },
+    "Begin": _places("running: demo", "specs: init plan", "running: run submit resume stop wait"),
+    "Look": _places(
+        "tree: runs",
+        "run_listing: query",
+        "ranking: leaderboard compare",
+        "reporting: report board cost check",
+    ),
+    "Use": _places(
+        "models: models",
+        "predicting: predict",
+        "evaluating: evaluate",
+        "predicting: fill-mask next-sentence embed",
+        "evaluating: search",
+        "predicting: serve",
+    ),
+    "Data": _places("text: corpus tokenizer", "specs: schema"),
+    "House": _places("maintenance: db gc cluster doctor verify-resume", "tree: help completion"),
 }
 """Module and name of each command, by heading and by what a person types."""
-RUNS: Mapping[str, str] = {
-    "list": "run_listing.list_runs",
-    "show": "runs.show",
-    "trials": "runs.trials",
-    "metrics": "runs.metrics",
-    "plot": "runs.plot",
-    "logs": "runs.logs",
-    "edit": "run_editing.edit",
-    "rm": "run_editing.rm",
-    "restore": "run_editing.restore",
-    "reproduce": "runs.reproduce",
-    "export": "runs.export",
-}
+RUNS = {"list": "run_listing.list_runs"} | _places(
+    "runs: show trials metrics plot logs", "run_editing: edit rm restore", "runs: reproduce export"
+)
 """Module and name of each command of `runs`: each is loaded alone."""
 PLACES = {name: place for commands in HEADINGS.values() for name, place in commands.items()}
 _INSTEAD: Mapping[str, str] = {
-    "`orchestrator runs list`": "ps, ls, history, experiments, jobs, run ps, run ls",
+    "`orchestrator runs list`": "ps, ls, history, experiments, jobs",
     "`orchestrator models list`": "models ls",
     "`orchestrator runs list`, or `orchestrator runs show RUN`": "status",
     "`orchestrator runs show RUN`": "describe",
     "`orchestrator runs show RUN`, or `orchestrator models show MODEL`": "show",
-    "`orchestrator runs logs RUN`": "log, run log",
+    "`orchestrator runs logs RUN`": "log",
     "`orchestrator runs rm RUN`": "delete, remove",
     "a model goes with its run: `orchestrator runs rm RUN`": "models rm, models remove, models delete",
     "`orchestrator runs list --removed`, `orchestrator runs restore RUN`": "trash, removed, undo",
@@ -96,24 +62,14 @@ _INSTEAD: Mapping[str, str] = {
     "`orchestrator plan SPEC.yaml`": "run --dry-run",
     "`orchestrator stop RUN`": "kill, cancel",
     "`orchestrator leaderboard TASK`": "best",
-    "`orchestrator leaderboard TASK --all` lists groups, `orchestrator leaderboard --group GROUP` shows one, "
-    "`orchestrator compare A B` compares": "groups",
     "`orchestrator compare A B`": "diff, models compare",
-    "`orchestrator check`": "published",
     "`orchestrator board`": "ui, dashboard, server",
     "`orchestrator models`": "download, model",
-    "`orchestrator models show MODEL -o README.md`": "models card",
-    "`orchestrator models alias NAME@ALIAS --rm`": "models unalias",
-    "`orchestrator models lineage NAME --down`": "models descendants",
     "`orchestrator evaluate MODEL TASK`": "test, eval, score",
-    "`orchestrator search MODEL TASK --pairs FILE`": "mine",
     "`orchestrator init FILE`": "new",
     "`orchestrator db upgrade`": "migrate",
-    "`orchestrator db check`": "db current",
     "`orchestrator db backup FILE`": "db export",
     "`orchestrator db merge FILE`": "db import",
-    "copy the registry here with `ray rsync-down`, then `orchestrator db merge FILE` (`orchestrator help cluster` has "
-    "the lines)": "cluster pull",
     "`ray up cluster.yaml`": "cluster up",
     "`orchestrator gc`": "clean, prune",
     "`orchestrator doctor`": "info",
@@ -122,11 +78,8 @@ _INSTEAD: Mapping[str, str] = {
     "`-f json`": "--json",
     "`-f csv`": "--csv",
 }
-HINTS: Mapping[str, str] = {
-    **{word: use for use, words in _INSTEAD.items() for word in words.split(", ")},
-    **{f"run {word}": f"`orchestrator runs {word}`" for word in RUNS},
-}
-"""Commands and options of other programs, and of earlier versions of this one, with what to use here.
+HINTS: Mapping[str, str] = {word: use for use, words in _INSTEAD.items() for word in words.split(", ")}
+"""Commands and options of other programs, with what to use here.
 
 A command of another group is found without a hint: `logs` is `runs logs`, `runs stop` is `stop`.
 """
@@ -221,21 +174,9 @@ def _context_of(words: Sequence[str]) -> click.Context | None:
     return context
 
 
-def _help_words(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> "list[CompletionItem[str]]":
-    """Topics and commands, or the commands of the group that was named."""
-    from click.shell_completion import CompletionItem
-
-    given = ctx.params.get("words") or ()
-    topics = {} if given else load_topics()
-    found = {name: CompletionItem(name, help=_title(text)) for name, text in topics.items()}
-    below = _context_of(given)
-    found |= {item.value: item for item in below.command.shell_complete(below, "")} if below else {}
-    return [item for name, item in found.items() if name.startswith(incomplete)]
-
-
 @command("help", example="help exit-status\nhelp runs show")
-@click.argument("words", metavar="[TOPIC|COMMAND ...]", nargs=-1, shell_complete=_help_words)
-def show_help(words: tuple[str, ...]) -> None:
+@click.argument("words", metavar="[TOPIC|COMMAND ...]", nargs=-1)
+def help(words: tuple[str, ...]) -> None:
     """Show help for a command or topic, or list the topics."""
     topics = load_topics()
     if not words:

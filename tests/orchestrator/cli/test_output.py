@@ -20,12 +20,11 @@ import click
 import numpy as np
 import pandas
 import pytest
-from rich.text import Text
 
 from orchestrator.base.console import is_terminal
 from orchestrator.base.errors import InputError
 from orchestrator.base.formatting import cell, printable
-from orchestrator.cli.output import show_lines, show_record, show_rows, write_output
+from orchestrator.cli.output import show_record, show_rows, write_output
 from orchestrator.cli.reading import READING, check_output
 from tests.orchestrator.cli.laboratory import Command, RecordedSweep, commands_below
 from tests.waiting import PATIENCE_S
@@ -70,7 +69,6 @@ def test_a_value_is_short_in_a_table(value: object, text: str) -> None:
 def test_a_table_for_a_stdout_that_the_shell_has_closed_goes_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdout", None)
     show_rows([{"a": 1}], ["a"])
-    show_lines([Text("line")])
     assert not is_terminal(sys.stdout)
 
 
@@ -85,8 +83,8 @@ def test_a_piped_table_is_plain_aligned_text(capsys: pytest.CaptureFixture[str])
 
 def test_settings_keep_their_digits_and_each_measurement_has_its_own(capsys: pytest.CaptureFixture[str]) -> None:
     values = {"accuracy": 0.52512, "learning_rate": 0.00001234, "tokens_per_s": 1234.56}
-    rows = [{"params.rate": 0.00125, "name": name, "value": value} for name, value in values.items()]
-    show_rows(rows, ["params.rate", "value"], measurement=lambda row: str(row["name"]))
+    rows = [{"params.rate": 0.00125, "metric": name, "value": value} for name, value in values.items()]
+    show_rows(rows, ["params.rate", "value"])
     assert [line.split() for line in capsys.readouterr().out.splitlines()] == [
         ["rate", "value"], ["0.00125", "0.5251"], ["0.00125", "1.234e-05"], ["0.00125", "1234.6"],
     ]  # fmt: skip
@@ -165,17 +163,6 @@ show_rows([row], list(row), spare=["spared"])"""
     assert "yyyyyyyyyyyyyyy" in shown
     assert "r[k]" in shown, "a name is no markup"
     assert "spared" not in shown
-
-
-@pytest.mark.parametrize("environment", [{}, {"NO_COLOR": "1"}])
-def test_styled_lines_have_colors_on_a_terminal_that_wants_them(environment: dict[str, str]) -> None:
-    code = """from rich.text import Text
-from orchestrator.cli.output import show_lines
-show_lines([Text("a [b] " * 20, style="cyan")])"""
-    wanted = {name: value for name, value in os.environ.items() if name != "NO_COLOR"} | {"TERM": "xterm"}
-    shown = shown_on_terminal(code, wanted | environment)
-    assert "a [b] " * 20 in shown, "a line is neither wrapped nor read as markup"
-    assert ("\x1b[36m" in shown) == (not environment)
 
 
 def test_an_output_that_is_a_link_a_pipe_or_a_folder(tmp_path: Path) -> None:

@@ -113,7 +113,6 @@ def test_documents_are_shown_one_sentence_on_a_line(command: Command, tmp_path: 
         "",
         "a.txt#2: 1 sentence",
         "  The dog.",
-        "",
     ]
 
 
