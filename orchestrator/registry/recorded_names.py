@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from orchestrator.registry.location import reading_address
-from orchestrator.registry.query_language import METRIC_SPLITS, metric_name
+from orchestrator.registry.query_language import METRIC_SPLITS, metric_name, short_names
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -95,6 +95,11 @@ class RecordedNames:
         """Whether a run has this parameter that was not removed."""
         of_runs = f"SELECT 1 FROM parameters JOIN runs ON runs.key = run_id WHERE path = ({_NAMED}) LIMIT 1"
         return bool(self._read(of_runs, {"name": path}))
+
+    def parameters(self) -> Named:
+        """Parameters of runs, by the short name where that means one path, and by the dotted path."""
+        short = {name: path for path, name in short_names(self.paths).items() if name != path}
+        return [*sorted(short.items()), *((path, "parameter") for path in self.paths)]
 
     def tag_keys(self) -> list[str]:
         """Keys of tags: the text before the colon, all of a tag without one."""

@@ -11,7 +11,7 @@ Everything is read; nothing can be changed from a browser.
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote
 
 from starlette.applications import Starlette
@@ -23,12 +23,10 @@ from orchestrator.base.console import counted, duration
 from orchestrator.base.errors import InputError, NotFoundError, OrchestratorError
 from orchestrator.base.run_states import RunState
 from orchestrator.base.web import LOOPBACK_NAMES, App, Guard
+from orchestrator.registry.registry import Registry
 from orchestrator.reports.page_blocks import Cell, Code, Page, Section, Table, run_cell
 from orchestrator.reports.pages import MAX_RUNS, comparison_page, run_page, task_page
 from orchestrator.reports.rendering import BoardOptions, plotly_source, render
-
-if TYPE_CHECKING:
-    from orchestrator.registry.registry import Registry
 
 MAX_ROWS = 1_000
 """Runs of the list at most: the newest; a query finds the rest."""
@@ -36,7 +34,7 @@ _COLUMNS = ("name", "state", "score", "metric", "task", "kind", "seed", "took", 
 _AT_WORK = (RunState.PENDING, RunState.RUNNING)
 
 
-def build_app(registry: "Registry", home: Path | None = None) -> App:
+def build_app(registry: Registry, home: Path | None = None) -> App:
     """Build the application that shows a registry to the browsers of this machine, by its own names alone.
 
     Args:
@@ -69,7 +67,7 @@ def build_app(registry: "Registry", home: Path | None = None) -> App:
     return Guard(Starlette(routes=routes), token=None, hosts=LOOPBACK_NAMES)
 
 
-def list_page(registry: "Registry", asked: BoardOptions) -> Page:
+def list_page(registry: Registry, asked: BoardOptions) -> Page:
     """Make the page of the newest matching runs. Raises: InputError for an invalid query."""
     query, trials, archived = asked.query or "", asked.trials, asked.archived
     records = registry.run_table(query, limit=MAX_ROWS, trials=trials, archived=archived).records

@@ -49,18 +49,12 @@ def learning_curves(name: str, lines: Mapping[str, Sequence[tuple[int, float | N
     Args:
         lines: steps and values by the line's name; a value that is None leaves a gap.
     """
-    traces = [
-        {
-            "type": "scatter",
-            "mode": "lines+markers" if len(points) < 25 else "lines",
-            "name": label,
-            "x": [step for step, _ in points],
-            "y": [value for _, value in points],
-        }
-        for label, points in {label: thinned(points) for label, points in lines.items()}.items()
-    ]
-    axis = {"title": {"text": name}, **({"type": "log"} if log else {})}
-    layout: dict[str, Any] = {"xaxis": {"title": {"text": "step"}}, "yaxis": axis, "showlegend": len(traces) > 1}
+    traces = []
+    for label, points in lines.items():
+        steps, values = zip(*thinned(points), strict=True)
+        traces.append(_scatter(label, steps, values, mode="lines+markers" if len(steps) < 25 else "lines"))
+    y = _axis(name, type="log" if log else "linear")
+    layout: dict[str, Any] = {"xaxis": _axis("step"), "yaxis": y, "showlegend": len(traces) > 1}
     below_px = _LEGEND_LINE_PX * min(len(traces), _MOST_LEGEND_LINES) if len(traces) > 1 else 0
     if below_px:  # beside the lines it would take most of a phone's width
         layout["legend"] = {"yref": "container", "y": 0, "yanchor": "bottom", "x": 0, "maxheight": below_px}
@@ -68,6 +62,14 @@ def learning_curves(name: str, lines: Mapping[str, Sequence[tuple[int, float | N
     last = [{"line": label, "last step": points[-1][0], "last value": points[-1][1]} for label, points in lines.items()]
     table = Table(("line", "last step", "last value"), last)
     return Chart(name, traces, layout, table=table, height_px=_CURVES_PX + below_px)
+
+
+def _scatter(name: str, x: Sequence[Any], y: Sequence[Any], mode: str = "markers", **more: Any) -> dict[str, Any]:
+    return {"type": "scatter", "mode": mode, "name": name, "x": x, "y": y, **more}
+
+
+def _axis(title: str, **more: Any) -> dict[str, Any]:
+    return {"title": {"text": title}, **more}
 
 
 def draw_curves(charts: Sequence[Chart], title: str, form: str) -> bytes:
@@ -89,7 +91,7 @@ def draw_curves(charts: Sequence[Chart], title: str, form: str) -> bytes:
             axes.set_title(chart.title)
             axes.set_xlabel("step")
             axes.grid(alpha=0.3)
-            axes.set_yscale(chart.layout["yaxis"].get("type", "linear"))
+            axes.set_yscale(chart.layout["yaxis"]["type"])
             if len(chart.traces) <= 12:
                 axes.legend(fontsize="small")
         figure.savefig(picture, format=form, dpi=120)
@@ -111,33 +113,26 @@ def thinned(points: Sequence[tuple[int, float | None]]) -> Sequence[tuple[int, f
 def seed_spread(groups: Sequence[Spread], metric: str) -> Chart:
     """Scores of each group of trials as points, one for each seed, with the interval of their mean."""
     labels = [group.label for group in groups]
-    points = {
-        "type": "scatter",
-        "mode": "markers",
-        "name": "a seed",
-        "x": [score for group in groups for score in group.scores],
-        "y": [group.label for group in groups for _ in group.scores],
-        "marker": {"opacity": 0.55, "size": 8},
-    }
+    scores = [score for group in groups for score in group.scores]
+    of_groups = [group.label for group in groups for _ in group.scores]
+    points = _scatter("a seed", scores, of_groups, marker={"opacity": 0.55, "size": 8})
     bounds = [group.interval or (group.mean, group.mean) for group in groups]
     num_without = sum(group.interval is None for group in groups)
-    means = {
-        "type": "scatter",
-        "mode": "markers",
-        "name": "mean" if num_without == len(groups) else "mean, 95 % interval",
-        "x": [group.mean for group in groups],
-        "y": labels,
-        "marker": {"symbol": "line-ns-open", "size": 16, "line": {"width": 3}},
-        "error_x": {
+    means = _scatter(
+        "mean" if num_without == len(groups) else "mean, 95 % interval",
+        [group.mean for group in groups],
+        labels,
+        marker={"symbol": "line-ns-open", "size": 16, "line": {"width": 3}},
+        error_x={
             "type": "data",
             "symmetric": False,
             "array": [high - group.mean for group, (_, high) in zip(groups, bounds, strict=True)],
             "arrayminus": [group.mean - low for group, (low, _) in zip(groups, bounds, strict=True)],
         },
-    }
+    )
     wrapped = [wrap(label, _LABEL_WIDTH) or [label] for label in labels]
     layout = {
-        "xaxis": {"title": {"text": metric}},
+        "xaxis": _axis(metric),
         "yaxis": {"type": "category", "autorange": "reversed", "showticklabels": False},
         "annotations": [_label_above(label, lines) for label, lines in zip(labels, wrapped, strict=True)],
         "legend": {"orientation": "h", "yref": "container", "y": 0, "yanchor": "bottom", "x": 0},
@@ -174,8 +169,8 @@ def count_matrix(title: str, names: Sequence[str], counts: Sequence[Sequence[int
     }
     ticks = {"tickvals": places, "ticktext": texts, "showgrid": False, "zeroline": False}
     layout = {
-        "xaxis": {"title": {"text": "predicted"}, **ticks},
-        "yaxis": {"title": {"text": "gold"}, "autorange": "reversed", **ticks},
+        "xaxis": _axis("predicted", **ticks),
+        "yaxis": _axis("gold", autorange="reversed", **ticks),
     }
     headings = {f"predicted {place}": name for place, name in enumerate(names)}
     rows = [{"gold": name, **dict(zip(headings, row, strict=True))} for name, row in zip(names, counts, strict=True)]
@@ -185,11 +180,11 @@ def count_matrix(title: str, names: Sequence[str], counts: Sequence[Sequence[int
 def predicted_values(gold: Sequence[float], predicted: Sequence[float]) -> Chart:
     """Scatter plot of predicted over gold values, with the identity line."""
     ends = [min((*gold, *predicted)), max((*gold, *predicted))]
-    traces: list[dict[str, Any]] = [
-        {"type": "scatter", "mode": "markers", "name": "an example", "x": list(gold), "y": list(predicted)},
-        {"type": "scatter", "mode": "lines", "name": "equal", "x": ends, "y": ends, "line": {"dash": "dot"}},
+    traces = [
+        _scatter("an example", list(gold), list(predicted)),
+        _scatter("equal", ends, ends, mode="lines", line={"dash": "dot"}),
     ]
-    layout = {"xaxis": {"title": {"text": "gold"}}, "yaxis": {"title": {"text": "predicted"}}}
+    layout = {"xaxis": _axis("gold"), "yaxis": _axis("predicted")}
     return Chart("Predicted beside right values", traces, layout)
 
 
@@ -201,7 +196,7 @@ def score_by_setting(rows: Sequence[Row], setting: str, metric: str) -> Chart:
     """
     values: list[Any] = [row.get(setting) for row in rows]
     numbers: list[Any] = sorted(set(values)) if all(map(is_numeric, values)) else []
-    axis: dict[str, Any] = {"title": {"text": setting}}
+    axis = _axis(setting)
     if len(numbers) > _FEW_VALUES:
         axis["type"] = "log" if numbers[0] > 0 and numbers[-1] / numbers[0] >= _LOGARITHMIC_FROM else "linear"
     else:
@@ -209,15 +204,11 @@ def score_by_setting(rows: Sequence[Row], setting: str, metric: str) -> Chart:
         order = dict(zip(texts, values, strict=True))
         axis |= {"type": "category", "categoryarray": sorted(order, key=order.__getitem__ if numbers else None)}
         values = texts
-    trace = {
-        "type": "scatter",
-        "mode": "markers",
-        "x": values,
-        "y": [row["score"] for row in rows],
-        "text": [row["trial"] for row in rows],
-        "hovertemplate": f"%{{text}}<br>{setting} %{{x}}<br>{metric} %{{y:.4f}}<extra></extra>",
-    }
-    return Chart(f"{metric} by {setting}", [trace], {"xaxis": axis, "yaxis": {"title": {"text": metric}}}, 300)
+    hover = f"%{{text}}<br>{setting} %{{x}}<br>{metric} %{{y:.4f}}<extra></extra>"
+    trace = _scatter(
+        "", values, [row["score"] for row in rows], text=[row["trial"] for row in rows], hovertemplate=hover
+    )
+    return Chart(f"{metric} by {setting}", [trace], {"xaxis": axis, "yaxis": _axis(metric)}, 300)
 
 
 def importances(shares: Mapping[str, float]) -> Chart:
@@ -230,7 +221,7 @@ def importances(shares: Mapping[str, float]) -> Chart:
         "y": [name for name, _ in ordered],
         "hovertemplate": "%{y}: %{x:.2f}<extra></extra>",
     }
-    layout = {"xaxis": {"title": {"text": "share"}, "range": [0, 1]}, "yaxis": {"automargin": True}}
+    layout = {"xaxis": _axis("share", range=[0, 1]), "yaxis": {"automargin": True}}
     table = Table(("setting", "share"), [{"setting": name, "share": share} for name, share in reversed(ordered)])
     return Chart("Which settings matter", [trace], layout, 120 + 30 * len(ordered), _METHOD, table)
 

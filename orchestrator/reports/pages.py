@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import yaml
 
@@ -14,9 +14,12 @@ from orchestrator.base.console import counted, duration
 from orchestrator.base.errors import InputError, NotFoundError
 from orchestrator.base.formatting import field_cell, short_values
 from orchestrator.base.metric_names import best_first, is_better_lower, is_of_the_machine, score_bounds
-from orchestrator.registry.group_records import replicate_text, scored_trials
+from orchestrator.registry.group_records import GroupRecord, replicate_text, scored_trials
 from orchestrator.registry.leaderboard import SHOWN_DIGITS, noise_among, ranking_sentences, recipe_text, trial_groups
+from orchestrator.registry.lineage import LineageTree
 from orchestrator.registry.parameters import group_code, group_label, is_source_digest, varied_parameters
+from orchestrator.registry.records import RunRecord
+from orchestrator.registry.registry import Registry
 from orchestrator.reports.charts import (
     MIN_TRIALS,
     Spread,
@@ -33,13 +36,6 @@ from orchestrator.reports.run_differences import TITLES, is_same, run_sections, 
 from orchestrator.reports.run_facts import TEST, RunFacts, changed_spec, stages_text
 from orchestrator.significance.summary import summarize
 from orchestrator.storage import write_bytes
-
-if TYPE_CHECKING:
-    from orchestrator.registry.group_records import GroupRecord
-    from orchestrator.registry.lineage import LineageTree
-    from orchestrator.registry.records import RunRecord
-    from orchestrator.registry.registry import Registry
-
 
 FIRST = (*(name for objective in OBJECTIVES.values() for name in objective.curve_names), PERPLEXITY)
 """Names of measurements whose curves stand first."""
@@ -67,7 +63,7 @@ _PANELS = (*FIRST, "tokens_per_s", "learning_rate")
 """Measurements that are drawn where a run has some of them; of another run all are."""
 
 
-def run_page(registry: "Registry", run: "RunRecord", home: Path | None = None) -> Page:
+def run_page(registry: Registry, run: RunRecord, home: Path | None = None) -> Page:
     """Make the page of a run, a trial, a sweep or a pipeline.
 
     Args:
@@ -134,7 +130,7 @@ def _stage_table(facts: RunFacts) -> Table:
     return Table(("stage", "kind", "state", "metric", "score", "took", "run"), rows)
 
 
-def _sweep_sections(registry: "Registry", run: "RunRecord", records: Sequence[Row]) -> list[Section]:
+def _sweep_sections(registry: Registry, run: RunRecord, records: Sequence[Row]) -> list[Section]:
     """Sections on the trials of a run: which settings did best, which matter, how much is luck; none without trials."""
     if not records:
         return []
@@ -214,7 +210,7 @@ def _setting_blocks(rows: Sequence[Row], settings: Sequence[str], metric: str) -
     return [*blocks, *(score_by_setting(rows, name, metric) for name in settings)]
 
 
-def trial_curves(registry: "Registry", run: "RunRecord", records: Sequence[Row]) -> Chart:
+def trial_curves(registry: Registry, run: RunRecord, records: Sequence[Row]) -> Chart:
     """The score of the best trials over their steps, the best trial first."""
     metric, names = str(run.metric), _trial_names(records)
     lines = {}
@@ -225,7 +221,7 @@ def trial_curves(registry: "Registry", run: "RunRecord", records: Sequence[Row])
     return learning_curves(metric, lines)
 
 
-def curve_charts(registry: "Registry", runs: Mapping[str, "RunRecord"], *, min_points: int = 2) -> list[Chart]:
+def curve_charts(registry: Registry, runs: Mapping[str, RunRecord], *, min_points: int = 2) -> list[Chart]:
     """Each measurement of some runs over the steps: a line for each split, and of several runs for each run's label.
 
     Args:
@@ -247,11 +243,11 @@ def curve_charts(registry: "Registry", runs: Mapping[str, "RunRecord"], *, min_p
     ]
 
 
-def lineage_table(tree: "LineageTree") -> Table:
+def lineage_table(tree: LineageTree) -> Table:
     """Edges of a lineage, once each: parent, role, child."""
     rows: dict[tuple[str, str, str], Row] = {}
 
-    def collect(tree: "LineageTree") -> None:
+    def collect(tree: LineageTree) -> None:
         for branch in tree.branches:
             part, whole, role = branch.node, tree.node, branch.role or ""
             names = {"what": f"{part.kind} {part.name}", "was": role, "of": f"{whole.kind} {whole.name}"}
@@ -262,7 +258,7 @@ def lineage_table(tree: "LineageTree") -> Table:
     return Table(("what", "was", "of", "digest"), list(rows.values()))
 
 
-def _spec_blocks(run: "RunRecord") -> list[Block]:
+def _spec_blocks(run: RunRecord) -> list[Block]:
     """Spec to copy, without its defaults and in full, and the commands that run it."""
     if run.parent_id is not None:
         return [Words(f"This is a trial of run {run.parent_id}. Its own settings:"), Code(_as_yaml(dict(run.spec)))]
@@ -280,7 +276,7 @@ def _as_yaml(values: dict[str, Any]) -> str:
     return text
 
 
-def comparison_page(registry: "Registry", runs: Sequence["RunRecord"]) -> Page:
+def comparison_page(registry: Registry, runs: Sequence[RunRecord]) -> Page:
     """Make the page of some runs; names that are not unique get their ids."""
     names = [run.name for run in runs]
     labels = [run.name if names.count(run.name) == 1 else f"{run.name} ({run.id[:6]})" for run in runs]
@@ -317,7 +313,7 @@ def _side_by_side(section: str, of_each: Sequence[Mapping[str, Any]], headings: 
     return Table(("field", *headings), rows, headings)
 
 
-def task_page(registry: "Registry", task: str) -> Page:
+def task_page(registry: Registry, task: str) -> Page:
     """Make the page of a task that has been tried."""
     records = registry.leaderboard(task, limit=_MOST_ROWS).records
     drawn = [row["run"] for row in records if row["mean"] is not None and row["rank"] <= _MOST_GROUPS]
@@ -335,7 +331,7 @@ def task_page(registry: "Registry", task: str) -> Page:
 
 
 def _ranking_blocks(
-    ranking: list[dict[str, Any]], groups: "dict[tuple[str, str, str], GroupRecord]", metric: str
+    ranking: list[dict[str, Any]], groups: dict[tuple[str, str, str], GroupRecord], metric: str
 ) -> list[Block]:
     """The spread of the best groups as a picture, then all of them as a table."""
     scored = [row for row in ranking if row["mean"] is not None][:_MOST_GROUPS]
@@ -352,14 +348,14 @@ def _ranking_blocks(
     return [*chart, *words, Table(columns, rows)]
 
 
-def _spread(group: "GroupRecord", row: dict[str, Any]) -> Spread:
+def _spread(group: GroupRecord, row: dict[str, Any]) -> Spread:
     values = {name: row[name] for name in ("init_from", "size") if row[name] is not None}
     label = f"{row['rank']}. {recipe_text(values)} {row['recipe'] or ''}".strip()
     interval = None if row["low"] is None else (row["low"], row["high"])
     return Spread(label, group.scores, row["mean"], interval)
 
 
-def plot_run(registry: "Registry", run: "RunRecord", output: str) -> None:
+def plot_run(registry: Registry, run: RunRecord, output: str) -> None:
     """Draw a run into a PNG, SVG or PDF file. Raises: InputError, NotFoundError when there is nothing to draw."""
     if Path(output).suffix not in PICTURE_ENDINGS:
         raise InputError(f"{output} should end in {', '.join(PICTURE_ENDINGS)}, which says what is drawn")
@@ -370,7 +366,7 @@ def plot_run(registry: "Registry", run: "RunRecord", output: str) -> None:
     write_bytes(output, draw_curves(shown, f"{run.name} ({run.id})", Path(output).suffix[1:]))
 
 
-def _panels(registry: "Registry", run: "RunRecord") -> list[Chart]:
+def _panels(registry: Registry, run: RunRecord) -> list[Chart]:
     trials = registry.trials.table(run.id).records
     charts = [trial_curves(registry, run, trials)] if trials else curve_charts(registry, {"": run}, min_points=1)
     return [chart for chart in charts if chart.title in _PANELS] or [chart for chart in charts if chart.traces]

@@ -5,21 +5,19 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import yaml
 
 from orchestrator.base.errors import NotFoundError
 from orchestrator.base.metric_names import COLLAPSED
+from orchestrator.registry import Registry
 from orchestrator.registry.group_records import scored_trials
 from orchestrator.registry.leaderboard import noise_among, trial_groups
+from orchestrator.registry.records import RunRecord
 from orchestrator.significance.ranking import SeedNoise
 from orchestrator.significance.summary import summarize
 from orchestrator.specs.references import RANDOM
-
-if TYPE_CHECKING:
-    from orchestrator.registry import Registry
-    from orchestrator.registry.records import RunRecord
 
 Row = Mapping[str, Any]
 _SAME_SIZE = 1.1
@@ -57,7 +55,7 @@ def load_numbers() -> tuple[Row, ...]:
     )
 
 
-def run_scores(run: "RunRecord", registry: "Registry") -> Iterator[RunScore]:
+def run_scores(run: RunRecord, registry: Registry) -> Iterator[RunScore]:
     """Yield each score of a run; of a sweep, on the validation data, those of the seeds of its best recipe."""
     if run.task is None:
         return

@@ -10,23 +10,21 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from orchestrator.base.console.log_lines import wrapped
 from orchestrator.base.formatting import MISSING, cell, printable, setting_cell
 from orchestrator.base.metric_names import is_of_the_machine
 from orchestrator.base.results import Split
+from orchestrator.registry.group_comparison import Comparison
 from orchestrator.registry.group_records import GroupRecord
 from orchestrator.registry.model_origins import SplitData
 from orchestrator.registry.parameters import is_source_digest
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
 from orchestrator.reports.run_facts import RunFacts
-
-if TYPE_CHECKING:
-    from orchestrator.registry.group_comparison import Comparison
-    from orchestrator.significance.comparison import DifferenceResult, McNemarResult
-    from orchestrator.significance.ranking import SeedNoise
+from orchestrator.significance.comparison import DifferenceResult, McNemarResult
+from orchestrator.significance.ranking import SeedNoise
 
 TITLES = {
     "run": "Runs",
@@ -82,7 +80,7 @@ class Pair(NamedTuple):
     """Two runs or groups beside each other."""
 
     names: tuple[str, str]
-    scores: "Comparison | None"
+    scores: Comparison | None
     """None where they cannot be compared."""
     runs: RunComparison | None
     """None of two groups."""
@@ -116,7 +114,7 @@ def compare_pair(
     names: tuple[str, str],
     one: RunRecord | GroupRecord,
     other: RunRecord | GroupRecord,
-    scores: "Comparison | None",
+    scores: Comparison | None,
 ) -> Pair:
     """Two runs with all that differs, or two groups with the settings that do; a group beside a run is its best run."""
     if isinstance(one, GroupRecord) and isinstance(other, GroupRecord):
@@ -279,7 +277,7 @@ def _sentences(runs: RunComparison) -> list[str]:
     return sentences
 
 
-def significance_rows(comparison: "Comparison", noise: "SeedNoise | None") -> list[dict[str, Any]]:
+def significance_rows(comparison: Comparison, noise: SeedNoise | None) -> list[dict[str, Any]]:
     """Row for each significance test; the first one decides."""
     examples, metric = comparison.examples, comparison.first.metric
     rows = [_test_row("Welch, all seeds", metric, comparison.welch)]
@@ -305,7 +303,7 @@ def _test_row(test: str, about: str, result: "DifferenceResult | McNemarResult")
     return {"test": test, "of": about, "difference": difference, "low": low, "high": high, "p": result.p_value}
 
 
-def _scores_record(comparison: "Comparison", noise: "SeedNoise | None") -> dict[str, Any]:
+def _scores_record(comparison: Comparison, noise: SeedNoise | None) -> dict[str, Any]:
     first, second = comparison.first, comparison.second
     low, high = comparison.result.interval or (None, None)
     return {
@@ -327,7 +325,7 @@ def _scores_record(comparison: "Comparison", noise: "SeedNoise | None") -> dict[
     }
 
 
-def pair_record(pair: Pair, noise: "SeedNoise | None", why_not: str) -> dict[str, Any]:
+def pair_record(pair: Pair, noise: SeedNoise | None, why_not: str) -> dict[str, Any]:
     """The comparison of a pair for a program.
 
     Args:

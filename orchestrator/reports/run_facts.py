@@ -10,16 +10,14 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import islice, pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from orchestrator.base.console import counted, duration
 from orchestrator.base.formatting import cell, field_cell, setting_cell
 from orchestrator.base.metric_names import BASELINE, COLLAPSED, baseline_of, is_of_the_machine
 from orchestrator.base.run_states import RunState
-
-if TYPE_CHECKING:
-    from orchestrator.registry.records import AttemptRecord, Flag, ModelRecord, RunRecord
-    from orchestrator.registry.registry import Registry
+from orchestrator.registry.records import AttemptRecord, Flag, ModelRecord, RunRecord
+from orchestrator.registry.registry import Registry
 
 TEST, TRAIN = "test.", "train."
 """Beginnings of the names of scores on the test split, and of measurements in training."""
@@ -50,17 +48,17 @@ class BestTrial:
 class RunFacts:
     """Record of a run, a trial, a sweep or a pipeline, in values and in short lines of text."""
 
-    registry: "Registry"
-    run: "RunRecord"
+    registry: Registry
+    run: RunRecord
     home: Path | None = None
     """Folder with the table of prices; None: a cost is told without its price."""
 
     @cached_property
-    def attempts(self) -> "list[AttemptRecord]":
+    def attempts(self) -> list[AttemptRecord]:
         return self.registry.attempts(self.run.id)
 
     @cached_property
-    def made_by(self) -> "AttemptRecord | None":
+    def made_by(self) -> AttemptRecord | None:
         """Newest attempt of a run; of a trial the newest of its sweep that ran its code, or else the newest one."""
         attempts = self.attempts
         if self.run.parent_id is not None:
@@ -96,12 +94,12 @@ class RunFacts:
         return list(self.registry.trials.table(self.run.id).records)
 
     @cached_property
-    def stages(self) -> "list[RunRecord]":
+    def stages(self) -> list[RunRecord]:
         """Stages of a pipeline, in order; none of any other run."""
         return self.registry.stages(self.run.id)[::-1] if self.run.kind == "pipeline" else []
 
     @cached_property
-    def models(self) -> "list[ModelRecord]":
+    def models(self) -> list[ModelRecord]:
         """Registered models that the run left."""
         return self.registry.models.left_by(self.run)
 
@@ -315,12 +313,12 @@ def full_record(facts: RunFacts, form: str) -> dict[str, Any]:
     return record | facts.attempt_lines | facts.data_lines | parameters
 
 
-def stage_name(stage: "RunRecord") -> str:
+def stage_name(stage: RunRecord) -> str:
     """Name of a stage within its pipeline."""
     return stage.name.rpartition("/")[2]
 
 
-def stages_text(stages: "Iterable[RunRecord]") -> str:
+def stages_text(stages: Iterable[RunRecord]) -> str:
     """Ending of a message about a pipeline, whose stages have what is asked for."""
     named = ", ".join(f"{stage.id} ({stage_name(stage)})" for stage in stages)
     return f"; its stages have them: {named}" if named else ""
@@ -369,7 +367,7 @@ def changed_recipe(recipe: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in recipe.items() if name not in defaults or value != defaults[name]}
 
 
-def changed_spec(run: "RunRecord") -> dict[str, Any]:
+def changed_spec(run: RunRecord) -> dict[str, Any]:
     """Spec of a run (recipe of a trial) without fields at their defaults; whole where it cannot be parsed."""
     from orchestrator.base.errors import SpecError
     from orchestrator.specs.loading import parse_spec
@@ -385,7 +383,7 @@ def changed_spec(run: "RunRecord") -> dict[str, Any]:
     return {"kind": run.kind, **changed}
 
 
-def attempt_line(attempt: "AttemptRecord") -> str:
+def attempt_line(attempt: AttemptRecord) -> str:
     """One line on an attempt: how it ended, where its driver ran, its job on the cluster, its workers by steps.
 
     The workers read `; steps 0-80: 4 workers on a, b; from step 80: 2 workers on a`.

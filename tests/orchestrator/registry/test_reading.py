@@ -111,7 +111,7 @@ def test_names_are_those_that_were_recorded(registry: Registry, location: str) -
     assert names.kind_of_run(run_id[:4]) == registry.run(run_id).kind
     assert [name for name, _ in names.models()] == ["bert", "bert@2", "bert@1"]
     assert names.metrics(run_id) == names.metrics() == ["f1", "train.loss"]
-    assert names.paths == ["model.size"]
+    assert names.parameters() == [("size", "model.size"), ("model.size", "parameter")]
     assert names.named("tasks") == []  # no trial has been scored
 
 
