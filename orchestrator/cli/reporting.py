@@ -1,6 +1,5 @@
 """Commands that look at results: `report`, `board`, `cost`, `check`."""
 
-import webbrowser
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -42,12 +41,11 @@ def report(subject: str, output: str) -> None:
     notify(f"wrote {output}; open it in a browser")
 
 
-@command(example="board\nboard --port 0 --open")
+@command(example="board\nboard --port 0")
 @click.option(
     "--port", type=click.IntRange(0, 65535), default=BOARD_PORT, metavar="PORT", help="Port; 0 for any free one."
 )
-@click.option("--open", "is_opened", is_flag=True, help="Open the browser.")
-def board(port: int, is_opened: bool) -> None:
+def board(port: int) -> None:
     """Serve a web UI of the registry, until Ctrl-C.
 
     The newest runs, live, with a query field; the report of each run and task; and runs side by side. Read-only, on
@@ -66,8 +64,6 @@ def board(port: int, is_opened: bool) -> None:
             clear_screen()
             show_text(url)
             notify(f"the board of {registry.place} is there; Ctrl-C ends it")
-            if is_opened:
-                webbrowser.open(url)
 
         try:
             serve_app(build_app(registry, home), listener, on_ready)

@@ -29,7 +29,7 @@ from orchestrator.cli.next_commands import model_commands
 from orchestrator.cli.output import show_text
 from orchestrator.cli.registry_reading import run_id_of, tell_earlier
 from orchestrator.cli.tree import RUNS
-from orchestrator.cluster.connection import dashboard_address, lower_worker_priority
+from orchestrator.cluster.connection import dashboard_address
 
 if TYPE_CHECKING:
     from orchestrator.execution.jobs import SubmittedJob
@@ -47,7 +47,6 @@ def _checked_name(context: click.Context, parameter: click.Parameter, value: str
 _name_option = click.option(
     "--name", callback=_checked_name, metavar="NAME", help="Name of the run. Default: that of the spec."
 )
-_nice_option = click.option("--nice", is_flag=True, help="Low CPU priority (local runs only).")
 
 
 @command(example="demo")
@@ -69,9 +68,8 @@ def demo() -> int:
 @spec_argument
 @overrides_argument
 @_name_option
-@_nice_option
 @click.option("--run-id", hidden=True, help="Id of the run, which was drawn where it was submitted.")
-def run(spec_path: str, overrides: tuple[str, ...], name: str | None, nice: bool, run_id: str | None) -> None:
+def run(spec_path: str, overrides: tuple[str, ...], name: str | None, run_id: str | None) -> None:
     """Run a spec, on this machine or a Ray cluster.
 
     The run's id goes to stdout. Ctrl-C saves a checkpoint and stops; `resume` continues. With --address HOST:PORT the
@@ -85,8 +83,6 @@ def run(spec_path: str, overrides: tuple[str, ...], name: str | None, nice: bool
     if is_run_id(spec_path) and not Path(spec_path).exists():
         raise click.UsageError(f"{spec_path} is the id of a run; to go on with it: orchestrator resume {spec_path}")
     say_now(f"reading the spec {spec_path}")
-    if nice:
-        lower_worker_priority()
     spec = _load_named(spec_path, overrides, name)
     tell_earlier(spec, "this run {}; Ctrl-C stops")
     from orchestrator.execution.runner import run_spec  # torch among it: a wrong spec is told before
@@ -105,9 +101,8 @@ def _load_named(spec_path: str, overrides: Sequence[str], name: str | None) -> "
 @click.argument("run_id", metavar="RUN")
 @overrides_argument
 @click.option("--allow-drift", is_flag=True, help="Ignore changed data, models or versions; tags the run `drift`.")
-@_nice_option
 @click.option("--check", is_flag=True, hidden=True, help="Only check that it can go on here; the run goes to stdout.")
-def resume(run_id: str, overrides: tuple[str, ...], allow_drift: bool, nice: bool, check: bool) -> None:
+def resume(run_id: str, overrides: tuple[str, ...], allow_drift: bool, check: bool) -> None:
     """Resume an interrupted run, with the same id.
 
     Pretraining continues from its last checkpoint, a sweep with its unfinished trials. KEY=VALUE changes a field of
@@ -127,9 +122,7 @@ def resume(run_id: str, overrides: tuple[str, ...], allow_drift: bool, nice: boo
     with announced(run_id, settings):  # before the import of torch, which takes long
         from orchestrator.execution.runner import resume_run
 
-        if nice:
-            lower_worker_priority()
-        again = [*(["--allow-drift"] if allow_drift else []), *(["--nice"] if nice else []), *overrides]
+        again = [*(["--allow-drift"] if allow_drift else []), *overrides]
         _carry_out(partial(resume_run, run_id, overrides, settings=settings, allow_drift=allow_drift), *again)
 
 

@@ -67,19 +67,13 @@ def reproduce(run_id: str, part: str | None) -> None:
     Commit and uncommitted changes, command, spec, versions, and which inputs have changed since.
     """
     say_now(f"looking up run {run_id}")
-    import yaml
-
     from orchestrator.execution.reproduction import kept_diff, reproduction_facts, spec_text
 
     reading = current_reading()
     with open_registry() as registry:
         run = find_run(registry, run_id)
         if part is not None:
-            shown = (kept_diff if part == "diff" else spec_text)(run, registry)
-            if reading.form == "table":
-                show_text(shown, reading.output)
-            else:
-                show_record(yaml.safe_load(shown) if part == "spec" else {"diff": shown})
+            show_text((kept_diff if part == "diff" else spec_text)(run, registry), reading.output)
             return
         facts = reproduction_facts(run, registry, current_settings(), f"orchestrator{given_options()}")
     if reading.form != "table":

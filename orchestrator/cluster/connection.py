@@ -51,9 +51,8 @@ DRIVER = {
 # What the dashboard answers about Ray Train's runs; a local Ray has no dashboard.
 CLUSTER_DRIVER = {"RAY_TRAIN_ENABLE_STATE_TRACKING": "1"}
 """Variables that a driver has besides where it joins a cluster."""
-_NICENESS = "RAY_worker_niceness"
 # Ray's default of 15 lets every other program go first, and a training beside one takes several times as long.
-LOCAL_DRIVER = {_NICENESS: "0"}
+LOCAL_DRIVER = {"RAY_worker_niceness": "0"}
 """Variables that a driver has besides where it starts a Ray of its own."""
 _TOKEN_REMEDY = (
     "set RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN_PATH to a file with the cluster's token "
@@ -142,11 +141,6 @@ def check_listening(address: str) -> None:
         raise ClusterError(
             f"no Ray answers at {shown}: {reason}; check that it runs (`ray status`) and that this machine may reach it"
         ) from error
-
-
-def lower_worker_priority() -> None:
-    """Let the workers of a Ray that this process starts take what other programs leave of the CPUs."""
-    os.environ[_NICENESS] = "15"
 
 
 def prepare_driver(*, local: bool) -> None:

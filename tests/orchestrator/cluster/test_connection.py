@@ -24,7 +24,6 @@ from orchestrator.cluster.connection import (
     connect,
     dashboard_address,
     head_dashboard,
-    lower_worker_priority,
     names_no_cluster,
     prepare_driver,
 )
@@ -128,17 +127,15 @@ def test_a_local_ray_that_does_not_start_is_trouble_of_the_cluster(
 
 
 @pytest.mark.parametrize(
-    ("own", "gives_way", "is_local", "expected"),
-    [(None, False, True, "0"), ("5", False, True, "5"), (None, True, True, "15"), (None, False, False, None)],
-    ids=["no waiting for other programs", "of one's own", "asked to give way", "of a cluster"],
+    ("own", "is_local", "expected"),
+    [(None, True, "0"), ("5", True, "5"), (None, False, None)],
+    ids=["no waiting for other programs", "of one's own", "of a cluster"],
 )
 def test_niceness_of_workers(
-    monkeypatch: pytest.MonkeyPatch, own: str | None, gives_way: bool, is_local: bool, expected: str | None
+    monkeypatch: pytest.MonkeyPatch, own: str | None, is_local: bool, expected: str | None
 ) -> None:
     niceness = "RAY_worker_niceness"
     monkeypatch.setattr(os, "environ", {} if own is None else {niceness: own})
-    if gives_way:
-        lower_worker_priority()
     prepare_driver(local=is_local)
     assert os.environ.get(niceness) == expected
 
