@@ -86,10 +86,8 @@ def run_command_line(arguments: Sequence[str]) -> int:
         usage = isinstance(error, click.UsageError) and error.ctx
         hint = f"\nSee `{usage.command_path} --help`." if usage else ""
         return _fail(message_of(error) + hint, 2, debug)
-    except OrchestratorError as error:
-        return _fail(str(error), error.exit_status, debug)
-    except BertCoreError as error:
-        return _fail(str(error), 2, debug)
+    except (OrchestratorError, BertCoreError) as error:
+        return _fail(str(error), getattr(error, "exit_status", 2), debug)
     except BrokenPipeError:
         redirect_to_null(sys.stdout)
         return 0

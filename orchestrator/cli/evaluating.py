@@ -22,9 +22,9 @@ from orchestrator.cli.predicting import (
     read_stdin,
 )
 from orchestrator.cli.reading import (
+    READING,
     check_output,
     current_reading,
-    forget_output,
     format_options,
     options,
     output_option,
@@ -99,9 +99,10 @@ def evaluate(
     id of a known task (sst2, squad, ...), whose files are in folder=DIR or come from the Hub; or a spec with a task.
     KEY=VALUE sets a field of the task. The scores are not recorded: a spec of kind `evaluate` records them.
     """
-    predictions, reading = None, current_reading()
-    if output is not None and output.endswith(".jsonl"):
-        predictions, reading = output, forget_output()
+    predictions = output if output is not None and output.endswith(".jsonl") else None
+    if predictions is not None:
+        click.get_current_context().meta[READING].pop("output")  # the record goes to stdout
+    reading = current_reading()
     folder, settings = find_model(model), current_settings()
     from orchestrator.cluster.torch_devices import choose_device, computes_in_bf16
     from orchestrator.inference.task_scores import Scoring, analyze_errors, own_task_values, score_split, values_on_file

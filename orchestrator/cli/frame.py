@@ -309,6 +309,11 @@ precision_option = partial(
 )
 
 
+port_option = partial(
+    click.option, "--port", type=click.IntRange(0, 65535), metavar="PORT", help="Port; 0 for any free one."
+)
+
+
 def command(name: str | None = None, *, example: str) -> Callable[[Callable[..., Any]], GlobalOptionsCommand]:
     """Make a command of a function, by default with the function's name."""
     return click.command(name, cls=GlobalOptionsCommand, example=example)

@@ -122,7 +122,20 @@ def show_table(
     spare: Sequence[str] = (),
     below: Sequence[str] = (),
 ) -> None:
-    """Show a table: fitted to a terminal's width; in files and pipes one whole line per row."""
+    text, left_out = table_text(rows, columns, output, spare, below)
+    show_text(text, output)
+    if left_out:
+        notify(f"left out: {left_out.replace(',', ', ')}; --columns {left_out} shows these; --wide shows all")
+
+
+def table_text(
+    rows: Sequence[Row],
+    columns: Sequence[str],
+    output: str | None = None,
+    spare: Sequence[str] = (),
+    below: Sequence[str] = (),
+) -> tuple[str, str]:
+    """A table, fitted to a terminal's width, else one whole line per row; and the columns that it leaves out."""
     from orchestrator.base.console.tables import (
         fitting,
         folded_lines,
@@ -148,10 +161,7 @@ def show_table(
         lines = [line for block in records(shown, width) for line in (*block, "")][:-1]
     if has_heading and output is None and is_terminal(sys.stdout) and os.environ.get("TERM") != "dumb":
         lines[0] = click.style(lines[0], bold=True)
-    show_text("\n".join(lines), output)
-    left_out = ",".join(heading(column.name) for column in all_columns if column not in shown)
-    if left_out:
-        notify(f"left out: {left_out.replace(',', ', ')}; --columns {left_out} shows these; --wide shows all")
+    return "\n".join(lines), ",".join(heading(column.name) for column in all_columns if column not in shown)
 
 
 def _terminal_width(output: str | None) -> int | None:

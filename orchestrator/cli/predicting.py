@@ -16,7 +16,7 @@ import click
 from orchestrator.base.console import Progress, clear_screen, counted, is_terminal, show_progress
 from orchestrator.base.errors import InputError
 from orchestrator.base.web import SERVE_PORT
-from orchestrator.cli.frame import command, current_settings, precision_option
+from orchestrator.cli.frame import command, current_settings, port_option, precision_option
 from orchestrator.cli.messages import notify, say_now
 from orchestrator.cli.output import show_record, show_rows, show_text, write_pieces
 from orchestrator.cli.reading import format_options, options, output_option, output_path
@@ -307,7 +307,7 @@ def next_sentence(model: str, first: str, second: str) -> None:
 @command(example="serve my-model\nserve my-model --host 0.0.0.0 --token-file token")
 @model_argument
 @click.option("--host", default="127.0.0.1", metavar="HOST", help="Address to bind; a non-local one needs a token.")
-@click.option("--port", type=click.IntRange(0, 65535), default=SERVE_PORT, metavar="PORT", help="Port; 0 is any free.")
+@port_option(default=SERVE_PORT)
 @click.option("--token-file", metavar="FILE", help="File (mode 0600) with the token for requests.")
 @device_option(default="cpu")
 @precision_option(default="auto")

@@ -3,8 +3,6 @@
 import json
 import sys
 from collections.abc import Sequence
-from contextlib import nullcontext, redirect_stdout
-from io import StringIO
 from itertools import combinations, groupby, islice, repeat
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +14,7 @@ from orchestrator.base.errors import InputError, NotFoundError, SeveralRunsError
 from orchestrator.base.formatting import plain_value
 from orchestrator.cli.frame import command, refuse_options
 from orchestrator.cli.messages import notify
-from orchestrator.cli.output import page_size, show_record, show_rows, show_table, show_text
+from orchestrator.cli.output import page_size, show_record, show_rows, show_table, show_text, table_text
 from orchestrator.cli.reading import current_reading, output_options
 from orchestrator.cli.registry_reading import find_run, no_runs, open_registry, table_command, tell_archived
 from orchestrator.significance.summary import LEVEL
@@ -46,15 +44,7 @@ _NO_TRIALS = "no fine-tuned trials yet; run a sweep: `orchestrator run experimen
 )
 @click.option("--across-code", is_flag=True, help="Pool runs that differ only in code version; --group takes one.")
 @click.option("--archived", is_flag=True, help="Include archived runs.")
-def leaderboard(
-    registry: "Registry",
-    task: str | None,
-    shows_all: bool,
-    group: str | None,
-    by: Any,
-    across_code: bool,
-    archived: bool,
-) -> None:
+def leaderboard(registry: "Registry", task: str | None, shows_all: bool, group: str | None, **asked: Any) -> None:
     """Rank the recipes of each task by their scores over seeds.
 
     Runs that differ only in the seed form a group: one row, whose id --group and `compare` take. Scores on different
@@ -64,7 +54,7 @@ def leaderboard(
     all).
     """
     if group is not None:
-        refuse_options(("task", "shows_all", "by", "across_code", "archived"), "does not go with --group")
+        refuse_options(("task", "shows_all", *asked), "does not go with --group")
         _show_group(registry, group)
         return
     from orchestrator.reports.ranked_groups import RANKING, brief_columns, caveats
@@ -72,8 +62,8 @@ def leaderboard(
     reading = current_reading()
     limit = page_size() if shows_all else page_size(_NUM_PLACES)
     most = None if limit is None else reading.offset + limit
-    table = registry.leaderboard(task, by=by, limit=most, archived=archived, across_code=across_code)
-    num_archived = 0 if archived else registry.num_ranked_archived(task)
+    table = registry.leaderboard(task, limit=most, **asked)
+    num_archived = 0 if asked["archived"] else registry.num_ranked_archived(task)
     if task is not None and not table.records and not num_archived:
         known = ", ".join(registry.ranked_tasks()) or "none yet"
         raise NotFoundError(f"no finished trial of task {task}; there are: {known}")
@@ -85,7 +75,7 @@ def leaderboard(
         total = len(rows) or len(table.records)
     columns: Sequence[str] = table.columns
     if reading.is_brief:
-        columns = brief_columns(rows, by, has_tasks=task is None)
+        columns = brief_columns(rows, asked["by"], has_tasks=task is None)
         columns = ["group", *columns] if shows_all else [*columns, "group"]
     alike = ["task"] if len({row["task"] for row in rows}) == 1 else []  # which then tells nothing apart
     spare = ["size", "kind", *([] if shows_all else ["group"]), *alike, "model", "metric"]
@@ -94,7 +84,7 @@ def leaderboard(
         empty = _NO_TRIALS if registry.run_table(limit=1).records else no_runs(registry)
     show_rows(rows, columns, empty=empty, spare=spare, below=["recipe", "init_from"], total=total)
     if rows and reading.is_brief:
-        for line in caveats(rows, by):
+        for line in caveats(rows, asked["by"]):
             notify(line)
     tell_archived(num_archived)
 
@@ -171,15 +161,13 @@ def compare(names: tuple[str, ...]) -> None:
         rows = [row for pair in pairs for row in pair_rows(pair_record(pair, noise, why_not))]
         show_rows(rows, ["a", "b", "section", "field", "first", "second"])
     else:
-        with nullcontext(StringIO()) if output is None else redirect_stdout(StringIO()) as shown:
-            for number, pair in enumerate(pairs):
-                show_text("\n" if number else "")
-                if pair.scores is not None:
-                    _show_scores(pair.scores, noise)
-                lines = difference_lines(pair.differences, pair.runs)
-                show_text(("\n" if pair.scores and lines else "") + "\n".join(lines))
-        if output is not None:
-            show_text(shown.getvalue(), output)
+        parts, notes = list[str](), list[str]()
+        for pair in pairs:
+            parts += _score_parts(pair.scores, noise, notes) if pair.scores else []
+            parts.append("\n".join(difference_lines(pair.differences, pair.runs)))
+        show_text("\n\n".join(filter(None, parts)), output)
+        for note in notes:
+            notify(note)
     if why_not:
         notify(f"scores not compared: {why_not}")
 
@@ -209,25 +197,25 @@ def _scored(registry: "Registry", one: "RunRecord | GroupRecord") -> "RunRecord 
     return one
 
 
-def _show_scores(comparison: "Comparison", noise: "SeedNoise | None") -> None:
+def _score_parts(comparison: "Comparison", noise: "SeedNoise | None", notes: list[str]) -> list[str]:
+    """The answer, the two sides and the tests as text; what is to be said of them comes to `notes`."""
     from orchestrator.registry.parameters import group_label
     from orchestrator.reports.ranked_groups import group_record
     from orchestrator.reports.run_differences import POOLED, significance_rows
 
     both = (comparison.first, comparison.second)
     told = f"{both[0].label} beside {both[1].label}: {comparison.words}"
-    show_text(folded(told, terminal_width(sys.stdout)) + "\n\n")
     sides = [group_record(group, noise) | {"group": group_label(group.key)} for group in both]
-    show_table(sides, ["group", "mean", "sd", "low", "high", "n", "best"])
-    show_text("\n")
     tests = significance_rows(comparison, noise)
-    show_table(tests, ["test", "of", "difference", "low", "high", "p"])
-    for side in sides:
-        if side["notes"]:
-            notify(f"{side['group']}: {side['notes']}")
+    notes += [f"{side['group']}: {side['notes']}" for side in sides if side["notes"]]
     pooled = next((row["p"] for row in tests if row["test"] == POOLED), None)
     if pooled is not None and (pooled * comparison.num_comparisons < 1 - LEVEL) != comparison.is_distinguishable:
-        notify(
+        notes.append(
             "the noise of seeds pooled over the whole ranking, by which a sweep ends and `leaderboard` ranks, says "
             "otherwise: it assumes that a seed matters about as much in every group, the answer above does not"
         )
+    return [
+        folded(told, terminal_width(sys.stdout)),
+        table_text(sides, ["group", "mean", "sd", "low", "high", "n", "best"], current_reading().output)[0],
+        table_text(tests, ["test", "of", "difference", "low", "high", "p"], current_reading().output)[0],
+    ]

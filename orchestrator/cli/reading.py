@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 import click
 
+from orchestrator.base.console import names_text
 from orchestrator.base.errors import InputError
 from orchestrator.base.formatting import heading
 
@@ -67,12 +68,6 @@ def current_reading() -> Reading:
     return Reading(form, columns=names, **given)
 
 
-def forget_output() -> Reading:
-    """Options of a command that writes something else than its record into the file that `-o` names."""
-    click.get_current_context().meta[READING].pop("output")
-    return current_reading()
-
-
 def find_columns(wanted: Sequence[str], rows: Sequence[Mapping[str, Any]], own: Sequence[str]) -> list[str]:
     """The columns that a person names, by their names or headings. Raises: InputError, with the nearest names.
 
@@ -92,9 +87,7 @@ def find_columns(wanted: Sequence[str], rows: Sequence[Mapping[str, Any]], own: 
             if len(several) > 1:
                 raise InputError(f"--columns: {name} is {' or '.join(several)}; say which")
             close = nearest(name.lower(), by_heading, 1)
-            there = list(dict.fromkeys([*map(heading, own), *sorted(map(heading, known))]))
-            listed = ", ".join([*there[:_NUM_NAMED], *(["…"] if len(there) > _NUM_NAMED else [])])
-            ending = f"did you mean {close[0]}?" if close else f"there are: {listed}"
+            ending = f"did you mean {close[0]}?" if close else f"there are: {names_text([*by_heading], _NUM_NAMED)}"
             raise InputError(f"--columns: there is no column {name!r} here; {ending}")
         found.append(column or name)
     return list(dict.fromkeys(found))

@@ -6,7 +6,7 @@ import click
 
 from orchestrator.base.console import clear_screen
 from orchestrator.base.web import BOARD_PORT
-from orchestrator.cli.frame import command, current_settings
+from orchestrator.cli.frame import command, current_settings, port_option
 from orchestrator.cli.messages import notify, say_now
 from orchestrator.cli.output import PAGE, show_rows, show_text
 from orchestrator.cli.reading import current_reading, output_option, time_of
@@ -42,9 +42,7 @@ def report(subject: str, output: str) -> None:
 
 
 @command(example="board\nboard --port 0")
-@click.option(
-    "--port", type=click.IntRange(0, 65535), default=BOARD_PORT, metavar="PORT", help="Port; 0 for any free one."
-)
+@port_option(default=BOARD_PORT)
 def board(port: int) -> None:
     """Serve a web UI of the registry, until Ctrl-C.
 

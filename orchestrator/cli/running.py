@@ -47,6 +47,7 @@ def _checked_name(context: click.Context, parameter: click.Parameter, value: str
 _name_option = click.option(
     "--name", callback=_checked_name, metavar="NAME", help="Name of the run. Default: that of the spec."
 )
+_timeout_option = partial(click.option, "--timeout", "timeout_s", type=click.FloatRange(0), metavar="SECONDS")
 
 
 @command(example="demo")
@@ -253,14 +254,7 @@ def _how_to_follow(run_id: str) -> str:
 @command(example="stop 7f3a")
 @click.argument("run_id", metavar="RUN")
 @click.option("--force", is_flag=True, help="Kill the run without saving a checkpoint.")
-@click.option(
-    "--timeout",
-    "timeout_s",
-    type=click.FloatRange(0),
-    default=600,
-    metavar="SECONDS",
-    help="Maximum wait; 0 returns at once.",
-)
+@_timeout_option(default=600, help="Maximum wait; 0 returns at once.")
 def stop(run_id: str, force: bool, timeout_s: float) -> None:
     """Stop a run on any machine, after saving a checkpoint.
 
@@ -276,9 +270,7 @@ def stop(run_id: str, force: bool, timeout_s: float) -> None:
 
 @command(example="wait 7f3a && orchestrator runs show 7f3a")
 @click.argument("run_id", metavar="RUN")
-@click.option(
-    "--timeout", "timeout_s", type=click.FloatRange(0), metavar="SECONDS", help="Maximum wait; no limit by default."
-)
+@_timeout_option(help="Maximum wait; no limit by default.")
 def wait(run_id: str, timeout_s: float | None) -> int:
     """Wait until a run has ended.
 

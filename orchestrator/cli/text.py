@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
@@ -260,22 +260,13 @@ def tokenizer() -> None:
     help="Sample each FILE (a language) by its share to this power; mBERT: 0.7.",
 )
 @format_options
-def train(
-    output: str,
-    algorithm: Literal["wordpiece", "byte_bpe", "unigram"],
-    vocab_size: int,
-    cased: bool,
-    keep_accents: bool,
-    min_frequency: int,
-    max_bytes: int,
-    **source: Any,
-) -> None:
+def train(output: str, cased: bool, keep_accents: bool, **asked: Any) -> None:
     """Train a tokenizer.
 
     FILE: files, folders, globs or URIs. Writes a folder that Hugging Face's libraries read, and prints how the
     tokenizer fits held-out text.
     """
-    say_now(f"training a tokenizer of {vocab_size:,} entries")
+    say_now(f"training a tokenizer of {asked['vocab_size']:,} entries")
     from bert_core.text.tokenization import Tokenizer
     from orchestrator.base.errors import InputError
     from orchestrator.corpus.tokenizer_job import tokenizer_notes, train_tokenizer
@@ -284,15 +275,9 @@ def train(
 
     if names_in(output):
         raise InputError(f"{output} is there already and not empty; give another -o, or delete it first")
-    spec = TokenizerSpec(
-        corpus=TextSource(**source),
-        algorithm=algorithm,
-        vocab_size=vocab_size,
-        lowercase=not cased,
-        strip_accents=False if keep_accents else None,
-        min_frequency=min_frequency,
-        max_bytes=max_bytes,
-    )
+    own = {name: asked.pop(name) for name in asked.keys() & TokenizerSpec.model_fields.keys()}
+    accents = False if keep_accents else None
+    spec = TokenizerSpec(corpus=TextSource(**asked), lowercase=not cased, strip_accents=accents, **own)
     result = train_tokenizer(spec, current_settings().storage)
     Tokenizer.load(local_copy(result.folder)).save(output)
     notify(f"saved to {output}")

@@ -1,6 +1,5 @@
 """Columns of a table as its first rows show them: how many values, what they look like."""
 
-import re
 from collections.abc import Callable, Sequence
 from itertools import chain, islice
 from statistics import fmean
@@ -98,10 +97,6 @@ def inspect_table(path: str) -> TableFacts:
     refuse_broken(of_rows, len(rows))
     cells = zip(*rows[:_SAMPLE_ROWS], strict=True)
     columns = [_inspect_column(name, values) for name, values in zip(names, cells, strict=True)]
-    mark = re.search(r"[^\w\s]+|\s{2,}|\x01", names[0])
-    if len(names) == 1 and mark and all(mark[0] in str(value) for (value,) in rows):
-        reads = "tabs" if plain_name(path).endswith(".tsv") else "a comma, a semicolon, a bar or a tab"
-        raise InputError(f"{path} seems to have {mark[0]!r} between its columns, and {reads} are read: write these")
     for column in columns if plain_name(path).endswith((".csv", ".tsv")) else ():
         few = len(column.distinct) <= _FEW_VALUES < len(column.values) and column.name in column.distinct
         if few or is_number(column.name) or len(column.name.split()) > _HEADER_WORDS:

@@ -41,7 +41,6 @@ _NUMBERS_SHARE = 0.8
 """Share of different values that are numbers, above which a label is one and the others are named."""
 _NEAR = re.compile(r"pos(itive?)?s?(_(text|sentence|document|passage)s?)?")
 _FAR = re.compile(r"(hard_)?neg(ative?)?s?(_(text|sentence|document|passage)s?)?(_?\d+)?")
-_NEAR_OR_FAR = re.compile(r"(hard_)?(pos|neg)(itive?|ative?)?s?(_\w+)?")
 _FIRST_ROWS = 200
 """Rows that show the layout of spans."""
 _CHOICE = re.compile(r"(ending|choice|option|answer|sol)s?_?[a-e\d]|[a-e]")
@@ -244,8 +243,6 @@ def _refuse_other_layouts(table: TableFacts, columns: Sequence[ColumnFacts]) -> 
             head, looks = "ner", f"has BIO tags ({shown!r}), and no column has the words of their sentences"
         elif column.listed == "numbers" and _listing(table, "words", "tags"):
             head, looks = "ner", f"has tags as numbers (of `datasets`: features[{column.name!r}].feature.names)"
-        elif column.is_list and _NEAR_OR_FAR.fullmatch(column.last_name):
-            head, looks = "embedding", "looks like texts near to or far from another"
         elif has_questions and column.last_name in _ANSWERS and not _has_few_values(column):
             head, looks = "qa", "looks like answers to questions"
         else:

@@ -5,9 +5,8 @@ A card says in Markdown what the registry knows; what is not recorded is listed 
 
 import logging
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -64,79 +63,66 @@ def note_export(model: str, target: str, settings: Settings) -> None:
         logger.warning(f"the export is not recorded in the registry: {error}")
 
 
-@dataclass(frozen=True)
-class _Source:
-    """A model and what made it."""
-
-    model: ModelRecord
-    run: RunRecord | None
-    """Run that registered it."""
-    trial: RunRecord | None
-    """Trial of that run, a sweep, which made it; the run itself where there are no trials."""
-    parameters: Mapping[str, Any]
-
-
 def write_card(name: str, registry: Registry) -> str:
     """Write the card of a registered model, as `registry.models.get` takes its name. Raises: NotFoundError."""
     model = registry.models.get(name)
-    run = None
+    run = trial = None
     if model.run_id is not None:
         with suppress(NotFoundError):
-            run = registry.run(model.run_id)
-    trials = [] if run is None else registry.run_records(registry.trials.table(run.id).values("id"))
-    trial = next((one for one in trials if one.model_folder == model.folder), run)
-    source = _Source(model, run, trial, {} if trial is None else registry.parameters(trial.id))
-    parts = [_head(source), _data(source, registry), _recipe(source), _scores(source, registry)]
-    parts += [_lineage(model, registry), _limits(source, registry)]
+            run = trial = registry.run(model.run_id)
+    parts: list[str] = []
+    if run is not None:
+        trials = registry.run_records(registry.trials.table(run.id).values("id"))
+        trial = next((one for one in trials if one.model_folder == model.folder), run)
+        parts = [_data(run, registry), _recipe(trial, registry), _scores(run, trial, registry)]
+    parts = [_head(model, run, trial), *parts, _lineage(model, registry), _limits(run, trial, registry)]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _head(source: _Source) -> str:
-    model, run = source.model, source.run
+def _head(model: ModelRecord, run: RunRecord | None, trial: RunRecord | None) -> str:
+    """Table of what the model is, the run that registered it, and the trial that made it, where it was a sweep's."""
     facts: dict[str, Any] = {"head": model.head, "parameters": f"{model.num_parameters:,}"}
     with suppress(OSError, ValueError):
         config = read_json(join(model.folder, "config.json"))
         facts |= {label: config[field] for field, label in _SHAPE.items() if field in config}
     facts |= {"registered": f"{model.created_at:%Y-%m-%d %H:%M} UTC", "SHA-256 of the weights": model.digest}
-    if run is not None:
-        trial = "" if source.trial in (None, run) else f", trial {source.trial.id}"
-        facts |= {"made by": f"{run.kind} {run.name}, run {run.id}{trial}"}
-        facts |= {"seed": None if source.trial is None else source.trial.seed}
+    if run is not None and trial is not None:
+        made_by = f"{run.kind} {run.name}, run {run.id}" + (f", trial {trial.id}" if trial is not run else "")
+        facts |= {"made by": made_by, "seed": trial.seed}
     rows = [(label, value) for label, value in facts.items() if value is not None]
     return f"# {_text(model.label)}\n\n" + _table(("", ""), rows)
 
 
-def _data(source: _Source, registry: Registry) -> str:
-    if source.run is None:
-        return ""
-    rows = []
-    for run_id in filter(None, (source.run.parent_id, source.run.id)):
-        for data in registry.datasets.table(run_id).records:
-            rows.append((data["kind"], data["name"], counts_text(data["counts"]), data["fingerprint"][:16]))
-    rows = list(dict.fromkeys(rows))
-    return "## Data\n\n" + _table(("kind", "name", "size", "fingerprint"), rows) if rows else ""
+def _data(run: RunRecord, registry: Registry) -> str:
+    rows = [
+        (data["kind"], data["name"], counts_text(data["counts"]), data["fingerprint"][:16])
+        for run_id in filter(None, (run.parent_id, run.id))
+        for data in registry.datasets.table(run_id).records
+    ]
+    return "## Data\n\n" + _table(("kind", "name", "size", "fingerprint"), list(dict.fromkeys(rows))) if rows else ""
 
 
-def _recipe(source: _Source) -> str:
-    own = {path: value for path, value in source.parameters.items() if not path.startswith("data.")}
-    rows = [(path, text) for path, value in sorted(own.items()) if (text := setting_cell(value)) != MISSING]
+def _recipe(trial: RunRecord, registry: Registry) -> str:
+    own = sorted(registry.parameters(trial.id).items())
+    texts = [(path, setting_cell(value)) for path, value in own if not path.startswith("data.")]
+    rows = [(path, text) for path, text in texts if text != MISSING]
     return "## Recipe\n\n" + _table(("setting", "value"), rows) if rows else ""
 
 
-def _scores(source: _Source, registry: Registry) -> str:
-    run = source.trial
-    if run is None or source.run is None:
-        return ""
-    values = registry.metrics.latest(source.run.id) | registry.metrics.latest(run.id)
+def _scores(run: RunRecord, trial: RunRecord, registry: Registry) -> str:
+    values = registry.metrics.latest(run.id) | registry.metrics.latest(trial.id)
     if not values:
         return ""
-    rows = list(measured_rows(values, run.metric))
-    refusals = registry.test_refusals([run.id]).values()
-    text = "## Scores\n\n" + _table(("measurement", "value", "baseline"), rows)
-    if run.metric in values:
-        text += f"\n\n{_choice(source.run, run, registry)}"
-    text += "".join(f"\n\nThe test score is refused: {why}." for why in refusals)
-    return text + "\n\n" + _seeds(run, registry) if run.metric in values else text
+    is_ranked = trial.metric in values
+    return "\n\n".join(
+        [
+            "## Scores",
+            _table(("measurement", "value", "baseline"), list(measured_rows(values, trial.metric))),
+            *([_choice(run, trial, registry)] if is_ranked else []),
+            *(f"The test score is refused: {why}." for why in registry.test_refusals([trial.id]).values()),
+            *([_seeds(trial, registry)] if is_ranked else []),
+        ]
+    )
 
 
 def _choice(run: RunRecord, trial: RunRecord, registry: Registry) -> str:
@@ -179,13 +165,13 @@ def _lineage(model: ModelRecord, registry: Registry) -> str:
     return "## Lineage\n\n" + "\n".join(lines) if lines else ""
 
 
-def _limits(source: _Source, registry: Registry) -> str:
+def _limits(run: RunRecord | None, trial: RunRecord | None, registry: Registry) -> str:
     """List of what the card does not know, and of what follows from how the model was made."""
-    run, limits = source.run, []
-    if run is None:
+    limits = []
+    if run is None or trial is None:
         limits.append("The run that made it is not in the registry: data, recipe and scores are not known.")
     else:
-        values = registry.metrics.latest(run.id) | registry.metrics.latest((source.trial or run).id)
+        values = registry.metrics.latest(run.id) | registry.metrics.latest(trial.id)
         if not any(name.startswith("test.") for name in values) and run.metric is not None:
             limits.append(
                 "No score on a test split is recorded: a score on the validation split by which a recipe was chosen "
@@ -193,10 +179,10 @@ def _limits(source: _Source, registry: Registry) -> str:
             )
         if not registry.datasets.table(run.parent_id or run.id).records:
             limits.append("Which data it was trained on is not recorded.")
-    limits.append(
-        "Whether the data holds errors, private or one-sided texts was not examined, and no license is recorded."
-    )
-    limits.append("It was not tried on texts of other kinds, times or languages than those of its data.")
+    limits += [
+        "Whether the data holds errors, private or one-sided texts was not examined, and no license is recorded.",
+        "It was not tried on texts of other kinds, times or languages than those of its data.",
+    ]
     return "## Limits\n\n" + "\n".join(f"- {limit}" for limit in limits)
 
 

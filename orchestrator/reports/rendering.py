@@ -4,7 +4,6 @@ Every text is escaped; what a script reads is JSON, in which `<`, `>`, `&` and q
 Content-Security-Policy forbids it to load anything from anywhere, but from its server where it has one.
 """
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, partial
@@ -18,7 +17,6 @@ from orchestrator.base.formatting import column_cells, heading, plain_value
 from orchestrator.reports.page_blocks import Block, Cell, Chart, Code, Facts, Page, Section, Table, Words, is_numeric
 
 _HERE = "orchestrator.reports"
-_BETWEEN_BACKTICKS = re.compile(r"`([^`\n]+)`")
 
 
 @dataclass(frozen=True)
@@ -90,16 +88,6 @@ def chart_values(chart: Chart) -> Any:
     return plain_value({"traces": chart.traces, "layout": chart.layout, "height": chart.height_px}, is_drawn=True)
 
 
-def with_code(text: str) -> Markup:
-    """Escape a paragraph; text between backticks becomes `<code>`.
-
-    >>> with_code("run `a < b`")
-    Markup('run <code>a &lt; b</code>')
-    """
-    parts = _BETWEEN_BACKTICKS.split(text)
-    return Markup("").join(Markup("<code>{}</code>").format(part) if n % 2 else part for n, part in enumerate(parts))
-
-
 def _is_full(block: Block) -> bool:
     match block:
         case Facts():
@@ -127,7 +115,6 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.globals |= {"columns_of": columns_of, "chart_values": chart_values}
-    environment.filters["with_code"] = with_code
     environment.policies["json.dumps_kwargs"] = {"sort_keys": False, "allow_nan": False}
     return environment
 

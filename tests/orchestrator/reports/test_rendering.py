@@ -163,13 +163,6 @@ def test_the_table_of_several_groups_of_a_task_fits_a_small_window(tmp_path: Pat
     assert browser.value(f"{wide}.scrollWidth - {wide}.clientWidth") <= 0
 
 
-def test_backticks_of_a_terminal_become_code_on_a_page() -> None:
-    """A single one, as in a text that somebody wrote, stays."""
-    html = render(Page("a", "b", [Section("c", [Words(f"no step on `test`, `{HOSTILE}`; it's 5` long")])]))
-    assert "no step on <code>test</code>, <code>&lt;/script&gt;" in html
-    assert "5` long</p>" in html
-
-
 def test_a_heading_sorts_its_table_and_keeps_empty_cells_last(tmp_path: Path, browser: Browser) -> None:
     rows = [{"score": score} for score in (0.5, None, 0.9, 0.1)]
     open_page(Page("a", "b", [Section("c", [Table(["score"], rows)])]), tmp_path, browser)
