@@ -96,15 +96,12 @@ def _show_group(registry: "Registry", name: str) -> None:
     record = group_record(found, registry.seed_noise(found))
     runs = [
         {
-            "seed": run.seed,
-            "fold": run.fold,
+            **{name: getattr(run, name) for name in ("seed", "fold", "state", "finished_at")},
             "run": run.id,
             "of": run.parent_id,
-            "state": run.state,
             "score": None if found.refusal else run.score,
             "test": None if run.test_refusal else run.test,
             "collapsed": run.is_collapsed,
-            "finished_at": run.finished_at,
         }
         for run in sorted(found.runs, key=lambda run: (run.seed is None, run.seed, run.fold or 0))
     ]

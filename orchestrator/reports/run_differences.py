@@ -15,10 +15,8 @@ from typing import Any, NamedTuple
 from orchestrator.base.console.log_lines import wrapped
 from orchestrator.base.formatting import MISSING, cell, printable, setting_cell
 from orchestrator.base.metric_names import is_of_the_machine
-from orchestrator.base.results import Split
 from orchestrator.registry.group_comparison import Comparison
 from orchestrator.registry.group_records import GroupRecord
-from orchestrator.registry.model_origins import SplitData
 from orchestrator.registry.parameters import is_source_digest
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
@@ -44,7 +42,6 @@ POOLED = "seed noise of the ranking"
 """Name of the test by the noise of seeds in all groups of a ranking."""
 _DATA_PARAMETERS = "data."
 _DIGEST, _DIGEST_CHARS = ".digest", 12
-_SPLITS: tuple[Split, ...] = ("train", "validation", "test")
 
 
 @dataclass(frozen=True)
@@ -72,8 +69,6 @@ class RunComparison:
     """Ids of the runs for which a section was not recorded, by section."""
     refusals: dict[str, str]
     """Reason why the test score is refused, by run id."""
-    same_files: list[str]
-    """Splits with different examples of the same file."""
 
 
 class Pair(NamedTuple):
@@ -91,8 +86,7 @@ def compare_runs(registry: Registry, first: str, second: str) -> RunComparison:
     """Compare two runs by the beginnings of their ids. Raises: NotFoundError."""
     runs = registry.run(first), registry.run(second)
     both = [run_sections(RunFacts(registry, run)) for run in runs]
-    data = [sections["data"] or {} for sections in both]
-    same_files = _drop_source_digests(*data)
+    _drop_details(*(sections["data"] or {} for sections in both))
     of_one_kind = runs[0].kind == runs[1].kind
     differences, same, unknown = list[Difference](), list[str](), dict[str, list[str]]()
     for section, one in both[0].items():
@@ -106,7 +100,7 @@ def compare_runs(registry: Registry, first: str, second: str) -> RunComparison:
         differences += found
         same += [section] if one and not found else []
     refusals = registry.test_refusals([run.id for run in runs])
-    return RunComparison(*runs, differences, same, unknown, refusals, same_files)
+    return RunComparison(*runs, differences, same, unknown, refusals)
 
 
 def compare_pair(
@@ -169,22 +163,14 @@ def value_text(value: Any, section: str) -> str:
     return value[:_DIGEST_CHARS] if is_digest else json.dumps(value) if text == MISSING else text
 
 
-def _drop_source_digests(*both: dict[str, Any]) -> list[str]:
-    """Drop the digests of source files, since a remote file has none and would look different.
-
-    The counts of data that one run alone has are dropped, too: their digests say enough.
-
-    Returns: splits whose file is the same in both runs while the examples are not, by a limit or by how it was read.
-    """
-    splits = {split: [SplitData.of(data, split) for data in both] for split in _SPLITS}
+def _drop_details(*both: dict[str, Any]) -> None:
+    """Drop digests of source files, which remote files lack, and counts of data that one run alone has."""
     one, other = ({name.removesuffix(_DIGEST) for name in data if name.endswith(_DIGEST)} for data in both)
     alone = tuple(f"{name}." for name in one ^ other)
     for data in both:
         for name in [*data]:
             if is_source_digest(name) or (name.startswith(alone) and not name.endswith(_DIGEST)):
                 del data[name]
-    pairs = [(split, one, other) for split, (one, other) in splits.items() if one.file is not None]
-    return [split for split, one, other in pairs if one.file == other.file and one.taken != other.taken]
 
 
 def _code(facts: RunFacts) -> dict[str, Any] | None:
@@ -266,9 +252,6 @@ def _sentences(runs: RunComparison) -> list[str]:
     words = {"run": "kind, task and state" if runs.first.task else "kind and state"}
     words |= {"scores": "scores of the best trial"} if is_of_sweeps else {}
     sentences = [f"The test score of {run_id} is refused: {why}." for run_id, why in runs.refusals.items()]
-    if runs.same_files:
-        named = " and ".join(runs.same_files)
-        sentences.append(f"Other examples of the same file, or the same file read another way: the {named} data.")
     if runs.same:
         sentences.append(f"The same in both: {', '.join(words.get(one, one) for one in runs.same)}.")
     for run in (runs.first, runs.second):
@@ -344,8 +327,7 @@ def pair_record(pair: Pair, noise: SeedNoise | None, why_not: str) -> dict[str, 
     if (runs := pair.runs) is not None:
         for name, run in (("first", runs.first), ("second", runs.second)):
             record[name] = {key: getattr(run, key) for key in ("id", "name", "kind", "state", "created_at")}
-        record |= {"same": runs.same, "same_files": runs.same_files}
-        record |= {"not_recorded": runs.unknown, "refused": runs.refusals}
+        record |= {"same": runs.same, "not_recorded": runs.unknown, "refused": runs.refusals}
     return record
 
 
