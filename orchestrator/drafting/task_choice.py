@@ -129,8 +129,7 @@ def _label_remarks(label: ColumnFacts, head: Head, separator: str | None) -> Ite
         stands = f"{separator!r} is taken to stand between several labels"
         yield f"{stands}; --kind classification takes each value whole"
     elif not label.is_list and (mark := _separator(label, is_asked=True)):
-        taken = "a decimal comma" if label.is_number else "part of a class's name"
-        yield f"{mark!r} is taken for {taken}; --kind multi_label takes it to stand between several labels"
+        yield f"a label holds {mark!r} as it is; --kind multi_label takes it to stand between several labels"
     elif label.is_number and 2 < len(label.distinct) <= _MAX_CLASS_NUMBERS:
         other = "regression estimates them" if head == "classification" else "classification takes each for a class"
         yield f"labels are numbers, here for {head}; --kind {other}"

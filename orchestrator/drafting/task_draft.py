@@ -43,8 +43,6 @@ _FEW_VALIDATION = 20
 """Examples for validation below which a single one moves the score by more than 5 points."""
 _OUTLIER = 50
 """Times the length of long examples from which on a longer one is worth a word."""
-_IMBALANCE = 20
-"""Times that the commonest label may be as common as the rarest before it is worth a word."""
 
 
 class Example(NamedTuple):
@@ -270,9 +268,7 @@ def _data_findings(data: _Data, choice: TaskChoice) -> Iterator[Finding]:
     yield from (("", remark) for remark in choice.remarks)
     if common := train.labels.most_common():
         shares = [f"{shown_name(label)}: {_share(count, train.labels.total())}" for label, count in common]
-        rarest, least = common[-1]
-        unbalanced = f"; unbalanced: {shown_name(rarest)} has {least:,}" if common[0][1] > _IMBALANCE * least else ""
-        yield "labels", names_text(shares) + unbalanced
+        yield "labels", names_text(shares)
     if (positive := task_type.target.positive_label(data.task)) is not None:
         order = f"it is the second of {' and '.join(map(shown_name, data.task.labels))}"
         yield "", f"f1 is the score of {shown_name(positive)}: {order}; task.labels in the spec can say another order"
@@ -299,14 +295,11 @@ def _problems(facts: SplitFacts) -> Iterator[Finding]:
 
 
 def _cut_findings(data: _Data, max_seq_length: int) -> Iterator[Finding]:
-    """Yield how many examples are longer than what is read of them, and how much is not read."""
-    tokens = [(data.num_tokens(words), count) for words, count in data.train.words.items()]
-    cut = [(length - max_seq_length, count) for length, count in tokens if length > max_seq_length]
-    if cut and not data.task.type.lengths.are_split:
-        lost, total = (sum(length * count for length, count in lengths) for lengths in (cut, tokens))
-        longer = f"about {sum(count for _, count in cut):,} of {len(data.train.examples):,} examples are longer than"
-        read = f"the {max_seq_length} tokens of max_seq_length: {_share(lost, total)} of all text are not read"
-        yield "cut", f"{longer} {read}; recipe.long_documents: mean reads them in windows"
+    """Yield how many examples are longer than what is read of them."""
+    num_cut = sum(count for words, count in data.train.words.items() if data.num_tokens(words) > max_seq_length)
+    if num_cut and not data.task.type.lengths.are_split:
+        which = f"about {num_cut:,} of {len(data.train.examples):,} examples have more than the {max_seq_length} tokens"
+        yield "cut", f"{which} that are read of each; recipe.long_documents: mean reads them whole, in windows"
 
 
 def _validation_findings(data: _Data) -> Iterator[Finding]:

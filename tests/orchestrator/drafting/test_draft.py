@@ -257,7 +257,7 @@ def test_a_vocabulary_has_room_for_the_characters_of_the_text(tmp_path: Path) ->
     assert stages["tokenizer"]["vocab_size"] >= 1800
 
 
-def test_examples_that_are_cut_are_told_with_their_share(tmp_path: Path) -> None:
+def test_examples_that_are_cut_are_told(tmp_path: Path) -> None:
     rows = [f"{'word ' * (9 if n else 1000)}{n},{'ab'[n % 2]}" for n in range(20)]
     made = draft(tmp_path, write(tmp_path / "a.csv", "\n".join(["text,label", *rows])))
     assert "cut: about 1 of 20 examples" in told(made)
