@@ -16,7 +16,6 @@ from orchestrator.base.formatting import field_cell, short_values
 from orchestrator.base.metric_names import best_first, is_of_the_machine, score_bounds
 from orchestrator.registry.group_records import GroupRecord, replicate_text, scored_trials
 from orchestrator.registry.leaderboard import SHOWN_DIGITS, noise_among, ranking_sentences, recipe_text, trial_groups
-from orchestrator.registry.lineage import LineageTree
 from orchestrator.registry.parameters import group_code, group_label, is_source_digest, varied_parameters
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
@@ -84,7 +83,7 @@ def run_page(registry: Registry, run: RunRecord, home: Path | None = None) -> Pa
         Section("Where it errs", prediction_blocks(run.predictions_path) if run.predictions_path else []),
         Section(
             "Where its model comes from",
-            [lineage_table(registry.lineage.tree(facts.models[0].label))] if facts.models else [],
+            [Code("\n".join(registry.lineage.tree(facts.models[0].label).lines()))] if facts.models else [],
         ),
         Section("Made with", [_facts(facts.data_lines | facts.attempt_lines | facts.make_lines)]),
         Section("Make it again", _spec_blocks(run)),
@@ -225,21 +224,6 @@ def curve_charts(registry: Registry, runs: Mapping[str, RunRecord], *, min_point
         for name in sorted(lines, key=order)
         if max(map(len, lines[name].values())) >= min_points
     ]
-
-
-def lineage_table(tree: LineageTree) -> Table:
-    """Edges of a lineage, once each: parent, role, child."""
-    rows: dict[tuple[str, str, str], Row] = {}
-
-    def collect(tree: LineageTree) -> None:
-        for branch in tree.branches:
-            part, whole, role = branch.node, tree.node, branch.role or ""
-            names = {"what": f"{part.kind} {part.name}", "was": role, "of": f"{whole.kind} {whole.name}"}
-            rows.setdefault((part.digest, role, whole.digest), {**names, "digest": part.digest[:12]})
-            collect(branch)
-
-    collect(tree)
-    return Table(("what", "was", "of", "digest"), list(rows.values()))
 
 
 def _spec_blocks(run: RunRecord) -> list[Block]:

@@ -12,7 +12,7 @@ from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
-from orchestrator.base.console import counted, duration
+from orchestrator.base.console import counted, duration, names_text
 from orchestrator.base.formatting import cell, field_cell, setting_cell
 from orchestrator.base.metric_names import BASELINE, COLLAPSED, baseline_of, is_of_the_machine
 from orchestrator.base.run_states import RunState
@@ -421,8 +421,7 @@ def code_line(code: Mapping[str, Any]) -> str:
     if not code.get("diff_digest"):
         return f"{code['version']}, commit {commit[:_DIGEST_CHARS]}"
     files = code.get("changed_files") or ()
-    named = ", ".join([*files[:_MAX_FILES_NAMED], *(["…"] if len(files) > _MAX_FILES_NAMED else [])])
-    changes = f"uncommitted changes of {counted(len(files), 'file')} ({named})"
+    changes = f"uncommitted changes of {counted(len(files), 'file')} ({names_text(files, _MAX_FILES_NAMED)})"
     return f"{code['version']}, commit {commit[:_DIGEST_CHARS]} and {changes}"
 
 

@@ -102,7 +102,7 @@ def test_a_run_is_shown_with_its_code_command_and_machine(command: Command) -> N
 def test_code_and_machines_are_told_in_a_line() -> None:
     code = {"version": "0.1.0", "commit": "a" * 40, "diff_digest": None, "changed_files": []}
     many = code | {"diff_digest": "1" * 64, "changed_files": list("abcd")}
-    assert code_line(many) == "0.1.0, commit aaaaaaaaaaaa and uncommitted changes of 4 files (a, b, c, …)"
+    assert code_line(many) == "0.1.0, commit aaaaaaaaaaaa and uncommitted changes of 4 files (a, b, c and 1 more)"
     assert machine_line({}) is None
     assert machine_line(MACHINE) == (
         "AMD EPYC, 64 cores, 256 GiB, 2 × NVIDIA H200, driver 570.1, lab on node-1, python 3.11.7, torch 2.13.0, "

@@ -14,7 +14,6 @@ from sqlalchemy import event
 from orchestrator.base.errors import InputError, NotFoundError
 from orchestrator.base.results import MetricEvent
 from orchestrator.registry import Registry
-from orchestrator.registry.lineage import LineageNode, LineageTree
 from orchestrator.registry.parameters import group_label
 from orchestrator.reports.charts import (
     MAX_POINTS,
@@ -27,7 +26,7 @@ from orchestrator.reports.charts import (
     thinned,
 )
 from orchestrator.reports.page_blocks import Chart, Code, Facts, Page, Section, Table, Words
-from orchestrator.reports.pages import lineage_table, plot_run, run_page, task_page
+from orchestrator.reports.pages import plot_run, run_page, task_page
 from orchestrator.reports.rendering import columns_of
 from orchestrator.reports.run_facts import data_line, score_lines
 from orchestrator.specs.loading import parse_spec
@@ -111,18 +110,6 @@ def test_the_spec_to_copy_has_the_same_fingerprint(registry: Registry, kind: str
     )
     for text in (short.text, whole.text):
         assert parse_spec(yaml.safe_load(text)).fingerprint() == spec.fingerprint()
-
-
-def test_the_way_to_a_model_is_told_once_for_each_part() -> None:
-    text, tokenizer = LineageNode("t" * 64, "file", "notes.txt"), LineageNode("k" * 64, "tokenizer", "tokenizers/notes")
-    model = LineageNode("m" * 64, "model", "wiki@1")
-    made_of_text = LineageTree(tokenizer, "tokenizer", branches=(LineageTree(text, "text"),))
-    table = lineage_table(LineageTree(model, branches=(made_of_text, LineageTree(text, "text"))))
-    assert [(row["what"], row["was"], row["of"]) for row in table.rows] == [
-        ("tokenizer tokenizers/notes", "tokenizer", "model wiki@1"),
-        ("file notes.txt", "text", "tokenizer tokenizers/notes"),
-        ("file notes.txt", "text", "model wiki@1"),
-    ]
 
 
 def test_groups_stand_in_the_order_of_the_leaderboard_with_their_seeds(registry: Registry, tmp_path: Path) -> None:
