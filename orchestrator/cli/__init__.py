@@ -11,7 +11,6 @@ _OBJECTS_BETWEEN_COLLECTIONS = 200_000
 
 
 def main() -> NoReturn:
-    """Run the command line of this process and exit with its status."""
     gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
     try:
         from orchestrator.cli.entry import main as run

@@ -41,8 +41,6 @@ _BY: dict[int, str] = {
 
 
 class Interrupted(KeyboardInterrupt):
-    """A signal asked the process to end."""
-
     def __init__(self, number: int) -> None:
         super().__init__(f"interrupted by {_BY[number]}")
         self.number = number

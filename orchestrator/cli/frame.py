@@ -246,13 +246,11 @@ class GlobalOptionsCommand(click.Command):
         return super().invoke(ctx)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem[str]]":
-        """The words that a shell is offered: the command's own options, and the global ones."""
         found = super().shell_complete(ctx, incomplete)
         own = click.Command(None, params=_SHOWN, add_help_option=False).shell_complete(ctx, incomplete)
         return [*found, *own]
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the command's own options, and where the global ones are explained."""
         super().format_options(ctx, formatter)
         options = ", ".join(f"--{name}" for name in (*_GLOBAL_OPTIONS, "debug"))
         formatter.write(f"  Also {options}; see orchestrator -h\n")
@@ -263,7 +261,6 @@ class GlobalOptionsCommand(click.Command):
             formatter.write(f"  {word}: {_MEANT[word]}\n")
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the example as a person would type it."""
         if self.example:
             with formatter.section("Example"):
                 for line in self.example.splitlines():
@@ -288,7 +285,6 @@ class GlobalOptionsGroup(click.Group):
         self.params.extend(_SHOWN if show_global_options else _HIDDEN)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Names of the members, in the order of use."""
         return list(dict.fromkeys([*self._places, *self.commands]))
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:

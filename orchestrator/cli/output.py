@@ -225,7 +225,6 @@ def safe_field(value: Any) -> Any:
 
 
 def write_output(output: str, data: bytes) -> None:
-    """Write the file that `-o` names, and say so."""
     write_file(output, data)
     notify(f"wrote {output}")
 

@@ -45,12 +45,10 @@ class Reading:
     columns: tuple[str, ...] = ()
     """Columns to show, in this order; empty: the command's own."""
     wide: bool = False
-    """Whether everything is shown, however wide."""
     limit: int | None = None
     raw: bool = False
     """Whether CSV has texts as they are, also those that a spreadsheet would take for a formula."""
     offset: int = 0
-    """Number of rows to skip before the first one."""
 
     @property
     def is_brief(self) -> bool:
@@ -179,12 +177,9 @@ def check_output(output: str | None) -> None:
     path = output_path(output)
     if path.is_dir():
         raise InputError(f"{output} is a folder; name a file in it")
-    there = next(parent for parent in path.parents if parent.exists())
-    if not there.is_dir():
-        raise InputError(f"{output} cannot be written: {there} is no folder; name another file")
-    if there != path.parent:
+    if not path.parent.is_dir():
         raise InputError(f"{output}: there is no folder {path.parent}; make it first (mkdir -p), or name another file")
-    if not os.access(path if is_stream(path) else there, os.W_OK):
+    if not os.access(path if is_stream(path) else path.parent, os.W_OK):
         raise InputError(f"{output} cannot be written: permission denied; name another file")
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from orchestrator.base.console import counted
+from orchestrator.base.console import counted, names_text
 from orchestrator.base.errors import NotFoundError, RegistryError, SeveralRunsError
 from orchestrator.base.formatting import cell
 from orchestrator.base.run_states import is_run_id
@@ -88,8 +88,8 @@ def find_run(
     if num_called > 1 and only:
         from orchestrator.registry.query_language import quoted
 
-        table = registry.run_table(f"name = {quoted(run.name)}", trials=run.parent_id is not None, limit=NUM_LISTED)
-        ids = ", ".join([*table.values("id"), *(["…"] if num_called > NUM_LISTED else [])])
+        table = registry.run_table(f"name = {quoted(run.name)}", trials=run.parent_id is not None)
+        ids = names_text(table.values("id"), NUM_LISTED)
         raise SeveralRunsError(f"{num_called} runs are called {run.name}; give the id of one: {ids}")
     if num_called > 1:
         others = "runs list" if run.parent_id is None else "runs list --trials"
@@ -135,11 +135,9 @@ def tell_earlier(spec: "Spec", what_follows: str) -> None:
 
 
 def no_runs(registry: "Registry") -> str:
-    """Message of a registry without runs: where it lies, and how to begin."""
     return f"no runs yet in {registry.place}: `orchestrator demo`, or `orchestrator init FILE` of your own data"
 
 
 def tell_archived(num_runs: int) -> None:
-    """Say how many archived runs are not shown, if any, and how to see them."""
     if num_runs:
         notify(f"{counted(num_runs, 'archived run')} not shown; --archived shows them")

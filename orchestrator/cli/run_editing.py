@@ -77,7 +77,6 @@ def edit(
 
 
 def _flag(registry: "Registry", runs: "Sequence[RunRecord]", flag: "Flag", *, sets: bool) -> None:
-    """Set or clear a flag of runs, and say which runs and stages it reached."""
     before = registry.annotations.flagged(flag)
     for run in runs:
         (registry.annotations.set_flag if sets else registry.annotations.clear_flag)(run.id, flag)

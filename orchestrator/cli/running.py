@@ -235,7 +235,6 @@ def _check_on_head(words: Sequence[str], address: str, files: Mapping[str, bytes
 
 
 def _follow(job: "SubmittedJob") -> int:
-    """Follow the log of a run's job; returns the exit status of the run."""
     from orchestrator.execution.jobs import exit_status, follow
 
     try:

@@ -201,7 +201,6 @@ def logs(run_id: str, rank: str | None, follow: bool) -> int:
 
 
 def _log_text(data: bytes) -> str:
-    """Text of a log; for a terminal its lines are broken between words."""
     return folded(data.decode("utf-8", "replace"), terminal_width(sys.stdout))
 
 

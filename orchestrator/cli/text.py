@@ -227,7 +227,6 @@ def _example_lines(previews: "Sequence[ExamplePreview]", width: int, has_steps: 
 
 
 def _indented(text: str, first: str, others: str, width: int) -> Iterator[str]:
-    """Lines of a text, wrapped to a width in columns."""
     for number, line in enumerate(wrapped(text, max(20, width - len(others)))):
         yield f"{others if number else first}{line}"
 

@@ -90,7 +90,6 @@ class FirstPage(GlobalOptionsGroup):
     """Group of all commands, under their headings."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the commands under their headings."""
         width = formatter.width - 4 - max(map(len, PLACES))
         for heading, names in HEADINGS.items():
             commands = ((name, self.get_command(ctx, name)) for name in names)

@@ -67,7 +67,6 @@ class TableFacts(NamedTuple):
     path: str
     columns: Sequence[ColumnFacts]
     num_rows: int
-    """Rows that were looked at."""
     is_whole: bool
 
     def column(self, name: str) -> ColumnFacts:

@@ -201,7 +201,6 @@ def _check_text(facts: TextFacts) -> None:
 def _pretraining_stage(
     corpus: Mapping[str, Any], facts: TextFacts, sizes: PretrainingSizes, request: DraftRequest
 ) -> DraftedStages:
-    """The stage `pretraining`, and comments on its values."""
     dropout = 0.0 if sizes.num_passes < _FEW_PASSES else 0.1
     held_out = _held_out_share(facts)
     values = {

@@ -86,7 +86,6 @@ def _are_most(lines: Sequence[str], test: Callable[[str], object]) -> bool:
 
 
 def _folder_problem(path: str) -> str:
-    """Problem of a folder, with the remedy: its files are given."""
     endings = [PurePosixPath(plain_name(file.name)).suffix for file in local_path(path).iterdir()]
     endings = [ending for ending in endings if ending in TABLE_NAMES] or [".txt"]
     ending = max(endings, key=endings.count)

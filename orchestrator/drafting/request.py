@@ -31,10 +31,8 @@ class DraftRequest:
     label_column: str | None = None
     model: str | None = None
     minutes: float = 10.0
-    """Time that the run may take on this machine."""
     num_cores: int = 1
     gpus: tuple[str, ...] = ()
-    """Model name of each GPU of this machine."""
     settings: Settings
 
     @property

@@ -119,8 +119,6 @@ def _pretraining_rate(width: int, *, is_pretrained: bool) -> float:
 
 
 class TaskSizes(NamedTuple):
-    """Sizes of a sweep, and the time that it takes by estimate."""
-
     learning_rates: tuple[float, ...]
     seeds: tuple[int, ...]
     epochs: float

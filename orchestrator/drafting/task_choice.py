@@ -52,8 +52,6 @@ _OF_TAGS = ("ner", "token_classification")
 
 
 class TaskChoice(NamedTuple):
-    """Choice of what is learned from files."""
-
     task: TaskSpec
     """Kind and columns of a task, which has no id and no files yet; without a head one column to pretrain on."""
     remarks: Sequence[str] = ()
@@ -139,7 +137,7 @@ def _label_remarks(label: ColumnFacts, head: Head, separator: str | None) -> Ite
 
 
 def _have_passages(table: TableFacts, request: DraftRequest) -> bool:
-    """Whether questions have passages, and answers that are parts of these: no label, nor yes and no."""
+    """Whether questions have passages, and answers other than a few labels such as yes and no."""
     if not are_question_columns(column.name for column in table.columns):
         return False
     named = [[c for c in table.columns if c.last_name in names] for names in (_ANSWERS, _LABEL_NAMES)]
@@ -181,7 +179,6 @@ def _place_of_names(column: ColumnFacts) -> tuple[bool, bool]:
 
 
 def _spans(table: TableFacts, request: DraftRequest) -> TaskChoice | None:
-    """The choice for texts with character spans."""
     spans = next((c for c in _listing(table, "spans") if request.label_column in (None, c.name)), None)
     if spans is None:
         return None
@@ -322,7 +319,6 @@ def _flags(columns: Sequence[ColumnFacts]) -> list[ColumnFacts]:
 
 
 def _has_few_values(column: ColumnFacts) -> bool:
-    """Whether a column's values are so few that they may be labels."""
     most = min(_MAX_CLASSES, max(2, len(column.values) // 3))
     return 2 <= len(column.distinct) <= most and not _is_id(column)
 
@@ -397,12 +393,8 @@ def _other_labels(table: TableFacts, texts: tuple[str, ...], label: ColumnFacts)
 
 
 def _columns_remarks(table: TableFacts, texts: tuple[str, ...]) -> Iterator[str]:
-    """Tell of texts that are not read, and of columns of one name."""
     others = [c.name for c in table.columns if c.name not in texts and c.is_text and c.mean_words > 4]
     if others:
         yield f"{', '.join(others)} holds text as well and is not read: --text {others[0]}"
     if lists := ", ".join(c.name for c in _listing(table, "words") if c.last_name not in _LABEL_NAMES):
         yield f"{lists}: lists of texts, which are not read; of choices to answer with: task.head multiple_choice"
-    names = [column.name for column in table.columns]
-    for name in dict.fromkeys(name for name in names if names.count(name) > 1):
-        yield f"{names.count(name)} columns are called {name!r}; the first is read: give the others other names"

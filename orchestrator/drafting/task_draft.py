@@ -114,7 +114,6 @@ class _Data:
         return round(num_words * self.tokens_per_word) + 3
 
     def tokens_within(self, share: float) -> int:
-        """Quantile of the examples' lengths in tokens."""
         return self.num_tokens(quantile(self.train.words, share))
 
 
@@ -221,7 +220,6 @@ def _measure_tokenizer(folder: Path, texts: Sequence[str]) -> tuple[float, float
 
 
 def _sweep(data: _Data, sizes: TaskSizes, request: DraftRequest, remarks: Sequence[str]) -> DraftedStages:
-    """The stage `finetuning`, and comments on it and its values."""
     task = data.spec
     short_lengths = data.task.type.lengths.shortest if sizes.max_seq_length < 256 else {}
     values = {
@@ -295,7 +293,6 @@ def _problems(facts: SplitFacts) -> Iterator[Finding]:
 
 
 def _cut_findings(data: _Data, max_seq_length: int) -> Iterator[Finding]:
-    """Yield how many examples are longer than what is read of them."""
     num_cut = sum(count for words, count in data.train.words.items() if data.num_tokens(words) > max_seq_length)
     if num_cut and not data.task.type.lengths.are_split:
         which = f"about {num_cut:,} of {len(data.train.examples):,} examples have more than the {max_seq_length} tokens"

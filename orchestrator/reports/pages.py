@@ -12,7 +12,7 @@ from bert_core.objectives import OBJECTIVES
 from bert_core.objectives.base import PERPLEXITY
 from orchestrator.base.console import counted, duration
 from orchestrator.base.errors import InputError, NotFoundError
-from orchestrator.base.formatting import field_cell, short_values
+from orchestrator.base.formatting import cell, field_cell, short_values
 from orchestrator.base.metric_names import best_first, is_of_the_machine, score_bounds
 from orchestrator.registry.group_records import GroupRecord, replicate_text, scored_trials
 from orchestrator.registry.leaderboard import SHOWN_DIGITS, noise_among, ranking_sentences, recipe_text, trial_groups
@@ -50,6 +50,7 @@ _RANKING_COLUMNS = (
     *("rank", "may_be_best", "mean", "low", "high", "sd", "n", "best", "baseline", "test"),
     *("init_from", "size", "recipe", "notes", "model", "run", "group"),
 )
+_IF_DIFFERENT = ("n", "baseline", "init_from", "size", "notes")
 _RANKING_ORDER = (
     "Ranked by the worse end of the mean's 95 % interval, by the noise of seeds over all groups. A group may be the "
     "best where the best mean is not significantly better (multiple comparisons with the best, at 95 %)."
@@ -312,8 +313,22 @@ def _ranking_blocks(
     if ranking[0]["num_ranked"] > len(ranking):
         words.append(Words(f"The first {len(ranking)} of {ranking[0]['num_ranked']} groups."))
     rows = [row | {"group": group_label(row["group"]), "run": row["run"] and run_cell(row["run"])} for row in ranking]
-    columns = [name for name in _RANKING_COLUMNS if any(row[name] not in (None, "") for row in rows)]
+    columns, same = telling_columns(rows)
+    if same:
+        told = ", ".join(f"{name} {cell(rows[0][name])}" for name in same)
+        words.append(Words(f"The same in all groups: {told}."))
     return [*chart, *words, Table(columns, rows)]
+
+
+def telling_columns(ranking: Sequence[Row]) -> tuple[list[str], list[str]]:
+    """Columns with values to show, and those with one value in all groups, for which a sentence needs less room."""
+    first, *others = ranking
+    full = [name for name in _RANKING_COLUMNS if any(row[name] not in (None, "") for row in ranking)]
+    same = [
+        name for name in full if name in _IF_DIFFERENT and others and all(row[name] == first[name] for row in others)
+    ]
+    one_seed_each = all(row["best"] == row["mean"] for row in ranking)
+    return [name for name in full if name not in same and not (name == "best" and one_seed_each)], same
 
 
 def _spread(group: GroupRecord, row: dict[str, Any]) -> Spread:

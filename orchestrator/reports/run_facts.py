@@ -32,8 +32,6 @@ _DIGEST_CHARS = 12
 
 @dataclass(frozen=True)
 class BestTrial:
-    """The trial of a sweep with the best score."""
-
     name: str
     """Id, number and seed."""
     num_trials: str
@@ -77,7 +75,6 @@ class RunFacts:
 
     @cached_property
     def values(self) -> dict[str, float]:
-        """Latest value of each measurement."""
         return self.registry.metrics.latest(self.run.id)
 
     @cached_property
@@ -100,7 +97,6 @@ class RunFacts:
 
     @cached_property
     def models(self) -> list[ModelRecord]:
-        """Registered models that the run left."""
         return self.registry.models.left_by(self.run)
 
     @cached_property
@@ -113,7 +109,6 @@ class RunFacts:
 
     @property
     def last_checkpoint(self) -> str | None:
-        """Path of the newest checkpoint."""
         checkpoints = self.registry.checkpoints.of_run(self.run.id)
         return checkpoints[-1].path if checkpoints else None
 
@@ -314,7 +309,6 @@ def full_record(facts: RunFacts, form: str) -> dict[str, Any]:
 
 
 def stage_name(stage: RunRecord) -> str:
-    """Name of a stage within its pipeline."""
     return stage.name.rpartition("/")[2]
 
 
@@ -360,7 +354,6 @@ def measured_rows(values: Mapping[str, float], metric: str | None) -> Iterator[t
 
 
 def changed_recipe(recipe: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields of a recipe that are not at their defaults."""
     from orchestrator.specs.recipe import RecipeSpec
 
     defaults = RecipeSpec().model_dump(mode="json")

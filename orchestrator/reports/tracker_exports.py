@@ -38,8 +38,6 @@ class Measurement(NamedTuple):
 
 @dataclass(frozen=True)
 class ExportedRun:
-    """A run or a trial."""
-
     record: RunRecord
     parameters: Mapping[str, object]
     tags: Sequence[str]
@@ -191,10 +189,7 @@ def _write_offline(runs: Iterable[ExportedRun], folder: Path) -> None:
 
 @dataclass(frozen=True)
 class Tracker:
-    """Format of another tracker."""
-
     library: str
-    """Module that writes its format."""
     package: str
     """Package that has it."""
     write: Callable[[Iterable[ExportedRun], Path], None]

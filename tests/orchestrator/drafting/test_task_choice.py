@@ -173,7 +173,6 @@ def test_a_table_without_a_row_is_told_why(tmp_path: Path, content: bytes, probl
 @pytest.mark.parametrize(
     ("header", "row", "named"),
     [
-        ("text\tlabel\tlabel", lambda n: f"some words {n}\t{n % 2}\t{n % 3}", "2 columns are called 'label'"),
         ("text\tlabel\tlabel_text", lambda n: f"some words {n}\t{n % 3}\t{'abc'[n % 3]}", "--label label_text"),
         ("channel\tcomment\tverdict", lambda n: f"c{n % 2}\tsome words {n}\tv{n % 2}", "--label channel"),
     ],

@@ -26,7 +26,7 @@ from orchestrator.reports.charts import (
     thinned,
 )
 from orchestrator.reports.page_blocks import Chart, Code, Facts, Page, Section, Table, Words
-from orchestrator.reports.pages import plot_run, run_page, task_page
+from orchestrator.reports.pages import plot_run, run_page, task_page, telling_columns
 from orchestrator.reports.rendering import columns_of
 from orchestrator.reports.run_facts import data_line, score_lines
 from orchestrator.specs.loading import parse_spec
@@ -118,7 +118,8 @@ def test_groups_stand_in_the_order_of_the_leaderboard_with_their_seeds(registry:
     board = registry.leaderboard("own").records
     (section,) = page.sections
     assert section.heading.startswith("accuracy on validation")
-    chart, _, words, table = section.blocks
+    chart, _, words, same, table = section.blocks
+    assert isinstance(same, Words)
     assert isinstance(words, Words)
     assert words.text.startswith("Scores are on the validation data on which the best step of each trial was chosen")
     assert words.text.endswith("the first place was chosen on them, too: the best of 6 groups.")
@@ -127,6 +128,14 @@ def test_groups_stand_in_the_order_of_the_leaderboard_with_their_seeds(registry:
     assert [row["group"] for row in table.rows] == [group_label(row["group"]) for row in board]
     assert len(chart.traces[0]["x"]) == 17  # of 18 trials one has failed
     assert list(chart.traces[1]["x"]) == [row["mean"] for row in board]
+
+
+def test_what_is_the_same_in_all_groups_is_told_once_and_has_no_column() -> None:
+    row = dict.fromkeys(("rank", "may_be_best", "mean", "low", "high", "sd", "best", "test", "recipe", "model", "run"))
+    row |= {"n": 1, "baseline": 0.0133, "init_from": "random", "size": "tiny", "notes": "one seed", "group": "a"}
+    other = row | {"init_from": "wiki@1", "notes": "", "group": "b"}
+    assert telling_columns([row, other]) == (["init_from", "notes", "group"], ["n", "baseline", "size"])
+    assert telling_columns([row])[1] == [], "one group has nothing beside it"
 
 
 def test_a_page_says_how_many_archived_runs_it_leaves_out(registry: Registry, tmp_path: Path) -> None:
