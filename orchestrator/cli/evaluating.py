@@ -69,9 +69,7 @@ def _find_reranking(rerank: str | None, relevant_label: str | None, num_candidat
 @overrides_argument
 @_split_option(default="validation", help="Split to score.")
 @batch_size_option
-@click.option(
-    "--errors", "num_errors", type=click.IntRange(0), default=0, help="Show the N worst errors, with their text."
-)
+@click.option("--errors", "num_errors", type=click.IntRange(0), default=0, help="Show the N worst errors with text.")
 @device_option(default="auto")
 @precision_option(default="auto")
 @_reranking_options
@@ -193,9 +191,7 @@ def _brief_confusions(matrix: "Sequence[Mapping[str, Any]]") -> "tuple[str, Sequ
     help="With --pairs: model to train on them.",
 )
 @_split_option(default="train", help="With --pairs: split of TASK.")
-@click.option(
-    "--num-negatives", type=click.IntRange(1), default=1, help="With --pairs: negatives per relevant document."
-)
+@click.option("--num-negatives", type=click.IntRange(1), default=1, help="With --pairs: negatives per document.")
 @output_options
 def search(
     model: str,

@@ -56,9 +56,7 @@ _lines_and_workers = options(
         type=click.IntRange(1),
         help="Split FILE over Ray workers. Default: none; with --address all that fit.",
     ),
-    click.option(
-        "--gpus-per-worker", "gpus", type=click.FloatRange(0), default=0.0, help="GPUs per worker; 0 computes on CPUs."
-    ),
+    click.option("--gpus-per-worker", "gpus", type=click.FloatRange(0), default=0.0, help="GPUs per worker; 0: CPUs."),
 )
 
 

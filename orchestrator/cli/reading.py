@@ -117,13 +117,7 @@ def _reading_options(*, is_list: bool) -> Callable[[F], F]:
             "-f", "--format", "form", type=formats, is_eager=True, hidden=False, help="Output format. [default: table]"
         ),
         reading("--columns", metavar="A,B,…", hidden=not is_list, help="Columns to show, in order."),
-        reading(
-            "--limit",
-            type=_limit,
-            metavar="N|all",
-            hidden=not is_list,
-            help="Maximum number of rows; a terminal shows a page.",
-        ),
+        reading("--limit", type=_limit, metavar="N|all", hidden=not is_list, help="Maximum number of rows."),
         reading("--wide", is_flag=True, help="All columns and whole texts, however wide the table becomes."),
         reading("--raw", is_flag=True, help="Do not escape CSV cells that start like a formula."),
         reading("--offset", type=click.IntRange(0, _MOST_ROWS), help="Skip the first N rows."),

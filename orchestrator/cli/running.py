@@ -14,7 +14,7 @@ import click
 
 from orchestrator.base.console import ignoring_broken_pipe, is_terminal, show_progress
 from orchestrator.base.errors import ClusterError, HoursReached
-from orchestrator.base.run_states import RunState, check_name, is_run_id, new_run_id
+from orchestrator.base.run_states import RunState, is_run_id, new_run_id
 from orchestrator.base.settings import ASKED_AT_VARIABLE
 from orchestrator.cli.frame import (
     command,
@@ -37,16 +37,7 @@ if TYPE_CHECKING:
     from orchestrator.specs import AnySpec
 
 
-def _checked_name(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
-    try:
-        return None if value is None else check_name(value)
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from None
-
-
-_name_option = click.option(
-    "--name", callback=_checked_name, metavar="NAME", help="Name of the run. Default: that of the spec."
-)
+_name_option = click.option("--name", metavar="NAME", help="Name of the run. Default: that of the spec.")
 _timeout_option = partial(click.option, "--timeout", "timeout_s", type=click.FloatRange(0), metavar="SECONDS")
 
 
@@ -94,8 +85,7 @@ def run(spec_path: str, overrides: tuple[str, ...], name: str | None, run_id: st
 def _load_named(spec_path: str, overrides: Sequence[str], name: str | None) -> "AnySpec":
     from orchestrator.specs.loading import load_spec
 
-    spec = load_spec(spec_path, overrides)
-    return spec.model_copy(update={"name": name}) if name else spec
+    return load_spec(spec_path, [*overrides, f"name={json.dumps(name)}"] if name else overrides)
 
 
 @command(example="resume 7f3a execution.num_workers=2\nresume my-sweep trials=40")

@@ -56,9 +56,7 @@ def show(run_id: str, is_whole: bool) -> None:
 
 @command("reproduce", example="runs reproduce 7f3a\nruns reproduce 7f3a --show spec -o again.yaml")
 @click.argument("run_id", metavar="RUN")
-@click.option(
-    "--show", "part", type=click.Choice(["spec", "diff"]), help="Print the spec, or the uncommitted changes as a diff."
-)
+@click.option("--show", "part", type=click.Choice(["spec", "diff"]), help="Print the spec, or uncommitted changes.")
 @format_options
 @output_option("Write to FILE; .json sets the format.", expose_value=False)
 def reproduce(run_id: str, part: str | None) -> None:
@@ -212,9 +210,7 @@ _TRACKERS = ("tensorboard", "mlflow", "wandb")
 
 @command(example="runs export -o runs.csv --where \"task = 'sst2'\"\nruns export 7f3a --to tensorboard -o events/")
 @click.argument("run_ids", metavar="[RUN...]", nargs=-1)
-@click.option(
-    "--to", "tracker", type=click.Choice(_TRACKERS), help="Tracker format; needs the tracker's Python package."
-)
+@click.option("--to", "tracker", type=click.Choice(_TRACKERS), help="Tracker format; needs its Python package.")
 @click.option("--where", metavar="QUERY", default="", show_default=False, help="Runs that match QUERY; all by default.")
 @click.option(
     "-o",

@@ -33,9 +33,7 @@ from orchestrator.drafting.request import DRAFT_KINDS, DraftRequest
 )
 @click.option("--text", "text_columns", metavar="COLUMN", multiple=True, help="Text column; repeat for text pairs.")
 @click.option("--label", "label_column", metavar="COLUMN", help="Label column.")
-@click.option(
-    "--minutes", type=click.FloatRange(0.5), default=10.0, metavar="MINUTES", help="Target duration on this machine."
-)
+@click.option("--minutes", type=click.FloatRange(0.5), default=10.0, help="Target duration on this machine.")
 def init(files: tuple[str, ...], force: bool, text_columns: tuple[str, ...], **asked: Any) -> None:
     """Write a spec (YAML) for your data.
 

@@ -87,9 +87,7 @@ def inspect(**source: Any) -> None:
 @_source_options
 @click.option("--num", "number", type=click.IntRange(1), default=3, help="Number of documents or examples.")
 @click.option("--epoch", type=click.IntRange(0), default=0, help="Epoch of the examples.")
-@click.option(
-    "--from", "first", metavar="EXAMPLE", type=click.IntRange(0), default=0, help="Index of the first example."
-)
+@click.option("--from", "first", type=click.IntRange(0), default=0, help="Index of the first example.")
 @click.option("--phase", type=click.IntRange(0), default=0, help="Index of the pretraining phase.")
 @output_options
 def show(

@@ -154,10 +154,6 @@ def load_topics() -> dict[str, str]:
     return {path.stem: path.read_text(encoding="utf-8") for path in found}
 
 
-def _title(text: str) -> str:
-    return text.partition("\n")[0].removeprefix("# ")
-
-
 def _context_of(words: Sequence[str]) -> click.Context | None:
     """The context of a command's help; None where the words name no command."""
     context = click.Context(cli, info_name="orchestrator", **cli.context_settings)
@@ -176,7 +172,7 @@ def help(words: tuple[str, ...]) -> None:
     """Show help for a command or topic, or list the topics."""
     topics = load_topics()
     if not words:
-        rows = [{"topic": name, "about": _title(text)} for name, text in topics.items()]
+        rows = [{"topic": name, "about": text.partition("\n")[0].removeprefix("# ")} for name, text in topics.items()]
         show_rows(rows, ["topic", "about"])
         notify("\nsee one with: orchestrator help TOPIC; a command with: orchestrator help COMMAND")
         return

@@ -68,17 +68,10 @@ def detect_layout(path: str, *, is_text: bool = False) -> Layout:
         return "table"
     if is_named_conll(path):
         return "tags" if plain_name(path).endswith(".conllu") else "entities"
-    if not is_text and len(rows) > FEW_LINES and (looks := _look_labeled(rows)):
-        raise InputError(f"{path}: its lines {looks}; as plain text they are read by --kind pretraining alone")
-    return "text"
-
-
-def _look_labeled(lines: Sequence[str]) -> str | None:
-    """Say how lines look that are more than text, and what to do about it; None of plain text."""
     for beginning, looks in _LABELED_LINES.items():
-        if _are_most(lines, re.compile(beginning).match):
-            return looks
-    return None
+        if not is_text and len(rows) > FEW_LINES and _are_most(rows, re.compile(beginning).match):
+            raise InputError(f"{path}: its lines {looks}; as plain text they are read by --kind pretraining alone")
+    return "text"
 
 
 def _are_most(lines: Sequence[str], test: Callable[[str], object]) -> bool:

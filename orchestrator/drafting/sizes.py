@@ -108,14 +108,12 @@ def pretraining_sizes(
     limit = "the time" if in_time <= most else f"{MAX_PASSES} passes over the text"
     if steps == _FEWEST_STEPS:
         limit = "the minimum of steps"
-    rate = _pretraining_rate(chosen.hidden_size, is_pretrained=config is not None)
+    width = chosen.hidden_size
+    if config is not None:
+        rate = 5e-5 if width >= 512 else 2e-4
+    else:
+        rate = 1e-3 if width <= 256 else 5e-4 if width <= 512 else 1e-4
     return PretrainingSizes(size, phases, steps, batch_size, num_passes, minutes, limit, rate)
-
-
-def _pretraining_rate(width: int, *, is_pretrained: bool) -> float:
-    if is_pretrained:
-        return 5e-5 if width >= 512 else 2e-4
-    return 1e-3 if width <= 256 else 5e-4 if width <= 512 else 1e-4
 
 
 class TaskSizes(NamedTuple):
