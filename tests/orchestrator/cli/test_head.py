@@ -58,7 +58,7 @@ def head(monkeypatch: pytest.MonkeyPatch) -> Head:
     "words",
     [
         "runs list --trials -f csv --limit 5",
-        "runs list --state FAILED,LOST",
+        "runs list --state FAILED --state LOST",
         "runs edit --note looked --unpin -- 7f3a",
         "runs logs --worker 1 -- 7f3a",
         "query --sort -name -- \"metrics.f1 > 0.9 and name = 'a b'\"",
