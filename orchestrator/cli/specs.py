@@ -113,8 +113,16 @@ def schema(kind: str | None) -> None:
         return
     if kind not in SPEC_KINDS:
         raise InputError(f"{kind!r} is no kind of spec{did_you_mean(kind, SPEC_KINDS)}")
-    if current_reading().form == "json":
+    rows = list(document_fields(spec_class(kind)))
+    form = current_reading().form
+    if form == "json":
         show_text(json.dumps(spec_class(kind).model_json_schema(), indent=2, ensure_ascii=False))
+    elif form == "csv":
+        show_rows(map(asdict, rows), ["field", "type", "unit", "default", "role", "about"])
     else:
-        columns = ["field", "default", "role", "type", "unit", "about"]
-        show_rows(map(asdict, document_fields(spec_class(kind))), columns, below=columns[3:])
+        for row in rows:
+            unit = f" ({row.unit})" if row.unit else ""
+            default = row.default if row.default in ("required", "left out", "see below") else f"default {row.default}"
+            field = f"{row.field}: {row.type}{unit}; {default}; {row.role}"
+            show_text(textwrap.fill(field, 80, subsequent_indent=" " * 8))
+            show_text(textwrap.fill(row.about, 80, initial_indent="    ", subsequent_indent="    "))
