@@ -21,7 +21,7 @@ def test_init_says_what_it_found_and_what_comes_next(command: Command, tmp_path:
     write_reviews(tmp_path / "reviews.csv", delimiter=";")
     outcome = command("init", "reviews.csv")
     assert (outcome.status, outcome.out) == (0, "reviews.yaml\n")
-    assert "data      reviews.csv: CSV with ';' between columns, 60" in outcome.err
+    assert "data      reviews.csv: CSV, 60" in outcome.err
     assert "orchestrator run reviews.yaml" in outcome.err
     assert max(map(len, outcome.err.splitlines())) <= 80
     assert {path.name for path in tmp_path.iterdir()} >= {"reviews.yaml", "reviews.texts.txt"}
