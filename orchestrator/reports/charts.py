@@ -11,6 +11,12 @@ from orchestrator.reports.page_blocks import Chart, Row, Table, is_numeric
 
 MAX_POINTS = 500
 """Maximum number of points of a line: a screen shows no more, and each costs 30 bytes of a report."""
+MIN_TRIALS = 8
+"""Minimum number of trials for importances; of fewer they are noise."""
+_METHOD = (
+    "PED-ANOVA (Watanabe, Bansal & Hutter 2023, IJCAI), by Optuna: how far each setting alone sets the better half of "
+    "the trials apart. Settings that were varied little look unimportant."
+)
 _FEW_VALUES = 8
 """Maximum number of distinct values on a categorical axis."""
 _LOGARITHMIC_FROM = 30.0
@@ -203,3 +209,58 @@ def score_by_setting(rows: Sequence[Row], setting: str, metric: str) -> Chart:
         "", values, [row["score"] for row in rows], text=[row["trial"] for row in rows], hovertemplate=hover
     )
     return Chart(f"{metric} by {setting}", [trace], {"xaxis": axis, "yaxis": _axis(metric)}, 300)
+
+
+def importances(shares: Mapping[str, float]) -> Chart:
+    """Bars of the settings' importances, the largest on top."""
+    ordered = sorted(shares.items(), key=lambda item: item[1])
+    trace = {
+        "type": "bar",
+        "orientation": "h",
+        "x": [share for _, share in ordered],
+        "y": [name for name, _ in ordered],
+        "hovertemplate": "%{y}: %{x:.2f}<extra></extra>",
+    }
+    layout = {"xaxis": _axis("share", range=[0, 1]), "yaxis": {"automargin": True}}
+    table = Table(("setting", "share"), [{"setting": name, "share": share} for name, share in reversed(ordered)])
+    return Chart("Which settings matter", [trace], layout, 120 + 30 * len(ordered), _METHOD, table)
+
+
+def setting_importances(
+    rows: Sequence[Row], settings: Sequence[str], *, larger_is_better: bool = True
+) -> dict[str, float]:
+    """Hyperparameter importances by Optuna; empty for fewer than `MIN_TRIALS` trials.
+
+    Args:
+        rows: `score` and the settings by their names; a trial that lacks a setting is left out.
+    """
+    whole = [row for row in rows if all(row.get(name) is not None for name in settings)]
+    varied = [name for name in settings if len({str(row[name]) for row in whole}) > 1]
+    if len(whole) < MIN_TRIALS or len({row["score"] for row in whole}) < 2 or not varied:
+        return {}
+    import warnings
+
+    import optuna
+    from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution
+
+    columns: dict[str, list[Any]] = {}
+    distributions: dict[str, BaseDistribution] = {}
+    for name in varied:
+        values = [row[name] for row in whole]
+        is_number = all(map(is_numeric, values))
+        columns[name] = list(map(float if is_number else str, values))
+        low, *_, high = sorted(columns[name])
+        distributions[name] = (
+            FloatDistribution(low, high) if is_number else CategoricalDistribution(sorted(set(columns[name])))
+        )
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    study = optuna.create_study(direction="maximize" if larger_is_better else "minimize")
+    for number, row in enumerate(whole):
+        chosen = {name: column[number] for name, column in columns.items()}
+        study.add_trial(
+            optuna.trial.create_trial(params=chosen, distributions=distributions, value=float(row["score"]))
+        )
+    evaluator = optuna.importance.PedAnovaImportanceEvaluator(target_quantile=0.5)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        return dict(optuna.importance.get_param_importances(study, evaluator=evaluator))

@@ -13,18 +13,21 @@ from bert_core.objectives.base import PERPLEXITY
 from orchestrator.base.console import counted, duration
 from orchestrator.base.errors import InputError, NotFoundError
 from orchestrator.base.formatting import cell, field_cell, short_values
-from orchestrator.base.metric_names import best_first, is_of_the_machine, score_bounds
+from orchestrator.base.metric_names import best_first, is_better_lower, is_of_the_machine, score_bounds
 from orchestrator.registry.group_records import GroupRecord, replicate_text, scored_trials
 from orchestrator.registry.leaderboard import SHOWN_DIGITS, noise_among, ranking_sentences, recipe_text, trial_groups
 from orchestrator.registry.parameters import group_code, group_label, is_source_digest, varied_parameters
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
 from orchestrator.reports.charts import (
+    MIN_TRIALS,
     Spread,
     draw_curves,
+    importances,
     learning_curves,
     score_by_setting,
     seed_spread,
+    setting_importances,
 )
 from orchestrator.reports.mistake_blocks import prediction_blocks
 from orchestrator.reports.page_blocks import Block, Chart, Code, Facts, Page, Row, Section, Table, Words, run_cell
@@ -140,7 +143,7 @@ def _sweep_sections(registry: Registry, run: RunRecord, records: Sequence[Row]) 
     has_lines = any(len(trace["x"]) > 1 for trace in curves.traces)
     return [
         Section("Luck of the seeds", _spreads(records, settings, metric)),
-        Section("Settings", [score_by_setting(scored, name, metric) for name in settings] if scored else []),
+        Section("Settings", _setting_blocks(scored, settings, metric)),
         Section("Learning curves of the trials", [curves] if has_lines else []),
         Section("Trials", [Table(columns, sorted(rows.values(), key=lambda row: best_first(metric, row["score"])))]),
     ]
@@ -192,6 +195,19 @@ def _spreads(records: Sequence[Row], settings: Sequence[str], metric: str) -> li
     if len(groups) > len(shown):
         blocks.append(Words(f"The best {len(shown)} of {len(groups)} groups."))
     return blocks
+
+
+def _setting_blocks(rows: Sequence[Row], settings: Sequence[str], metric: str) -> list[Block]:
+    """Charts of the scores over the settings that were varied."""
+    if not settings or not rows:
+        return []
+    blocks: list[Block] = []
+    shares = setting_importances(rows, settings, larger_is_better=not is_better_lower(metric))
+    if shares:
+        blocks.append(importances(shares))
+    elif len(rows) < MIN_TRIALS:
+        blocks.append(Words(f"With fewer than {MIN_TRIALS} scored trials no importance of a setting is estimated."))
+    return [*blocks, *(score_by_setting(rows, name, metric) for name in settings)]
 
 
 def trial_curves(registry: Registry, run: RunRecord, records: Sequence[Row]) -> Chart:

@@ -23,6 +23,7 @@ from orchestrator.reports.charts import (
     predicted_values,
     score_by_setting,
     seed_spread,
+    setting_importances,
     thinned,
 )
 from orchestrator.reports.page_blocks import Chart, Code, Facts, Page, Section, Table, Words
@@ -63,6 +64,7 @@ def test_a_sweep_shows_its_groups_settings_and_trials(registry: Registry, tmp_pa
     (spread,) = charts(page, "Luck of the seeds")
     assert spread.traces[1]["y"][0] == "batch_size 32, learning_rate 0.0001"
     assert [chart.title for chart in charts(page, "Settings")] == [
+        "Which settings matter",
         "accuracy by batch_size",
         "accuracy by learning_rate",
     ]
@@ -206,6 +208,14 @@ def test_values_that_end_alike_are_apart() -> None:
     values = ["wikipedia-lowercase/pretraining@1", "bookcorpus-lowercase/pretraining@1"]
     rows = [{"trial": value, "score": 0.5, "value": value} for value in values]
     assert score_by_setting(rows, "value", "f1").layout["xaxis"]["categoryarray"] == sorted(values)
+
+
+def test_importance_finds_the_setting_that_matters() -> None:
+    rows = [{"score": rate / 10, "rate": rate, "batch": batch} for rate in range(8) for batch in (16, 32)]
+    shares = setting_importances(rows, ["rate", "batch"])
+    assert shares["rate"] > 0.9
+    assert setting_importances(rows[:7], ["rate", "batch"]) == {}
+    assert setting_importances([{**row, "score": 0.5} for row in rows], ["rate", "batch"]) == {}
 
 
 def test_a_group_of_one_seed_has_no_interval_and_the_chart_says_so() -> None:
