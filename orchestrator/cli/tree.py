@@ -59,14 +59,22 @@ _INSTEAD: Mapping[str, str] = {
     "`orchestrator plan SPEC.yaml`": "run --dry-run",
     "`orchestrator stop RUN`": "kill, cancel",
     "`orchestrator leaderboard TASK`": "best",
+    "`orchestrator leaderboard TASK --all` lists groups, `orchestrator compare A B` compares": "groups",
     "`orchestrator compare A B`": "diff, models compare",
+    "`orchestrator check`": "published",
     "`orchestrator board`": "ui, dashboard, server",
     "`orchestrator models`": "download, model",
+    "`orchestrator models show MODEL -o README.md`": "models card",
+    "`orchestrator models alias NAME@ALIAS --rm`": "models unalias",
+    "`orchestrator models lineage NAME --down`": "models descendants",
     "`orchestrator evaluate MODEL TASK`": "test, eval, score",
+    "`orchestrator search MODEL TASK --pairs FILE`": "mine",
     "`orchestrator init FILE`": "new",
     "`orchestrator db upgrade`": "migrate",
+    "`orchestrator db check`": "db current",
     "`orchestrator db backup FILE`": "db export",
     "`orchestrator db merge FILE`": "db import",
+    "`ray rsync-down`, then `orchestrator db merge FILE` (`orchestrator help cluster` has the lines)": "cluster pull",
     "`ray up cluster.yaml`": "cluster up",
     "`orchestrator gc`": "clean, prune",
     "`orchestrator doctor`": "info",
@@ -76,7 +84,7 @@ _INSTEAD: Mapping[str, str] = {
     "`-f csv`": "--csv",
 }
 HINTS: Mapping[str, str] = {word: use for use, words in _INSTEAD.items() for word in words.split(", ")}
-"""Commands and options of other programs, with what to use here.
+"""Commands and options of other programs, and of earlier versions, with what to use here.
 
 A command of another group is found without a hint: `logs` is `runs logs`, `runs stop` is `stop`.
 """
