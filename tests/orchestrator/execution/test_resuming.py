@@ -118,7 +118,7 @@ def test_a_field_that_shapes_the_result_starts_no_attempt(laboratory: Laboratory
     run_id = laboratory.start(fail)
     status, said = laboratory.command("resume", run_id, "shard_bytes=5000")
     assert status == 2
-    assert "shard_bytes shapes the result" in said
+    assert "shard_bytes: " in said
     with Registry(laboratory.settings.registry) as registry:
         assert registry.run(run_id).attempt == 1
 

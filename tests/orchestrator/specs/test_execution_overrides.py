@@ -55,16 +55,16 @@ def test_null_takes_a_label_of_nodes_away() -> None:
     ("kind", "key"),
     [
         ("pretrain", "steps"),
-        ("pretrain", "model.hidden_size"),
-        ("sweep", "space.learning_rate"),
+        ("pretrain", "model.num_hidden_layers"),
+        ("sweep", "recipe.epochs"),
         ("distill", "pretraining.steps"),
         ("pipeline", "stages.model.small.steps"),
-        ("pipeline", "stages"),
+        ("pipeline", "stages.task.name"),
     ],
 )
 def test_a_field_that_shapes_the_result_is_refused_by_name(kind: str, key: str) -> None:
-    with pytest.raises(SpecError, match=rf"override {key}=5: {key} shapes"):
-        override_execution(parse_spec(SPECS[kind]), [f"{key}=5"])
+    with pytest.raises(SpecError, match=rf"{key}: .* cannot change"):
+        override_execution(parse_spec(SPECS[kind]), [f"{key}='5'" if key.endswith("name") else f"{key}=5"])
 
 
 @pytest.mark.parametrize("key", ["stages.model.execution.num_workers", "stages.other.steps", "stages.model"])
@@ -76,8 +76,8 @@ def test_a_stage_that_is_not_there_is_told_with_those_that_are(key: str) -> None
 @pytest.mark.parametrize(
     ("override", "named"),
     [
-        ("name=other", "name cannot change"),
-        ("tags=[a]", "tags cannot change"),
+        ("name=other", "name: .* cannot change"),
+        ("tags=[a]", "tags: .* cannot change"),
         ("execution.num_worker=2", "did you mean num_workers"),
         ("execution.num_workers=0", "execution.num_workers"),
         ("nonsense", "nonsense"),
@@ -106,7 +106,7 @@ def test_a_search_may_have_more_points() -> None:
         (SEARCH, "trials=null", "trials"),
         ({**SEARCH, "search": "grid", "space": {"dropout": [0.1]}}, "trials=null", "the sweep has 4 points"),
         (SWEEP, "trials=9", "the grid has tried all"),
-        (SPECS["pipeline"], "stages.task.trials=9", "trials shapes"),
+        (SPECS["pipeline"], "stages.task.trials=9", "trials: .* cannot change"),
     ],
 )
 def test_points_that_are_there_stay(values: dict[str, Any], override: str, named: str) -> None:
