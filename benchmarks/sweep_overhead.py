@@ -94,8 +94,7 @@ def measure_bookkeeping(num_trials: int, folder: Path, with_registry: bool) -> f
         journal = TrialJournal(context.run_folder)
         journal.begin({"data": "none"})
         begun_at = time.process_time()
-        with trial_recording(context, journal) as recording:
-            listener = recording.listener()
+        with trial_recording(context, journal) as listener:
             _end_all(SweepProgress(TrialQueue(spec, "f1", {}), "f1", {}, listener, _ignore, _ignore, _ignore, {}))
         return time.process_time() - begun_at
 

@@ -136,15 +136,14 @@ class SweepKind(Kind[SweepSpec, SweepResult]):
             num_examples = sweep_estimates.num_taken(first, recipe.train_fraction)
             return short_training_advice(Schedule(num_examples, recipe.batch_size, recipe.epochs, 1))
 
-        with trial_recording(context, journal, advise) as recording:
-            recording.replay()
+        with trial_recording(context, journal, advise) as listener:
             return run_sweep(
                 spec,
                 task=task,
                 run_folder=context.run_folder,
                 storage=context.settings.storage,
                 resolve_name=inputs.folder,
-                listener=recording.listener(),
+                listener=listener,
                 finished=journal.trials,
                 kept_models={
                     moved_path(model.folder, context.settings.storage)

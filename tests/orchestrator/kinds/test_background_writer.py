@@ -11,7 +11,7 @@ import pytest
 
 from orchestrator.base.errors import RegistryError, RegistryUnavailableError
 from orchestrator.kinds.trial_recording import background_writer
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, wait_until
 
 
 def run_all(writes: Sequence[Callable[[], object]]) -> None:
@@ -27,9 +27,9 @@ def test_items_that_come_meanwhile_are_written_together(monkeypatch: pytest.Monk
     def write(numbers: Sequence[int]) -> None:
         written.append(list(numbers))
 
-    with background_writer(write, threading.Event()) as writer:
+    with background_writer(write, threading.Event()) as put:
         for number in range(100):
-            writer.put(number)
+            put(number)
     assert [len(numbers) for numbers in written] == [40, 40, 20], "at the end of the block nobody waits for more"
     assert list(chain.from_iterable(written)) == list(range(100))
 
@@ -41,9 +41,9 @@ def test_ordering_does_not_wait_for_a_write() -> None:
         assert is_back.wait(PATIENCE_S)
         written.append("first")
 
-    with background_writer(run_all, threading.Event()) as writer:
-        writer.put(wait)
-        writer.put(lambda: written.append("second"))
+    with background_writer(run_all, threading.Event()) as put:
+        put(wait)
+        put(lambda: written.append("second"))
         assert written == []
         is_back.set()
     assert written == ["first", "second"]
@@ -56,11 +56,15 @@ def test_the_error_of_a_write_is_raised_where_the_next_is_ordered() -> None:
     written: list[str] = []
 
     def write_all() -> None:
-        with background_writer(run_all, threading.Event()) as writer:
-            writer.put(refuse)
+        with background_writer(run_all, threading.Event()) as put:
+
+            def order_later() -> bool:
+                put(lambda: written.append("later"))
+                return False
+
+            put(refuse)
             with pytest.raises(RegistryError):
-                writer.close()
-            writer.put(lambda: written.append("later"))
+                wait_until(order_later, "no order was refused")
 
     with pytest.raises(RegistryError, match="no such table"):
         write_all()
@@ -78,9 +82,9 @@ def test_an_interrupted_block_does_not_wait_for_a_registry_that_is_away() -> Non
         raise RegistryUnavailableError("away")
 
     def write_until_interrupted() -> None:
-        with background_writer(run_all, given_up) as writer:
-            writer.put(write)
-            writer.put(write)
+        with background_writer(run_all, given_up) as put:
+            put(write)
+            put(write)
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

@@ -44,8 +44,7 @@ def test_trials_that_ended_are_recorded_and_kept_but_for_failed_ones(
     failed = dataclasses.replace(TRIALS[1], key="k2", number=2, state="FAILED", error="no memory")
     collapsed = dataclasses.replace(TRIALS[1], metrics={"accuracy": 0.5, "collapsed": 1.0})
     advice = "1 step only; raise epochs"
-    with trial_recording(context, begun_journal(context), lambda result: advice) as recording:
-        listener = recording.listener()
+    with trial_recording(context, begun_journal(context), lambda result: advice) as listener:
         for result in (failed, collapsed):
             listener.on_trial_result(result)
     assert [name for name, _ in book.recorded] == ["trials.record"], "what comes at a time is one transaction"
@@ -58,8 +57,7 @@ def test_trials_that_ended_are_recorded_and_kept_but_for_failed_ones(
 def test_a_trial_that_starts_again_has_each_measurement_once(settings: Settings) -> None:
     book = Notebook()
     context = context_of(settings, book)
-    with trial_recording(context, begun_journal(context)) as recording:
-        listener = recording.listener()
+    with trial_recording(context, begun_journal(context)) as listener:
         for _ in range(2):
             listener.on_trial_started(START)
             listener.on_trial_events(START.key, EVENTS)
@@ -96,8 +94,7 @@ def test_trials_go_on_while_the_registry_is_away_and_are_recorded_once_it_is_bac
 ) -> None:
     context = sweep_context(recorder, tmp_path)
     away = AwayRegistry(monkeypatch)
-    with trial_recording(context, begun_journal(context)) as recording:
-        listener = recording.listener()
+    with trial_recording(context, begun_journal(context)) as listener:
         listener.on_trial_started(START)
         listener.on_trial_events(START.key, EVENTS)
         listener.on_trial_result(TRIALS[0])
@@ -117,8 +114,7 @@ def test_what_the_registry_missed_is_recorded_when_the_sweep_goes_on(
     context = sweep_context(recorder, tmp_path)
 
     def run_until_interrupted() -> None:
-        with trial_recording(context, begun_journal(context)) as recording:
-            listener = recording.listener()
+        with trial_recording(context, begun_journal(context)) as listener:
             listener.on_trial_started(START)
             listener.on_trial_events(START.key, EVENTS)
             listener.on_trial_result(TRIALS[0])
@@ -134,8 +130,8 @@ def test_what_the_registry_missed_is_recorded_when_the_sweep_goes_on(
 
     next_attempt = dataclasses.replace(context, recorder=Recorder(registry))
     for _ in range(2):  # a second time changes nothing
-        with trial_recording(next_attempt, TrialJournal(context.run_folder)) as recording:
-            recording.replay()
+        with trial_recording(next_attempt, TrialJournal(context.run_folder)):
+            pass
         (trial,) = registry.trials.table(context.run_id).values("id")
         assert registry.run(trial).state == "COMPLETED"
         assert registry.metrics.history(trial, "train.loss").values("value") == [0.7]
