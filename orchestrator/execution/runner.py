@@ -26,13 +26,10 @@ from orchestrator.kinds import kind_of, resolved_inputs
 from orchestrator.kinds.plan import PlanRow, plan_rows
 from orchestrator.kinds.preflight import (
     check_capacity,
+    check_disk,
+    check_storage,
     check_writable,
-    disk_problems,
-    input_problems,
     needed_cpus,
-    preflight,
-    refuse,
-    storage_problems,
     warn_of_unused_gpus,
 )
 from orchestrator.kinds.resolved import Resolved
@@ -89,7 +86,8 @@ def run_spec(
     logger.info("checking what the spec names", extra=UNDER_WAY)
     spec = _pin_uris(spec)
     inputs = resolved_inputs(spec, settings)
-    refuse(preflight(spec, inputs))
+    kind_of(spec).preflight(spec, inputs)
+    check_storage(spec, inputs)
     inputs.fetch(spec)
     with open_controller(spec, inputs, overrides=overrides) as controller:
         return controller.start(spec, run_id=run_id, on_started=on_started)
@@ -119,7 +117,7 @@ def resume_run(
         if spec is None:
             return record
         with _ready_to_resume(record, spec, settings, allow_drift) as inputs:
-            refuse(disk_problems(spec, inputs, _left(record, settings)))
+            check_disk(spec, inputs, _left(record, settings))
             inputs.fetch(spec)
             words = override_words(overrides)
             with open_controller(spec, inputs, overrides=words, allow_drift=allow_drift) as controller:
@@ -243,7 +241,7 @@ def plan_spec(spec: Spec, inputs: Resolved) -> list[PlanRow]:
     """Plan of a spec: what it does and takes. Nothing is started; input that is not there is refused."""
     logger.info("checking what the spec names", extra=UNDER_WAY)
     spec = _pin_uris(spec)
-    refuse(input_problems(spec, inputs))
+    kind_of(spec).preflight(spec, inputs)
     return plan_rows(spec, inputs, with_time=True)
 
 
@@ -263,7 +261,7 @@ def check_storage_and_capacity(spec: Spec, inputs: Resolved, left: Sequence[str]
     Raises: InputError for a disk that is too small or cannot be written; ClusterError, naming what is missing.
     """
     settings = inputs.settings
-    refuse(storage_problems(spec, inputs, left))
+    check_storage(spec, inputs, left)
     if names_no_cluster(settings):
         import torch
 

@@ -35,7 +35,6 @@ from orchestrator.base.metric_names import is_of_the_machine
 from orchestrator.base.run_states import RunState
 from orchestrator.base.settings import ADDRESS_VARIABLE, HOME_VARIABLE, REGISTRY_VARIABLE, STORAGE_VARIABLE, Settings
 from orchestrator.kinds import kind_of, resolved_inputs
-from orchestrator.kinds.preflight import input_problems, refuse
 from orchestrator.pretraining.batch_trace import HOLD_VARIABLE, TRACE_VARIABLE, combine_digests, num_holding, read_trace
 from orchestrator.registry import Registry
 from orchestrator.registry.fields import RUN_COLUMNS
@@ -286,7 +285,7 @@ def verify_resume(
                 f"{counted(count, 'worker')}; give a smaller number"
             )
     inputs = resolved_inputs(spec, settings)
-    refuse(input_problems(spec, inputs))
+    kind.preflight(spec, inputs)
     named = replace_names(spec, inputs.folder)  # the children have another registry
     home = settings.home.absolute() / "verify" / uuid4().hex[:8]
     home.mkdir(parents=True)

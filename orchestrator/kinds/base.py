@@ -1,7 +1,7 @@
 """The contract of a kind of run, and what a kind is handed.
 
-    spec ─► problems ─► facts, disk, resources ─► run ─► record
-              └─────────── inputs: Resolved ───────┘
+    spec ─► preflight ─► facts, disk, resources ─► run ─► record
+              └─────────── inputs: Resolved ────────┘
 
 A kind is one object in the list `KINDS`. Its spec is a file in `specs/` and an entry of the union in
 `specs/pipeline.py`. Plans and the runner ask every kind the same questions and know none by name.
@@ -27,7 +27,6 @@ from orchestrator.base.results import DriftEvent, Event, MessageEvent, MetricEve
 from orchestrator.base.settings import Settings
 from orchestrator.cluster.capacity import Processes, cluster_resources, has_gpus
 from orchestrator.cluster.gpus import find_gpu_problem, have_bf16
-from orchestrator.cluster.own_errors import OWN_ERRORS
 from orchestrator.corpus.document_batches import check_text
 from orchestrator.corpus.input_files import find_files
 from orchestrator.kinds.resolved import Resolved
@@ -57,19 +56,6 @@ NARROW = 256
 def is_narrow(configs: Iterable[BertConfig | None]) -> bool:
     """Whether one of the models, as far as they are known, is too narrow to be faster in bf16 on a CPU."""
     return any(config is not None and config.hidden_size < NARROW for config in configs)
-
-
-@dataclass(frozen=True)
-class Problem:
-    """Reason why a spec cannot run."""
-
-    error: Exception
-    """Error that names field, value and remedy, of a class with its exit status."""
-    stage: str = ""
-    """Stage of a pipeline that has the problem."""
-
-    def __str__(self) -> str:
-        return f"stages.{self.stage}: {self.error}" if self.stage else str(self.error)
 
 
 @dataclass(frozen=True)
@@ -191,7 +177,7 @@ class RunContext:
 class Kind(ABC, Generic[S, R]):
     """A kind of run, for specs of the class S and with results of the class R.
 
-    Every method raises errors that a person can mend (`OWN_ERRORS`), with field, value and remedy in the message.
+    Every method raises errors that a person can mend, of `OWN_ERRORS`, with field, value and remedy in the message.
     """
 
     spec: type[S]
@@ -211,19 +197,15 @@ class Kind(ABC, Generic[S, R]):
 
     # Before a run: checks and plans.
 
-    def problems(self, spec: S, inputs: Resolved) -> list[Problem]:
-        """Find out why a spec cannot run, as far as its files, models and tokenizers tell before anything starts."""
-        try:
-            for source in text_sources_of(spec):
-                check_text(source)
-            inputs.check(spec)
-            self.check(spec, inputs)
-        except OWN_ERRORS as error:
-            return [Problem(error)]
-        return []
+    def preflight(self, spec: S, inputs: Resolved) -> None:
+        """Refuse a spec that cannot run, as far as its files, models and tokenizers tell before anything starts."""
+        for source in text_sources_of(spec):
+            check_text(source)
+        inputs.check(spec)
+        self.check(spec, inputs)
 
     def check(self, spec: S, inputs: Resolved) -> None:
-        """Refuse a spec that cannot run. Its text files, models and tokenizers exist, as `problems` has seen."""
+        """Refuse a spec that cannot run. Its text files, models and tokenizers exist, as `preflight` has seen."""
 
     def facts(self, spec: S, inputs: Resolved) -> Iterator[Fact]:
         """Yield the lines of a plan that only this kind knows: steps, trials, parameters, memory."""

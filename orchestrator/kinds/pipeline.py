@@ -5,7 +5,6 @@ import json
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -13,7 +12,7 @@ from bert_core.errors import CheckpointError
 from orchestrator.base.errors import RegistryError, SpecError
 from orchestrator.base.run_states import RunState
 from orchestrator.cluster.own_errors import OWN_ERRORS
-from orchestrator.kinds.base import AnyKind, DiskUse, Kind, Problem, Resources, RunContext
+from orchestrator.kinds.base import AnyKind, DiskUse, Kind, Resources, RunContext
 from orchestrator.kinds.resolved import Resolved
 from orchestrator.registry.database import retry_while_unavailable
 from orchestrator.registry.recorder import Recorder, RunOutcome
@@ -48,18 +47,22 @@ class PipelineKind(Kind[PipelineSpec, None]):
     def _kind(self, spec: Spec) -> AnyKind:
         return self._kinds[spec.kind].for_spec(spec)
 
-    def problems(self, spec: PipelineSpec, inputs: Resolved) -> list[Problem]:
-        """Find the problems of all stages; a problem that several stages share is told once."""
-        try:
-            self._check_references(spec)
-        except SpecError as error:
-            return [Problem(error)]
-        found: dict[str, Problem] = {}
+    def preflight(self, spec: PipelineSpec, inputs: Resolved) -> None:
+        """Refuse a pipeline with a line for each stage that cannot run; what several stages share is told once.
+
+        Raises: an error of the first one's class.
+        """
+        self._check_references(spec)
+        found: dict[str, tuple[str, Exception]] = {}
         for name, stage in spec.stages.items():
-            for problem in self._kind(stage).problems(stage, inputs):
-                found.setdefault(str(problem.error), replace(problem, stage=name))
+            try:
+                self._kind(stage).preflight(stage, inputs)
+            except OWN_ERRORS as error:
+                found.setdefault(str(error), (f"stages.{name}: {error}", error))
             inputs.drop_examples()
-        return list(found.values())
+        if found:
+            lines, errors = zip(*found.values(), strict=True)
+            raise type(errors[0])("\n".join(lines)) from errors[0]
 
     def _check_references(self, spec: PipelineSpec) -> None:
         """Check that each `@name` names an earlier stage that makes what the field needs. Raises: SpecError."""

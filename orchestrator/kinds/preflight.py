@@ -1,4 +1,4 @@
-"""Preflight of a spec: everything that would keep it from running, found before anything is started or recorded."""
+"""Preflight of storage and cluster: what would keep a spec from running, found before anything is started."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -11,9 +11,8 @@ from orchestrator.base.errors import InputError
 from orchestrator.base.settings import Settings
 from orchestrator.cluster.capacity import Node, check_processes, check_resources, cluster_resources
 from orchestrator.cluster.connection import names_no_cluster
-from orchestrator.cluster.own_errors import OWN_ERRORS
 from orchestrator.kinds import kind_of
-from orchestrator.kinds.base import DiskUse, Problem, Resources
+from orchestrator.kinds.base import DiskUse, Resources
 from orchestrator.kinds.resolved import Resolved
 from orchestrator.specs import Spec
 from orchestrator.storage import delete, join, write_bytes
@@ -25,47 +24,13 @@ _SPARE = 0.1
 logger = logging.getLogger(__name__)
 
 
-def preflight(spec: Spec, inputs: Resolved) -> list[Problem]:
-    """Find every problem of a spec and what it names, and then of the storage; an empty list lets it run."""
-    return input_problems(spec, inputs) or storage_problems(spec, inputs)
-
-
-def input_problems(spec: Spec, inputs: Resolved) -> list[Problem]:
-    """Find what is missing or wrong among a spec's fields, files, models and tokenizers."""
-    return kind_of(spec).problems(spec, inputs)
-
-
-def storage_problems(spec: Spec, inputs: Resolved, left: Sequence[str] = ()) -> list[Problem]:
-    """Find out whether results can be written, and fit."""
+def check_storage(spec: Spec, inputs: Resolved, left: Sequence[str] = ()) -> None:
+    """Check that results can be written, and fit. Raises: InputError."""
     settings = inputs.settings
-    try:
-        if names_no_cluster(settings) or "registry" not in settings.given:
-            check_writable(str(settings.home), f"--home {settings.home}", "give another")
-        check_writable(settings.storage, f"--storage {settings.storage}", "give another")
-    except InputError as error:
-        return [Problem(error)]
-    return disk_problems(spec, inputs, left)
-
-
-def disk_problems(spec: Spec, inputs: Resolved, left: Sequence[str] = ()) -> list[Problem]:
-    """Find out whether what a spec writes fits on the disk; warn where it barely does.
-
-    Args:
-        left: folders of earlier attempts, of a pipeline's stages as well: their files are not written again.
-    """
-    try:
-        if (disk := disk_need(spec, inputs, left)) is not None:
-            disk.check()
-    except OWN_ERRORS as error:
-        return [Problem(error)]
-    return []
-
-
-def refuse(problems: Sequence[Problem]) -> None:
-    """Raise an error of the first problem's class, with a line for each; nothing where there is none."""
-    if problems:
-        error = problems[0].error
-        raise type(error)("\n".join(map(str, problems))) from error
+    if names_no_cluster(settings) or "registry" not in settings.given:
+        check_writable(str(settings.home), f"--home {settings.home}", "give another")
+    check_writable(settings.storage, f"--storage {settings.storage}", "give another")
+    check_disk(spec, inputs, left)
 
 
 def check_writable(folder: str, what: str, remedy: str) -> None:
@@ -80,6 +45,24 @@ def check_writable(folder: str, what: str, remedy: str) -> None:
         delete(probe)
     except OSError as error:
         raise InputError(f"{what} cannot be written: {error.strerror or error}; {remedy}") from error
+
+
+def check_disk(spec: Spec, inputs: Resolved, left: Sequence[str] = ()) -> None:
+    """Check that what a spec writes fits on the disk; warn where little is left. Raises: InputError.
+
+    Args:
+        left: folders of earlier attempts, of a pipeline's stages as well: their files are not written again.
+    """
+    need = disk_need(spec, inputs, left)
+    if need is None:
+        return
+    writes = f"{size_text(need.num_bytes)}{' more' if need.num_left_bytes else ''}"
+    both = f"{need.storage} has {size_text(need.num_free_bytes)} free, and this run writes about {writes}"
+    remedy = "make room there, give another --storage, or keep fewer checkpoints or snapshots"
+    if need.num_bytes > need.num_free_bytes:
+        raise InputError(f"{both} ({uses_text(need.uses)}); {remedy}")
+    if need.num_bytes > (1 - _SPARE) * need.num_free_bytes:
+        logger.warning(f"{both}, which leaves less than {_SPARE:.0%} of it; {remedy}")
 
 
 @dataclass(frozen=True)
@@ -101,16 +84,6 @@ class DiskNeed:
         verdict = "" if self.num_bytes <= self.num_free_bytes else ": does not fit"
         free = f"{size_text(self.num_free_bytes)} that are free in {self.storage}"
         return f"{size_text(self.num_bytes)} of the {free}{verdict}"
-
-    def check(self) -> None:
-        """Warn where little is left. Raises: InputError where the disk is too small."""
-        writes = f"{size_text(self.num_bytes)}{' more' if self.num_left_bytes else ''}"
-        both = f"{self.storage} has {size_text(self.num_free_bytes)} free, and this run writes about {writes}"
-        remedy = "make room there, give another --storage, or keep fewer checkpoints or snapshots"
-        if self.num_bytes > self.num_free_bytes:
-            raise InputError(f"{both} ({uses_text(self.uses)}); {remedy}")
-        if self.num_bytes > (1 - _SPARE) * self.num_free_bytes:
-            logger.warning(f"{both}, which leaves less than {_SPARE:.0%} of it; {remedy}")
 
 
 def disk_need(spec: Spec, inputs: Resolved, left: Sequence[str] = ()) -> DiskNeed | None:

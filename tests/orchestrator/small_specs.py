@@ -12,7 +12,6 @@ from bert_core.text.tokenizer_training import train_wordpiece
 from orchestrator.base.settings import Settings
 from orchestrator.kinds import kind_of, resolved_inputs
 from orchestrator.kinds.plan import plan_rows
-from orchestrator.kinds.preflight import input_problems, refuse
 from orchestrator.specs.loading import parse_spec
 from orchestrator.training.snapshots import Snapshots
 
@@ -64,7 +63,7 @@ def pipeline(**stages: dict[str, Any]) -> dict[str, Any]:
 def check(settings: Settings, **stages: dict[str, Any]) -> None:
     """Check a pipeline of these stages as a run does before it starts."""
     spec = parse_spec(pipeline(**stages))
-    refuse(input_problems(spec, resolved_inputs(spec, settings)))
+    kind_of(spec).preflight(spec, resolved_inputs(spec, settings))
 
 
 def plan(settings: Settings, values: dict[str, Any]) -> dict[str, str]:

@@ -16,8 +16,7 @@ import yaml
 from orchestrator.base.errors import InputError, NotFoundError, TaskDataError
 from orchestrator.base.settings import Settings
 from orchestrator.drafting.draft import Draft, draft_spec
-from orchestrator.kinds import resolved_inputs
-from orchestrator.kinds.preflight import input_problems, refuse
+from orchestrator.kinds import kind_of, resolved_inputs
 from orchestrator.specs.loading import load_spec
 from orchestrator.specs.task import TaskSpec, task_of
 from orchestrator.tasks.loading import load_task
@@ -44,7 +43,7 @@ def written(folder: Path, *files: Path, **fields: Any) -> dict[str, Any]:
     made = draft(folder, *files, **fields)
     made.write(replaces=True)
     spec = load_spec(made.spec_path)
-    refuse(input_problems(spec, resolved_inputs(spec, Settings.from_options(home=str(folder / "home"), environ={}))))
+    kind_of(spec).preflight(spec, resolved_inputs(spec, Settings.from_options(home=str(folder / "home"), environ={})))
     values: dict[str, Any] = yaml.safe_load(Path(made.spec_path).read_text(encoding="utf-8"))
     return values
 

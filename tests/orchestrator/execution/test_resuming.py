@@ -16,7 +16,7 @@ from orchestrator.base.run_states import RunState
 from orchestrator.base.settings import Settings
 from orchestrator.cli.entry import run_command_line
 from orchestrator.execution import runner
-from orchestrator.kinds.base import Problem, RunContext
+from orchestrator.kinds.base import RunContext
 from orchestrator.kinds.corpus import CorpusKind
 from orchestrator.kinds.resolved import Resolved
 from orchestrator.kinds.sweep import SweepKind
@@ -78,12 +78,12 @@ def laboratory(
     def run(kind: CorpusKind, spec: CorpusSpec, inputs: Any, context: RunContext) -> None:
         made.work(spec, context)
 
-    def count_left(spec: Any, inputs: Any, left: Sequence[str] = ()) -> list[Problem]:
+    def count_left(spec: Any, inputs: Any, left: Sequence[str] = ()) -> None:
         made.left.append(left)
-        return []
 
-    monkeypatch.setattr(runner, "preflight", count_left)
-    monkeypatch.setattr(runner, "disk_problems", count_left)
+    monkeypatch.setattr(CorpusKind, "preflight", lambda kind, spec, inputs: None)
+    monkeypatch.setattr(runner, "check_storage", count_left)
+    monkeypatch.setattr(runner, "check_disk", count_left)
     monkeypatch.setattr(CorpusKind, "run", run)
     monkeypatch.setattr(CorpusKind, "record", lambda kind, result, run_id, recorder: RunOutcome())
     monkeypatch.setattr(Resolved, "pin", lambda inputs, spec: spec)

@@ -20,7 +20,7 @@ from orchestrator.finetuning import sweep as sweep_module
 from orchestrator.finetuning.search_space import TrialQueue
 from orchestrator.kinds import resolved_inputs
 from orchestrator.kinds.corpus import TokenizerKind
-from orchestrator.kinds.preflight import storage_problems
+from orchestrator.kinds.preflight import check_storage
 from orchestrator.kinds.pretrain import PretrainKind
 from orchestrator.registry import Registry
 from orchestrator.registry.recorder import Recorder, RunOutcome
@@ -285,7 +285,7 @@ def test_a_home_that_a_run_needs_not_may_be_read_only(tmp_path: Path) -> None:
     home, storage = tmp_path / "file" / "home", str(tmp_path / "storage")
     settings = Settings.from_options(home, storage, "file:url", "192.0.2.1:6379", environ={})
     spec = parse_spec(TOKENIZER)
-    assert not storage_problems(spec, resolved_inputs(spec, settings))
+    check_storage(spec, resolved_inputs(spec, settings))
     assert [path.name for path in tmp_path.iterdir()] == ["file"], "a check leaves nothing"
 
 

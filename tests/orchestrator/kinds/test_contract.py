@@ -12,7 +12,6 @@ from orchestrator.base.errors import CorpusError, NotFoundError, TaskDataError
 from orchestrator.base.settings import Settings
 from orchestrator.kinds import KINDS, kind_of, resolved_inputs
 from orchestrator.kinds.base import AnyKind
-from orchestrator.kinds.preflight import input_problems, refuse
 from orchestrator.registry import Registry
 from orchestrator.registry.recorder import Recorder
 from orchestrator.specs.loading import parse_spec
@@ -38,7 +37,7 @@ class TestKind:
     def test_a_spec_that_fits_is_planned_and_nothing_is_started(self, kind: AnyKind, settings: Settings) -> None:
         spec = parse_spec(SAMPLES[kind.name].spec)
         inputs = resolved_inputs(spec, settings)
-        refuse(input_problems(spec, inputs))
+        kind_of(spec).preflight(spec, inputs)
         facts = list(kind.facts(spec, inputs))
         assert all(what.strip() and value.strip() for what, value in facts)
         assert not settings.home.exists()
@@ -74,7 +73,7 @@ class TestKind:
             Path(path).unlink()
         spec = parse_spec(SAMPLES[kind.name].spec)
         with pytest.raises((CorpusError, TaskDataError), match=r"corpus\.txt|task\.csv"):
-            refuse(input_problems(spec, resolved_inputs(spec, settings)))
+            kind_of(spec).preflight(spec, resolved_inputs(spec, settings))
 
     def test_the_input_identity_follows_the_files(self, kind: AnyKind, settings: Settings) -> None:
         spec = parse_spec(SAMPLES[kind.name].spec)
@@ -102,4 +101,4 @@ def test_a_model_or_tokenizer_that_is_not_there_is_refused(values: dict[str, Any
     spec = replace_names(parse_spec(values), lambda field, name: "absent")
     field, _ = names_of(spec)[0]
     with pytest.raises(NotFoundError, match=f"{field}: .*absent"):
-        refuse(input_problems(spec, resolved_inputs(spec, settings)))
+        kind_of(spec).preflight(spec, resolved_inputs(spec, settings))

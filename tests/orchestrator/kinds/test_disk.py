@@ -16,7 +16,7 @@ from orchestrator.corpus.input_files import find_files
 from orchestrator.corpus.token_store import store_folder, store_options
 from orchestrator.execution.runner import check_storage_and_capacity, plan_spec, run_spec
 from orchestrator.kinds import resolved_inputs
-from orchestrator.kinds.preflight import disk_need, disk_problems, refuse
+from orchestrator.kinds.preflight import check_disk, disk_need
 from orchestrator.specs import PretrainSpec
 from orchestrator.specs.loading import parse_spec
 from tests.orchestrator.small_specs import DISTILL, PRETRAIN, PROBE, STORE, SWEEP, TOKENIZER, pipeline
@@ -80,12 +80,12 @@ def test_what_earlier_attempts_have_left_is_not_written_again(settings: Settings
     checkpoint.parent.mkdir(parents=True)
     checkpoint.write_bytes(bytes(PRETRAINED_BYTES // 2))
     free(PRETRAINED_BYTES // 2 + 10**6)
-    refuse(disk_problems(spec, inputs, [str(tmp_path / "run"), str(tmp_path / "was never made")]))
+    check_disk(spec, inputs, [str(tmp_path / "run"), str(tmp_path / "was never made")])
     with pytest.raises(InputError, match=r"and this run writes about 19\.9 MB "):
-        refuse(disk_problems(spec, inputs))
+        check_disk(spec, inputs)
     free(PRETRAINED_BYTES // 4)
     with pytest.raises(InputError, match=r"and this run writes about 10\.0 MB more "):
-        refuse(disk_problems(spec, inputs, [str(tmp_path / "run")]))
+        check_disk(spec, inputs, [str(tmp_path / "run")])
 
 
 @pytest.mark.parametrize(("num_bytes", "warnings"), [(1.05, 1), (1.2, 0)])
@@ -94,7 +94,7 @@ def test_a_tight_fit_is_a_warning(
 ) -> None:
     free(round(num_bytes * PRETRAINED_BYTES))
     spec = parse_spec(PRETRAIN)
-    refuse(disk_problems(spec, resolved_inputs(spec, settings)))
+    check_disk(spec, resolved_inputs(spec, settings))
     assert [record.getMessage().count("leaves less than 10%") for record in caplog.records] == [1] * warnings
 
 
@@ -102,7 +102,7 @@ def test_an_object_store_has_room(free: Any) -> None:
     free(0)
     settings = Settings.from_options(storage="s3://bucket/storage", environ={})
     spec = parse_spec(PRETRAIN)
-    refuse(disk_problems(spec, resolved_inputs(spec, settings)))
+    check_disk(spec, resolved_inputs(spec, settings))
     assert disk_need(spec, resolved_inputs(spec, settings)) is None
 
 

@@ -13,9 +13,8 @@ from orchestrator.base.errors import TaskDataError
 from orchestrator.base.results import ModelResult
 from orchestrator.base.settings import Settings
 from orchestrator.execution.runner import run_spec
-from orchestrator.kinds import resolved, resolved_inputs
+from orchestrator.kinds import kind_of, resolved, resolved_inputs
 from orchestrator.kinds.plan import plan_rows
-from orchestrator.kinds.preflight import input_problems, refuse
 from orchestrator.registry import Registry
 from orchestrator.specs import DistillSpec, EvaluateSpec, TaskSpec
 from orchestrator.specs.loading import parse_spec
@@ -48,7 +47,7 @@ def loaded(monkeypatch: pytest.MonkeyPatch) -> list[TaskSpec]:
 def test_a_task_is_loaded_once_for_checks_plan_identity_and_run(settings: Settings, loaded: list[TaskSpec]) -> None:
     spec = parse_spec(pipeline(large=SWEEP, small={**DISTILL, "teacher": "@large"}))
     inputs = resolved_inputs(spec, settings)
-    refuse(input_problems(spec, inputs))
+    kind_of(spec).preflight(spec, inputs)
     plan_rows(spec, inputs)
     assert len(loaded) == 1
 
@@ -70,7 +69,7 @@ def test_a_version_registered_meanwhile_is_not_what_the_run_uses(settings: Setti
     register(settings, "short")
     spec = parse_spec({**DISTILL, "teacher": "base"})
     inputs = resolved_inputs(spec, settings)
-    refuse(input_problems(spec, inputs))
+    kind_of(spec).preflight(spec, inputs)
     register(settings, "words", "e" * 64)
     pinned, anew = inputs.pin(spec), resolved_inputs(spec, settings).pin(spec)
     assert isinstance(pinned, DistillSpec)
@@ -93,7 +92,7 @@ def test_a_tokenizer_and_a_models_weights_are_read_once(settings: Settings, monk
     start = {**PRETRAIN, "init_from": "short", "phases": [{"max_seq_length": 40}]}
     spec = parse_spec(pipeline(one=start, two={**start, "seed": 1}))
     inputs = resolved_inputs(spec, settings)
-    refuse(input_problems(spec, inputs))
+    kind_of(spec).preflight(spec, inputs)
     plan_rows(spec, inputs)
     assert [Path(folder).name for folder in folders] == ["words", "short", "short"]
     assert [Path(folder).name for folder in checked] == ["short"]
