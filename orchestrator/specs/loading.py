@@ -9,7 +9,7 @@ Paths inside a spec stay as written; relative ones are meant from the current di
 import json
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,8 +29,6 @@ _DATA = (".csv", ".tsv", ".jsonl", ".parquet", ".txt")
 Overrides = Sequence[str] | Mapping[str, Any]
 """`KEY=VALUE` texts with dotted keys and YAML values, or a mapping of dotted keys."""
 Places = dict[KeyPath, SourceLocation]
-Members = Mapping[str, list[str]]
-"""Variants of stages: from `@stage` to each `@stage.variant`."""
 
 
 def load_spec(path: str | Path, overrides: Overrides = ()) -> "AnySpec":
@@ -59,33 +57,23 @@ def load_task_spec(task: str, overrides: Sequence[str] = (), own_values: Mapping
     """
     from orchestrator.specs.task import task_of
 
-    of_task = [f"task.{text.removeprefix('task.')}" for text in overrides]
+    values = dict(own_values or {"id": task})
+    base: dict[str, Any] = {"kind": "evaluate", "model": "-"}
     if task.endswith((".yaml", ".yml")):
-        stages = _stages_with_tasks(task)
-        if len(stages) == 1:
-            pipeline = load_spec(task, [f"stages.{stages[0]}.{text}" for text in of_task])
-            of_stage = [one for name, one in pipeline.stage_specs().items() if name.partition(".")[0] == stages[0]]
-            spec = of_stage[0] if all(task_of(one) == task_of(of_stage[0]) for one in of_stage) else pipeline
-        else:
-            spec = load_spec(task, of_task if not stages else ())
-    else:
-        document = YamlDocument({"kind": "evaluate", "model": "-", "task": dict(own_values or {"id": task})}, {})
-        for key, value, place in parse_overrides(of_task):
-            apply_override(document, key, value, place)
-        spec = validate_document(document)
-    found = task_of(spec)
-    if found is None:
-        raise SpecError(
-            f"{task} is a spec of kind {spec.kind}, which has no task, or several; give one of kind sweep or evaluate"
-        )
-    return found
-
-
-def _stages_with_tasks(path: str) -> list[str]:
-    """Names of the stages of a pipeline's file that have a task; none of another file."""
-    stages = read_values(path).get("stages")
-    stages = stages if isinstance(stages, dict) else {}
-    return [name for name, stage in stages.items() if isinstance(stage, dict) and "task" in stage]
+        spec = load_spec(task)
+        tasks = [found for stage in spec.stage_specs().values() if (found := task_of(stage)) is not None]
+        if not tasks or any(other != tasks[0] for other in tasks):
+            raise SpecError(
+                f"{task} is a spec of kind {spec.kind}, which has no task, or several; give one of kind sweep or "
+                "evaluate"
+            )
+        values, base = tasks[0].model_dump(mode="json"), {"kind": "sweep", "recipe": {"init_from": "-"}}
+    document = YamlDocument({**base, "task": values}, {})
+    for key, value, place in parse_overrides(overrides):
+        apply_override(document, f"task.{key.removeprefix('task.')}", value, place)
+    found_task = task_of(validate_document(document))
+    assert found_task is not None
+    return found_task
 
 
 def parse_spec(values: Mapping[str, Any]) -> "AnySpec":
@@ -106,8 +94,8 @@ def read_values(path: str | Path) -> dict[str, Any]:
 def _read_with_bases(path: Path, above: tuple[Path, ...]) -> YamlDocument:
     resolved = path.resolve()
     if resolved in above:
-        chain = " → ".join(str(step.name) for step in (*above, resolved))
-        raise SpecError(f"{path}: `extends` goes in a circle: {chain}")
+        circle = " → ".join(str(step.name) for step in (*above, resolved))
+        raise SpecError(f"{path}: `extends` goes in a circle: {circle}")
     if not path.is_file():
         raise SpecError(f"no spec at {path}{similar_file(path, _SPECS)}")
     if path.suffix in _DATA:
@@ -221,13 +209,34 @@ def _step(target: Any, part: str, key: str, place: SourceLocation) -> str | int:
 def unfold_variants(document: YamlDocument) -> None:
     """Put the variants of a document's stages in these stages' places, and then those of a pretraining for its `seeds`.
 
+    A list of names has all variants in the place of `@stage`; the `init_from` of a sweep joins the seeds of one.
     Raises: SpecError, naming the variant.
     """
     if not isinstance(document.values.get("stages"), dict):
         return
-    _replace_names(document, _unfold(document), by_seed=False)
+    variants = _unfold(document)
     _vary_seeds(document)
-    _replace_names(document, _unfold(document), by_seed=True)
+    seeds = _unfold(document)
+
+    def unfold(value: Any, field: str, path: KeyPath) -> Any:
+        if isinstance(value, dict):
+            return {key: unfold(item, field if key == "choice" else key, (*path, key)) for key, item in value.items()}
+        if isinstance(value, list | tuple):
+            is_name = [field in NAME_FIELDS and isinstance(item, str) for item in value]
+            named = [variants.get(item, [item]) if name else [item] for item, name in zip(value, is_name, strict=True)]
+            return [unfold(item, field, path) for item in chain.from_iterable(named)]
+        if field not in NAME_FIELDS or not isinstance(value, str) or value not in variants.keys() | seeds.keys():
+            return value
+        if value in seeds and field == "init_from" and document.values["stages"][path[1]].get("kind") == "sweep":
+            return join_starts(seeds[value])
+        which = "has a model for each seed" if value in seeds else "has variants"
+        where = "make it the init_from of a sweep" if value in seeds else "list it in `space`"
+        raise SpecError(
+            f"{place_of(path, document.places)}: {dotted(path)} is {shown(value)}, which {which}; name one "
+            f"({', '.join((variants | seeds)[value])}), or {where}"
+        )
+
+    document.values["stages"] = unfold(document.values["stages"], "", ("stages",))
 
 
 def _vary_seeds(document: YamlDocument) -> None:
@@ -274,14 +283,6 @@ def _unfold(document: YamlDocument) -> dict[str, list[str]]:
     return members
 
 
-def _replace_names(document: YamlDocument, members: Members, *, by_seed: bool) -> None:
-    stages = document.values["stages"]
-    for name, part in stages.items():
-        is_sweep = isinstance(part, dict) and part.get("kind") == "sweep"
-        unfolded = partial(_unfold_names, members=members, places=document.places, by_seed=by_seed, is_sweep=is_sweep)
-        stages[name] = unfolded(part, "", ("stages", name))
-
-
 def _vary(document: YamlDocument, stage: str, variant: str) -> None:
     """Make a variant of the copy of its stage that stands in its place."""
     name, places = f"{stage}.{variant}", document.places
@@ -293,40 +294,6 @@ def _vary(document: YamlDocument, stage: str, variant: str) -> None:
         part["name"] = f"{part['name']}.{variant}"
     for key, value in fields.items():
         apply_override(document, key, value, place_of((*written, key), places), here)
-
-
-def _unfold_names(
-    value: Any, field: str, path: KeyPath, members: Members, places: Places, *, by_seed: bool, is_sweep: bool
-) -> Any:
-    """The same values with each `@stage` that has variants as these, where a field takes a list of names.
-
-    Args:
-        by_seed: the variants are a pretraining's seeds; all together are one value of `init_from` in a sweep.
-    """
-    unfold = partial(_unfold_names, members=members, places=places, by_seed=by_seed, is_sweep=is_sweep)
-    if isinstance(value, dict):
-        return {key: unfold(item, field if key == "choice" else key, (*path, key)) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        listed = [[] if by_seed else _members_of(item, field, members) for item in value]
-        return [
-            name for item, names in zip(value, listed, strict=True) for name in names or [unfold(item, field, path)]
-        ]
-    found = _members_of(value, field, members)
-    if found and by_seed and is_sweep and field == "init_from":
-        return join_starts(found)
-    if found:
-        which = "has a model for each seed" if by_seed else "has variants"
-        where = "make it the init_from of a sweep" if by_seed else "list it in `space`"
-        raise SpecError(
-            f"{place_of(path, places)}: {dotted(path)} is {shown(value)}, which {which}; name one "
-            f"({', '.join(found)}), or {where}"
-        )
-    return value
-
-
-def _members_of(value: Any, field: str, members: Members) -> list[str]:
-    is_name = isinstance(value, str) and field in NAME_FIELDS
-    return members.get(value, []) if is_name else []
 
 
 def _mapping(value: Any, path: KeyPath, places: Places, what: str, *, empty: bool = False) -> Mapping[str, Any]:
