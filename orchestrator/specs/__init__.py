@@ -3,7 +3,6 @@
 Exports load on first use (PEP 562), so that the names of the kinds alone cost nothing.
 """
 
-from collections.abc import Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -26,43 +25,30 @@ if TYPE_CHECKING:  # what the table says, for type checkers and editors
     from orchestrator.specs.sweep import SweepSpec as SweepSpec
     from orchestrator.specs.task import TaskSpec as TaskSpec
 
-_EXPORTS = {
-    "AnySpec": "orchestrator.specs.pipeline",
-    "CorpusSpec": "orchestrator.specs.corpus",
-    "DistillSpec": "orchestrator.specs.distill",
-    "EvaluateSpec": "orchestrator.specs.evaluate",
-    "ExecutionSpec": "orchestrator.specs.pretrain_execution",
-    "ModelSpec": "orchestrator.specs.network",
-    "Phase": "orchestrator.specs.pretrain",
-    "PipelineSpec": "orchestrator.specs.pipeline",
-    "PretrainSpec": "orchestrator.specs.pretrain",
-    "ProbeSpec": "orchestrator.specs.sweep",
-    "RecipeSpec": "orchestrator.specs.recipe",
-    "Section": "orchestrator.specs.fields",
-    "Spec": "orchestrator.specs.fields",
-    "SweepSpec": "orchestrator.specs.sweep",
-    "TaskSpec": "orchestrator.specs.task",
-    "TextSource": "orchestrator.specs.corpus",
-    "TokenizerSpec": "orchestrator.specs.corpus",
+_NAMES = {
+    "corpus": ("CorpusSpec", "TextSource", "TokenizerSpec"),
+    "distill": ("DistillSpec",),
+    "evaluate": ("EvaluateSpec",),
+    "fields": ("Section", "Spec"),
+    "network": ("ModelSpec",),
+    "pipeline": ("AnySpec", "PipelineSpec"),
+    "pretrain": ("Phase", "PretrainSpec"),
+    "pretrain_execution": ("ExecutionSpec",),
+    "recipe": ("RecipeSpec",),
+    "sweep": ("ProbeSpec", "SweepSpec"),
+    "task": ("TaskSpec",),
 }
+_EXPORTS = {name: f"{__name__}.{module}" for module, names in _NAMES.items() for name in names}
 __all__ = list(_EXPORTS)
 
-SPEC_KINDS: Mapping[str, str] = {
-    "tokenizer": "TokenizerSpec",
-    "corpus": "CorpusSpec",
-    "pretrain": "PretrainSpec",
-    "sweep": "SweepSpec",
-    "probe": "ProbeSpec",
-    "distill": "DistillSpec",
-    "evaluate": "EvaluateSpec",
-    "pipeline": "PipelineSpec",
-}
-"""Class of each kind: those of `specs.pipeline.AnySpec`, in its order."""
+SPEC_KINDS = ("tokenizer", "corpus", "pretrain", "sweep", "probe", "distill", "evaluate", "pipeline")
+"""The kinds of `specs.pipeline.AnySpec`, in its order; the class of `sweep` is `SweepSpec`, and so on."""
 
 
 def spec_class(kind: str) -> "type[AnySpec]":
     """Return the class of a kind's specs. Raises: KeyError for an unknown kind."""
-    cls: type[AnySpec] = __getattr__(SPEC_KINDS[kind])
+    name = f"{kind.title()}Spec"
+    cls: type[AnySpec] = getattr(import_module(_EXPORTS[name]), name)
     return cls
 
 
