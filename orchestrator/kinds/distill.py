@@ -31,7 +31,7 @@ from orchestrator.kinds.pretrain import (
 from orchestrator.kinds.pretraining_estimates import measure_steps, step_facts
 from orchestrator.kinds.resolved import Resolved, data_digests
 from orchestrator.registry.recorder import Recorder, RunOutcome
-from orchestrator.specs import DistillSpec, PretrainSpec, RecipeSpec
+from orchestrator.specs import DistillSpec, PretrainSpec
 from orchestrator.specs.recipe import LABEL_LOSS_FIELDS, RANDOM_FIELDS
 from orchestrator.specs.references import RANDOM, STAGE_MARK, Product
 from orchestrator.specs.task import Head, task_of
@@ -298,9 +298,8 @@ def _check_effects(spec: DistillSpec) -> None:
         unread |= dict.fromkeys(RANDOM_FIELDS, f"is for random weights, and init_from names {start}")
     if not spec.objective.labels_weight:
         unread |= dict.fromkeys(LABEL_LOSS_FIELDS, "is of the labels' loss, and objective.labels_weight is 0")
-    for name, reason in unread.items():
-        if getattr(spec.recipe, name) != RecipeSpec.model_fields[name].default:
-            raise SpecError(f"recipe.{name} {reason}; leave it out")
+    for name in spec.recipe.changed(unread):
+        raise SpecError(f"recipe.{name} {unread[name]}; leave it out")
 
 
 def _check_teacher(spec: DistillSpec, task: Task, inputs: Resolved) -> None:

@@ -23,7 +23,7 @@ from orchestrator.kinds.trial_recording import trial_recording
 from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
-from orchestrator.specs import RecipeSpec, SweepSpec
+from orchestrator.specs import SweepSpec
 from orchestrator.specs.recipe import RANDOM_FIELDS
 from orchestrator.specs.references import RANDOM, Product
 from orchestrator.storage import digest_file, join, moved_path
@@ -73,9 +73,9 @@ class SweepKind(Kind[SweepSpec, SweepResult]):
         """Check that task and space go together, that models fit every recipe, and every labeled example."""
         task = inputs.task(spec.task)
         check_space(spec, task)
-        for name in spec.axes:
-            if (value := getattr(spec.recipe, name)) != RecipeSpec.model_fields[name].default:
-                inputs.warn(f"recipe.{name} {value!r} does not count: trials take the values of space.{name}")
+        for name in spec.recipe.changed(spec.axes):
+            value = getattr(spec.recipe, name)
+            inputs.warn(f"recipe.{name} {value!r} does not count: trials take the values of space.{name}")
         models = listed_values(spec, "init_from")
         start = next((model for model in models if model != RANDOM), None)
         for name in RANDOM_FIELDS if start else ():

@@ -51,7 +51,7 @@ def trial_facts(spec: SweepSpec, inputs: Resolved, configs: Sequence[BertConfig 
     """
     task = inputs.task(spec.task).first_fold
     shortest, longest = trial_schedules(spec, task)
-    others = [name for name in RANDOM_FIELDS if getattr(spec.recipe, name) != RecipeSpec.model_fields[name].default]
+    others = list(spec.recipe.changed(RANDOM_FIELDS))
     if others and RANDOM not in listed_values(spec, "init_from"):
         yield "network", f"that of init_from; not used: {', '.join(f'recipe.{name}' for name in others)}"
     fewest, most = shortest.num_steps, longest.num_steps

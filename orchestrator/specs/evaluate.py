@@ -33,7 +33,6 @@ class EvaluateSpec(Spec):
 
     @model_validator(mode="after")
     def _check_together(self) -> Self:
-        for name in ("relevant_label", "num_candidates") if self.rerank is None else ():
-            if getattr(self, name) != type(self).model_fields[name].default:
-                raise ValueError(f"{name} says how hits are reranked, and there is no rerank; name the model that does")
+        for name in self.changed(("relevant_label", "num_candidates")) if self.rerank is None else ():
+            raise ValueError(f"{name} says how hits are reranked, and there is no rerank; name the model that does")
         return self

@@ -6,7 +6,7 @@ checkpoints and logging) only change how it is reached.
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, is_dataclass
 from typing import Any, ClassVar, Self
 
@@ -46,6 +46,10 @@ class Section(BaseModel):
     """A part of a spec: frozen, no unknown keys, every default checked."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, allow_inf_nan=False, defer_build=True)
+
+    def changed(self, names: Iterable[str]) -> Iterator[str]:
+        """Yield those of some fields that have another value than their default."""
+        return (name for name in names if getattr(self, name) != type(self).model_fields[name].default)
 
     def identity_values(self) -> dict[str, Any]:
         """The values that make up the fingerprint, as plain JSON types."""

@@ -1,6 +1,6 @@
 """Networks and optimizers in specs: the fields that pretraining and fine-tuning have alike."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Literal, Self
 
@@ -38,25 +38,12 @@ def has_sentence_head(family: str) -> bool:
 
 Size = Annotated[str, AfterValidator(_check_size)]
 _ANY_VOCAB_SIZE = 30522
-_SAME_NAME = (
-    "num_attention_heads",
-    "num_key_value_heads",
-    "intermediate_size",
-    "norm_placement",
-    "norm",
-    "feed_forward",
-    "hidden_act",
-    "use_bias",
-    "local_window",
-    "global_every",
-    "rotary_base",
-    "depth_scaled_init",
-    "hidden_dropout_prob",
-    "attention_probs_dropout_prob",
-    "initializer_range",
-    "span_boundary_objective",
-)
-"""Fields of a spec's model that are fields of BertConfig."""
+_CONFIG_FIELDS = {field.name for field in fields(BertConfig)} - {
+    "num_hidden_layers",
+    "hidden_size",
+    "max_position_embeddings",
+}
+"""Fields of BertConfig that a spec's model has as they are, where it has them."""
 DROPOUT_FIELDS = frozenset(("hidden_dropout_prob", "attention_probs_dropout_prob"))
 """Fields of a spec's model that count for a model to continue from, too."""
 
@@ -240,14 +227,15 @@ def build_config(model: ModelSpec, vocab_size: int, pad_token_id: int = 0) -> Be
     """Configuration of a spec's model for a vocabulary. Raises: ConfigError when its numbers cannot be a model."""
     num_hidden_layers, hidden_size = shape_of(model.size)
     depth, width = model.num_hidden_layers or num_hidden_layers, model.hidden_size or hidden_size
-    asked = {name: getattr(model, name) for name in _SAME_NAME}
-    asked |= {"position_embedding_type": model.position_embedding, "pad_token_id": pad_token_id}
+    changes = {name: value for name, value in model if name in _CONFIG_FIELDS and value is not None}
+    if model.position_embedding is not None:
+        changes["position_embedding_type"] = model.position_embedding
     if model.tie_layers or model.norm_placement == "post":
-        asked["first_norm"] = True  # which modernbert alone leaves out
-    changes = {name: value for name, value in asked.items() if value is not None}
+        changes["first_norm"] = True  # which modernbert alone leaves out
     if model.norm == "rms":
         changes["norm_bias"] = None  # which nomic_bert's LayerNorms have
-    config = BertConfig.from_shape(depth, width, model.family, vocab_size=vocab_size, **changes)
+    sizes = {"vocab_size": vocab_size, "pad_token_id": pad_token_id}
+    config = BertConfig.from_shape(depth, width, model.family, **sizes, **changes)
     num_groups = config.num_hidden_groups
     if model.tie_layers is not None:
         num_groups = 1 if model.tie_layers else num_groups and depth  # albert has no other word for all layers

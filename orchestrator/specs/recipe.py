@@ -211,9 +211,8 @@ class RecipeSpec(Section):
     @model_validator(mode="after")
     def _check_together(self) -> Self:
         for (field, value), silent in SILENT_FIELDS.items():
-            for name in silent if getattr(self, field) == value else ():
-                if getattr(self, name) != type(self).model_fields[name].default:
-                    raise ValueError(f"{name} says nothing with {field} {json.dumps(value)}; leave out one of the two")
+            for name in self.changed(silent) if getattr(self, field) == value else ():
+                raise ValueError(f"{name} says nothing with {field} {json.dumps(value)}; leave out one of the two")
         network.check_decay(self.learning_rate_schedule, self.warmup_ratio, self.decay_ratio)
         if self.optimizer == "muon" and self.freeze_encoder:
             raise ValueError(

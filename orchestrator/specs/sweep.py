@@ -128,9 +128,8 @@ class SweepSpec(Spec):
         axes = self.axes
         if len(set(self.seeds)) < len(self.seeds):
             raise ValueError(f"seeds {list(self.seeds)} repeat a value; a trial is made once per seed")
-        for name in ("reduction_factor", "grace_evaluations"):
-            if self.scheduler == "none" and getattr(self, name) != type(self).model_fields[name].default:
-                raise ValueError(f"{name}: scheduler none does not read it; leave {name} out")
+        for name in self.changed(("reduction_factor", "grace_evaluations")) if self.scheduler == "none" else ():
+            raise ValueError(f"{name}: scheduler none does not read it; leave {name} out")
         if len(self.folds) > 1 and self.scheduler != "none":
             raise ValueError(
                 f"scheduler: {self.scheduler} ends trials early, and a mean over some of the folds says nothing; "
