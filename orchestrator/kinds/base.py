@@ -91,11 +91,9 @@ class Resources:
         """Warning for a person whose cluster has GPUs, but too few, so that the run takes none; None otherwise."""
         if self.with_gpus is None or self.on(have) is not self or not have.get("GPU"):
             return None
-        asked = self.with_gpus.total["GPU"]
         return (
-            f"training on CPUs: execution.device auto takes a GPU for each worker, {asked:g} in all, and there "
-            f"{'is' if have['GPU'] == 1 else 'are'} {have['GPU']:g}; lower execution.num_workers to use "
-            f"{'it' if have['GPU'] == 1 else 'them'}"
+            "training on CPUs: execution.device auto takes a GPU for each worker; GPUs needed: "
+            f"{self.with_gpus.total['GPU']:g}, there: {have['GPU']:g}; lower execution.num_workers to use GPUs"
         )
 
     @classmethod

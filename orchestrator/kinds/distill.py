@@ -332,20 +332,20 @@ def _labels_of_stage(teacher: str, task: Task, inputs: Resolved) -> tuple[str, .
     """
     asked = task_of(inputs.stage(teacher))
     earlier = None if asked is None else inputs.task(asked)
-    head = "no task" if earlier is None else earlier.head
-    if earlier is None or head != task.head:
-        raise SpecError(
-            f"teacher {teacher} makes a model for {head}, task {task.id} needs one for {task.head}; "
-            f"name a stage that fine-tunes for {task.head}"
-        )
-    pairs = {"labels": (earlier.labels, task.labels), "columns": (earlier.columns.names, task.columns.names)}
-    for what, (theirs, own) in pairs.items():
-        if set(theirs) != set(own):
+    known = {} if earlier is None else _known_by(earlier)
+    for what, own in _known_by(task).items():
+        theirs = known.get(what, set())
+        if theirs != own:
             raise SpecError(
-                f"teacher {teacher} will know the {what} {', '.join(theirs) or 'none'}; task {task.id} has "
-                f"{', '.join(own) or 'none'}: give both stages the same task"
+                f"teacher {teacher} will know the {what} {', '.join(sorted(theirs)) or 'none'}; task {task.id} has "
+                f"{', '.join(sorted(own)) or 'none'}: give both stages the same task"
             )
+    assert earlier is not None, "every task has a head"
     return earlier.labels
+
+
+def _known_by(task: Task) -> dict[str, set[str]]:
+    return {"head": {task.head}, "labels": set(task.labels), "columns": set(task.columns.names)}
 
 
 class StudentStatus:

@@ -1,13 +1,11 @@
 """Estimates that several kinds share: parameters, memory, disk, steps of a training on a task."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 
 import torch
 from torch import nn
 
 from bert_core.config import BertConfig
-from bert_core.heads import BertForTokenClassification
 from bert_core.model import BertModel
 from orchestrator.base.console import counted, size_text
 from orchestrator.cluster.torch_devices import SLOW_BF16, computes_in_bf16, has_bf16_cpu
@@ -35,19 +33,6 @@ def count_encoder_parameters(config: BertConfig) -> int:
 def count_pretraining_parameters(spec: PretrainSpec, config: BertConfig) -> int:
     """Parameters of a model to pretrain, its heads and its generator included."""
     return _count(new_model(spec, config, seed=None))
-
-
-def count_lstm_parameters(
-    config: BertConfig, layer_pooling: str, num_lstm_layers: int, lstm_hidden_size: int | None
-) -> int:
-    """Parameters of the LSTM layers between an encoder and the head of token classification."""
-    changes = {
-        "layer_pooling": layer_pooling,
-        "num_lstm_layers": num_lstm_layers,
-        "lstm_hidden_size": lstm_hidden_size,
-    }
-    lstm = BertForTokenClassification(replace(config, **changes), seed=None).lstm  # type: ignore[arg-type]
-    return 0 if lstm is None else _count(lstm)
 
 
 def _count(module: nn.Module) -> int:

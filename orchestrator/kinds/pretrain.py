@@ -136,10 +136,7 @@ class PretrainKind(Kind[PretrainSpec, PretrainResult]):
         return RunOutcome(model_folder=result.model.folder)
 
     def summary(self, run: RunRecord, registry: Registry) -> Iterator[str]:
-        """Yield steps, seconds and speed in one line, then a line for each loss on held-out text.
-
-        The seconds are all that the run has taken, starts and evaluations included; the speed is of training alone.
-        """
+        """Yield steps, seconds from start to end, speed of training alone, and losses on held-out text."""
         speeds = registry.metrics.history(run.id, "train.tokens_per_s").values("value")
         speed = f"; {median(speeds):,.0f} tokens/s while training" if len(speeds) else ""
         first_step, last_step = run.spec.get("init_step") or 0, registry.metrics.last_step(run.id) or 0
@@ -149,14 +146,6 @@ class PretrainKind(Kind[PretrainSpec, PretrainResult]):
         took = f"{duration(run.seconds or 0.0)} from start to end"
         which = f", {first_step + 1:,} to {last_step:,}," if first_step else ""
         yield f"{last_step - first_step:,} steps{which} in {took}{speed}{scores and f'; held out{scores[1:]}'}"
-        for objective in held_out:
-            history = registry.metrics.history(run.id, f"validation.{objective.loss_name}").records
-            if len(history) > 1:
-                first, last = history[0], history[-1]
-                yield (
-                    f"held-out {objective.metric_prefix} loss: {first['value']:.3f} after step {first['step']:,}, "
-                    f"{last['value']:.3f} after step {last['step']:,}"
-                )
 
     def model_configs(self, spec: PretrainSpec, inputs: Resolved) -> Iterator[BertConfig | None]:
         yield pretraining_config(spec, inputs)

@@ -30,24 +30,17 @@ _SWEEP = SweepKind()
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class CurvePoint:
-    """The completed trials of one snapshot, taken together."""
+Curve = Mapping[int, Mapping[str, float]]
+"""By step of pretraining the means of each validation score over a snapshot's completed trials, empty without any.
 
-    step: int
-    """The step of pretraining."""
-    num_trials: int
-    metrics: Mapping[str, float]
-    """Means over the trials of each validation score. Beside the score that ranks, `baseline.NAME` and, of two or more
-    trials, its standard deviation `sd.NAME`. Empty where no trial completed."""
+Beside the score that ranks stand `baseline.NAME` and, of two or more trials, its standard deviation `sd.NAME`.
+"""
 
 
 @dataclass(frozen=True)
 class ProbeResult:
-    """Result of a probe: the sweep over the snapshots, and the curve by step of pretraining."""
-
     sweep: SweepResult
-    curve: Sequence[CurvePoint]
+    curve: Curve
 
 
 class ProbeKind(Kind[ProbeSpec, ProbeResult]):
@@ -94,7 +87,9 @@ class ProbeKind(Kind[ProbeSpec, ProbeResult]):
     def record(self, result: ProbeResult, run_id: str, recorder: Recorder) -> RunOutcome:
         """Write every trial, the best one's test scores as that trial's, and the curve as the run's measurements."""
         outcome = record_trials(result.sweep, run_id, recorder)
-        recorder.record_events(run_id, [MetricEvent(point.step, "validation", point.metrics) for point in result.curve])
+        recorder.record_events(
+            run_id, [MetricEvent(step, "validation", scores) for step, scores in result.curve.items()]
+        )
         return outcome
 
     def input_identity(self, spec: ProbeSpec, inputs: Resolved) -> list[Any]:
@@ -137,30 +132,25 @@ def _sweep_over(spec: ProbeSpec, inputs: Resolved) -> SweepSpec:
     )
 
 
-def learning_curve(trials: Sequence[TrialResult], snapshots: Mapping[int, str], metric: str) -> list[CurvePoint]:
+def learning_curve(trials: Sequence[TrialResult], snapshots: Mapping[int, str], metric: str) -> Curve:
     """Take the completed trials of each snapshot together; `metric` is the score that ranks."""
     completed = [trial for trial in trials if trial.state == RunState.COMPLETED]
-    curve = []
+    curve = {}
     for step, folder in snapshots.items():
         found = [trial.metrics for trial in completed if trial.parameters["init_from"] == folder]
-        means = {name: fmean(metrics[name] for metrics in found) for name in _names_in_all(found, metric)}
-        spread = {f"sd.{metric}": stdev(metrics[metric] for metrics in found)} if len(found) > 1 else {}
-        curve.append(CurvePoint(step, len(found), means | spread))
+        common = set.intersection(*map(set, found)) if found else set()
+        # Of the baseline only the score that ranks, since it is the same at all steps.
+        names = sorted(name for name in common if not name.startswith(BASELINE) or name == BASELINE + metric)
+        spread = {f"sd.{metric}": stdev(scores[metric] for scores in found)} if len(found) > 1 else {}
+        curve[step] = {name: fmean(scores[name] for scores in found) for name in names} | spread
     return curve
 
 
-def _names_in_all(scores: Sequence[Mapping[str, float]], metric: str) -> list[str]:
-    """The scores that every trial has; of the baseline only the score that ranks, since it is the same at all steps."""
-    common = set.intersection(*map(set, scores)) if scores else set()
-    return sorted(name for name in common if not name.startswith(BASELINE) or name == BASELINE + metric)
-
-
-def curve_lines(curve: Sequence[CurvePoint], metric: str) -> list[str]:
+def curve_lines(curve: Curve, metric: str) -> list[str]:
     """The curve as the lines of a table, a snapshot each."""
     columns = {
-        "step": [f"{point.step:,}" for point in curve],
-        metric: [f"{point.metrics[metric]:.4f}" if point.metrics else "no trial completed" for point in curve],
-        "sd": [f"{point.metrics[f'sd.{metric}']:.4f}" if point.num_trials > 1 else "–" for point in curve],
-        "trials": [str(point.num_trials) for point in curve],
+        "step": [f"{step:,}" for step in curve],
+        metric: [f"{scores[metric]:.4f}" if scores else "no trial completed" for scores in curve.values()],
+        "sd": [f"{scores[f'sd.{metric}']:.4f}" if f"sd.{metric}" in scores else "–" for scores in curve.values()],
     }
     return plain_lines([Column(name, (name, *texts), is_number=True) for name, texts in columns.items()])

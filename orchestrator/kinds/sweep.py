@@ -102,7 +102,7 @@ class SweepKind(Kind[SweepSpec, SweepResult]):
 
     def disk(self, spec: SweepSpec, inputs: Resolved) -> Iterator[DiskUse]:
         at_a_time = min(_num_trials(spec), spec.execution.max_concurrent_trials or 1)
-        num_parameters = sweep_estimates.most_parameters(spec, list(self.model_configs(spec, inputs)))
+        num_parameters = sweep_estimates.most_parameters(list(self.model_configs(spec, inputs)))
         yield from fine_tuning_disk(num_parameters, at_a_time, 1 + at_a_time, keep=1)
 
     def resources(self, spec: SweepSpec) -> Resources:

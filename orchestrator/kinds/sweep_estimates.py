@@ -3,7 +3,6 @@
 import math
 import os
 from collections.abc import Iterator, Sequence
-from itertools import product
 
 from bert_core.config import BertConfig
 from bert_core.text.tokenization import Tokenizer
@@ -59,7 +58,7 @@ def trial_facts(spec: SweepSpec, inputs: Resolved, configs: Sequence[BertConfig 
     if advice := estimates.short_training_advice(shortest):
         yield "note", f"{'a trial has' if most == fewest else 'the shortest trials have'} {advice}"
     yield from estimates.precision_facts(listed_values(spec, "precision"), spec.execution.gpus_per_trial, configs)
-    num_parameters = most_parameters(spec, configs)
+    num_parameters = most_parameters(configs)
     if num_parameters is not None:
         yield "parameters", f"{num_parameters:,}, and a small head"
         yield "memory of a trial", estimates.memory_text(num_parameters)
@@ -80,22 +79,9 @@ def num_taken(task: Task, fraction: float) -> int:
     return max(1, round(fraction * len(task.examples("train"))))
 
 
-def most_parameters(spec: SweepSpec, configs: Sequence[BertConfig | None]) -> int | None:
-    """Parameters of the largest encoder that a trial may have and of the LSTM layers on it; None where unknown."""
-    known = [config for config in configs if config is not None]
-    return max(
-        (estimates.count_encoder_parameters(config) + _most_lstm_parameters(config, spec) for config in known),
-        default=None,
-    )
-
-
-def _most_lstm_parameters(config: BertConfig, spec: SweepSpec) -> int:
-    num_layers = int(value_bounds(spec, "num_lstm_layers")[1])
-    choices = product(listed_values(spec, "layer_pooling"), listed_values(spec, "lstm_hidden_size"))
-    return max(
-        (estimates.count_lstm_parameters(config, pooling, num_layers, size) for pooling, size in choices),  # type: ignore[arg-type]
-        default=0,
-    )
+def most_parameters(configs: Sequence[BertConfig | None]) -> int | None:
+    """Parameters of the largest encoder that a trial may have; None where none is known."""
+    return max((estimates.count_encoder_parameters(config) for config in configs if config is not None), default=None)
 
 
 def _unread_facts(spec: SweepSpec, inputs: Resolved) -> Iterator[Fact]:

@@ -1,76 +1,42 @@
 """Summary of a completed sweep: its groups of trials as a table, the best trial, and what it gained."""
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
 from statistics import fmean
 
-from bert_core.checkpoints.weight_files import WEIGHTS_FILE
-from bert_core.errors import BertCoreError
 from orchestrator.base.console import duration
 from orchestrator.base.console.tables import Column, fitting, plain_lines
 from orchestrator.base.formatting import short_value, short_values
 from orchestrator.base.metric_names import BASELINE
-from orchestrator.finetuning.model_record import read_saved_record
 from orchestrator.finetuning.sweep_progress import values_text
 from orchestrator.registry.group_records import replicate_text, scored_trials
 from orchestrator.registry.leaderboard import noise_among, trial_groups
 from orchestrator.registry.parameters import group_code, varied_parameters
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
-from orchestrator.registry.tables import PIPELINE
-from orchestrator.significance.comparison import seeds_of_each_group
 from orchestrator.significance.ranking import SeedNoise
 from orchestrator.significance.summary import Summary, summarize
 from orchestrator.specs.references import RANDOM
-from orchestrator.storage import local_copy
 
 _MOST_ROWS = 10
 _WIDTH = 80
 """Characters of a line of the table at most."""
 _INDENT = "  "
 _PARAMETER = "params."
-_SEVERAL_SEEDS = "seeds=[0,1,2]"
 _CODE = "version of the code"
 """Heading of the column that tells groups of different code apart."""
 
 
-@dataclass(frozen=True)
-class Difference:
-    """Difference of two means, the first one's minus the second one's."""
+def difference_text(value: float, half_width: float | None, remedy: str) -> str:
+    """Text of a difference of two means, and whether it is more than the noise of seeds.
 
-    value: float
-    half_width: float | None = None
-    """Half of its 95 % interval; None where no group of the sweep shows how much seeds matter."""
-    num_seeds_needed: int | None = None
-    """Number of seeds of each group that would settle a difference of this size, where it is known."""
-
-    def text(self, several_seeds: str) -> str:
-        """Text of the difference, and whether it is more than the noise of seeds.
-
-        Args:
-            several_seeds: override that has each recipe trained with several seeds; empty where each was.
-        """
-        if self.half_width is None:
-            remedy = f"; several seeds show it: {several_seeds}" if several_seeds else ""
-            return f"{self.value:+.4f}; seed noise not known{remedy}"
-        interval = f"{self.value:+.4f} ± {self.half_width:.4f} (95 %)"
-        if abs(self.value) > self.half_width:
-            return f"{interval}, more than seed noise"
-        needed = f"; about {self.num_seeds_needed} seeds each would settle it" if self.num_seeds_needed else ""
-        return f"{interval}, not more than seed noise{needed}"
-
-
-def compute_difference(first: Summary, second: Summary, noise: SeedNoise | None) -> Difference:
-    """Compare two groups by the noise of seeds in their sweep."""
-    value = first.mean - second.mean
-    if noise is None:
-        return Difference(value)
-    sds = [math.sqrt(noise.of_mean(group).variance * group.n) for group in (first, second)]
-    needed = seeds_of_each_group(value, *sds)
-    is_more = needed is not None and needed > min(first.n, second.n)  # fewer degrees of freedom ask for more than told
-    return Difference(value, noise.of_difference(first, second).half_width(), needed if is_more else None)
+    Args:
+        half_width: half of its 95 % interval; None where no group of the sweep shows how much seeds matter.
+        remedy: override that has each recipe trained with several seeds; empty where each was.
+    """
+    if half_width is None:
+        return f"{value:+.4f}; seed noise not known{remedy and f'; several seeds show it: {remedy}'}"
+    verdict = "more" if abs(value) > half_width else "not more"
+    return f"{value:+.4f} ± {half_width:.4f} (95 %), {verdict} than seed noise"
 
 
 def sweep_summary(run: RunRecord, registry: Registry) -> Iterator[str]:
@@ -110,31 +76,8 @@ def sweep_summary(run: RunRecord, registry: Registry) -> Iterator[str]:
     yield f"best: trial {best['number']} ({named}), {metric} {best[score]:.4f}"
     if all(one.id != best["id"] for one in groups[0].runs):
         yield f"first group: {values_text(values[0])}; groups stand by the worse end of their interval"
-    positive = _positive_label(run)
-    if positive is not None:
-        yield f"f1 is the score of {positive}, the second label"
     starts_at_random = [group.parameters.get(f"{_PARAMETER}init_from") == RANDOM for group in groups]
-    yield from _gains(summaries, noise_among(groups), starts_at_random, baseline, _several_seeds(run, registry))
-
-
-def _several_seeds(run: RunRecord, registry: Registry) -> str:
-    """Override that trains each recipe with several seeds, as a person types it for the spec of the run."""
-    for tag in registry.annotations.tags(run.id):
-        if tag.startswith(PIPELINE):
-            stage = run.stage_in(registry.run(tag.removeprefix(PIPELINE)))
-            if stage is not None:
-                return f"stages.{stage.partition('.')[0]}.{_SEVERAL_SEEDS}"  # a variant's is set in its stage
-    return _SEVERAL_SEEDS
-
-
-def _positive_label(run: RunRecord) -> str | None:
-    """The class whose f1 ranks the trials, as the model that the run has left tells it; None where f1 is of all."""
-    if run.metric != "f1" or run.model_folder is None:
-        return None
-    with suppress(BertCoreError, OSError):  # a run is complete without it, whatever became of the folder
-        record = read_saved_record(local_copy(run.model_folder, skip=(WEIGHTS_FILE,)))
-        return None if record is None else record.task.target.positive_label(record.task)
-    return None
+    yield from _gains(summaries, noise_among(groups), starts_at_random, baseline)
 
 
 def _table(values: Sequence[Mapping[str, str]], summaries: Sequence[Summary], metric: str) -> Iterator[str]:
@@ -163,30 +106,23 @@ def _table(values: Sequence[Mapping[str, str]], summaries: Sequence[Summary], me
 
 
 def _gains(
-    groups: Sequence[Summary],
-    noise: SeedNoise | None,
-    starts_at_random: Sequence[bool],
-    baseline: float | None,
-    several_seeds: str,
+    groups: Sequence[Summary], noise: SeedNoise | None, starts_at_random: Sequence[bool], baseline: float | None
 ) -> Iterator[str]:
-    """Lines on the best group's mean beside the majority baseline, random weights and the next group.
-
-    Args:
-        several_seeds: override that has each recipe trained with several seeds.
-    """
+    """Lines on the best group's mean beside the majority baseline, random weights and the next group."""
     best = groups[0]
-    remedy = several_seeds if all(group.n == 1 for group in groups) else ""
+    remedy = "seeds=[0,1,2]" if all(group.n == 1 for group in groups) else ""
     if baseline is not None:
-        gain = Difference(best.mean - baseline, noise and noise.of_mean(best).half_width())
-        yield f"beside the majority baseline ({baseline:.4f}): {gain.text(remedy)}"
+        gain = difference_text(best.mean - baseline, noise and noise.of_mean(best).half_width(), remedy)
+        yield f"beside the majority baseline ({baseline:.4f}): {gain}"
     if starts_at_random[0] and not all(starts_at_random):
         yield "random weights did best"
     at_random = starts_at_random.index(True) if True in starts_at_random else 0
     others = [(at_random, "random weights"), *([] if at_random == 1 else [(1, "the next group")])]
     for place, what in others:
         if 0 < place < len(groups):
-            difference = compute_difference(best, groups[place], noise)
-            yield f"beside {what} ({groups[place].mean:.4f}): {difference.text(remedy)}"
+            other = groups[place]
+            half_width = noise and noise.of_difference(best, other).half_width()
+            yield f"beside {what} ({other.mean:.4f}): {difference_text(best.mean - other.mean, half_width, remedy)}"
     if len(groups) > 1 and noise is not None:
         yield (
             "the noise of seeds is pooled over all groups here; `orchestrator compare` tests two groups by their own "

@@ -13,7 +13,7 @@ from orchestrator.base.results import (
     TrialResult,
 )
 from orchestrator.kinds import KINDS
-from orchestrator.kinds.probe import CurvePoint, ProbeResult
+from orchestrator.kinds.probe import ProbeResult
 from orchestrator.registry.recorder import Recorder
 from tests.orchestrator.registry.samples import model_result
 from tests.orchestrator.small_specs import DISTILL, EVALUATE, PRETRAIN, PROBE, STORE, SWEEP, TOKENIZER, pipeline
@@ -62,7 +62,7 @@ SAMPLES = {
         PROBE,
         ProbeResult(
             SWEEP_RESULT,
-            [CurvePoint(0, 1, {"accuracy": 0.8}), CurvePoint(5, 0, {}), CurvePoint(10, 1, {"accuracy": 0.7})],
+            {0: {"accuracy": 0.8}, 5: {}, 10: {"accuracy": 0.7}},
         ),
     ),
     "distill": Sample(

@@ -179,7 +179,7 @@ def test_an_elastic_run_asks_for_the_fewest_workers_and_plans_both(settings: Set
             "auto",
             1.0,
             False,
-            ["a GPU for each worker, 2 in all, and there is 1; lower execution.num_workers to use it"],
+            ["a GPU for each worker; GPUs needed: 2, there: 1; lower execution.num_workers to use GPUs"],
         ),
         ("auto", 0.0, False, []),
         ("cpu", 2.0, False, []),

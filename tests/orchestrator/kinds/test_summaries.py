@@ -4,39 +4,27 @@ Alone: pytest tests/orchestrator/kinds/test_summaries.py
 """
 
 import dataclasses
-import json
 from collections.abc import Mapping
-from pathlib import Path
 
 import pytest
 from sqlalchemy import update
 
-from bert_core.config import BertConfig
 from orchestrator.base.results import MetricEvent, TrialResult
 from orchestrator.base.run_states import RunState
-from orchestrator.finetuning.model_record import FineTuningRecord
 from orchestrator.kinds.pretrain import PretrainKind
 from orchestrator.kinds.sweep import SweepKind
-from orchestrator.kinds.sweep_summary import compute_difference
 from orchestrator.registry.recorder import Recorder
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.tables import ALL_RUNS
-from orchestrator.significance.ranking import SeedNoise
-from orchestrator.significance.summary import summarize
-from orchestrator.storage.model_folder import RECORD_FILE
-from orchestrator.tasks.types.base import TaskOptions
 from tests.orchestrator.small_specs import SWEEP
-from tests.orchestrator.tasks.definitions import define
 
 
 def sweep_of(
     recorder: Recorder,
     scores: Mapping[tuple[str, float, int], float],
-    model_folder: Path | None = None,
-    **values: object,
 ) -> list[str]:
     """Lines on a sweep with these scores by start, learning rate and seed."""
-    run = recorder.start({**SWEEP, "name": "own sweep", "task": {"id": "own"}, **values}, "f", metric="f1")
+    run = recorder.start({**SWEEP, "name": "own sweep", "task": {"id": "own"}}, "f", metric="f1")
     trials = [
         TrialResult(
             str(number),
@@ -50,8 +38,7 @@ def sweep_of(
     ]
     recorder.registry.trials.set_metric(run.id, "own", "f1")
     recorder.registry.trials.record(run.id, trials)
-    ended = dataclasses.replace(took(recorder.registry.run(run.id)), model_folder=model_folder and str(model_folder))
-    return list(SweepKind().summary(ended, recorder.registry))
+    return list(SweepKind().summary(took(recorder.registry.run(run.id)), recorder.registry))
 
 
 def took(run: RunRecord) -> RunRecord:
@@ -99,12 +86,6 @@ def test_with_one_seed_the_noise_is_not_known(recorder: Recorder) -> None:
     assert lines[-1].endswith("seeds=[0,1,2]")
 
 
-def test_a_stage_has_several_seeds_by_an_override_of_its_pipeline(recorder: Recorder) -> None:
-    pipeline = recorder.start({"kind": "pipeline", "name": "all", "stages": {"tune.words": {}}}, "f")
-    lines = sweep_of(recorder, {("minilm", 1e-3, 0): 0.8}, name="all/tune.words", tags=[f"pipeline:{pipeline.id}"])
-    assert lines[-1].endswith("stages.tune.seeds=[0,1,2]")
-
-
 def test_equal_groups_stand_as_on_the_leaderboard_that_of_the_best_trial_first(recorder: Recorder) -> None:
     rates = {"0.001": 1e-3, "0.0001": 1e-4, "1e-05": 1e-5, "1e-06": 1e-6}
     lines = sweep_of(recorder, {("minilm", rate, 0): 0.8 for rate in rates.values()})
@@ -130,30 +111,14 @@ def test_no_line_of_the_table_is_wider_than_a_terminal(recorder: Recorder) -> No
     assert max(map(len, lines[:5])) <= 80
 
 
-def test_a_pretraining_ends_with_its_held_out_losses_from_first_to_last(recorder: Recorder) -> None:
+def test_a_pretraining_ends_with_its_speed_and_its_held_out_losses(recorder: Recorder) -> None:
     run = recorder.start({"kind": "pretrain", "name": "small"}, "f")
     for step, loss in ((50, 9.0), (100, 7.5)):
         events = [MetricEvent(step, "train", {"tokens_per_s": 10.0 * step})]
         recorder.record_events(run.id, [*events, MetricEvent(step, "validation", {"mlm_loss": loss})])
-    steps, loss = PretrainKind().summary(took(recorder.registry.run(run.id)), recorder.registry)
-    assert "750 tokens/s" in steps
-    assert [number in loss for number in ("9.000", "7.500")] == [True, True]
-
-
-@pytest.mark.parametrize("labels", [["no", "yes"], ["yes", "no"]])
-def test_a_sweep_ranked_by_f1_ends_with_whose_it_is(recorder: Recorder, tmp_path: Path, labels: list[str]) -> None:
-    config = BertConfig.from_size("tiny", vocab_size=50).with_labels(labels, "single_label_classification")
-    record = FineTuningRecord(define("classification", metric="f1"), TaskOptions(max_seq_length=16))
-    (tmp_path / "config.json").write_text(json.dumps(config.to_dict()))
-    (tmp_path / RECORD_FILE).write_text(json.dumps(record.to_dict()))
-    lines = sweep_of(recorder, {("minilm", 1e-3, 0): 0.8}, tmp_path)
-    (told,) = [line for line in lines if line.startswith("f1 is")]
-    assert told.startswith(f"f1 is the score of {labels[1]}")
-
-
-def test_a_model_that_is_gone_costs_the_line_alone(recorder: Recorder, tmp_path: Path) -> None:
-    lines = sweep_of(recorder, {("minilm", 1e-3, 0): 0.8}, tmp_path / "gone")
-    assert lines == sweep_of(recorder, {("minilm", 1e-3, 0): 0.8})
+    (line,) = PretrainKind().summary(took(recorder.registry.run(run.id)), recorder.registry)
+    assert "750 tokens/s" in line
+    assert line.endswith("held out mlm 7.500")
 
 
 def test_a_group_of_one_seed_has_the_noise_of_the_others(recorder: Recorder) -> None:
@@ -162,18 +127,17 @@ def test_a_group_of_one_seed_has_the_noise_of_the_others(recorder: Recorder) -> 
 
 
 @pytest.mark.parametrize(
-    ("first", "second", "half_width", "num_seeds", "said"),
+    ("first", "second", "said"),
     [
-        ([0.9, 0.91, 0.92], [0.5, 0.51, 0.52], 0.0227, None, ", more"),
-        ([0.5, 0.7], [0.4, 0.6], 0.6085, 33, "33 seeds"),
-        ([0.7], [0.6], None, None, "seeds=[0,1,2]"),
-        ([0.7] * 3, [0.5] * 3, None, None, "seed noise not known"),
+        ([0.9, 0.91, 0.92], [0.5, 0.51, 0.52], "+0.4000 ± 0.0227 (95 %), more than seed noise"),
+        ([0.5, 0.7], [0.4, 0.6], "+0.1000 ± 0.6085 (95 %), not more than seed noise"),
+        ([0.7] * 3, [0.5] * 3, "+0.2000; seed noise not known"),
     ],
 )
 def test_a_difference_is_told_beside_the_noise(
-    first: list[float], second: list[float], half_width: float | None, num_seeds: int | None, said: str
+    recorder: Recorder, first: list[float], second: list[float], said: str
 ) -> None:
-    groups = summarize(first), summarize(second)
-    found = compute_difference(*groups, SeedNoise.of(groups))
-    assert (found.half_width, found.num_seeds_needed) == (pytest.approx(half_width, abs=1e-4), num_seeds)
-    assert said in found.text("seeds=[0,1,2]")
+    groups = {1e-3: first, 1e-4: second}
+    scores = {("minilm", rate, seed): score for rate, group in groups.items() for seed, score in enumerate(group)}
+    (told,) = [line for line in sweep_of(recorder, scores) if line.startswith("beside the next group")]
+    assert told.endswith(said)

@@ -74,19 +74,6 @@ def test_labels_that_measure_nothing_are_told_before_anything_starts(
     assert blamed in told
 
 
-def test_lstm_layers_count_among_a_trials_weights(settings: Settings) -> None:
-    Path("task.conll").write_text("anna B-PER\n\nsat O\n")
-    task = {"id": "own", "head": "ner", "files": {"train": "task.conll", "validation": "task.conll"}}
-    space = {"num_lstm_layers": [0, 1, 2], "layer_pooling": ["last", "scalar_mix"]}
-
-    def parameters(**fields: Any) -> int:
-        rows = plan(settings, {**SWEEP, "task": task, **fields})
-        return int(rows["parameters"].removesuffix(", and a small head").replace(",", ""))
-
-    layer = 2 * 4 * 64 * (128 + 64 + 2)  # directions, gates, their width, what each reads and two biases
-    assert parameters(space=space) == parameters() + 2 * layer
-
-
 def test_a_sweep_carries_its_best_trials_scores(recorder: Recorder) -> None:
     run = recorder.start({**SWEEP, "name": "sst2 sweep", "task": {"id": "sst2"}}, "f")
     trial = recorder.registry.trials.record(run.id, [TrialStart("k1", 1, {"learning_rate": 2e-5}, seed=0)])[0]
