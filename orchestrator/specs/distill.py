@@ -128,12 +128,8 @@ class DistillSpec(Spec):
             )
         if self.recipe.tokenizer != RecipeSpec.model_fields["tokenizer"].default:
             raise ValueError("recipe.tokenizer is the teacher's own in distillation; leave it out")
-        if self.recipe.freeze_encoder:
-            raise ValueError("recipe.freeze_encoder keeps a student from learning; leave it out")
-        of_head = self.objective.soft_targets_weight + self.objective.labels_weight
-        if self.recipe.unfreeze_every_epochs and not of_head:
-            raise ValueError(
-                "recipe.unfreeze_every_epochs trains the head alone at first, and objective.hidden_cosine_weight says "
-                "nothing of it; leave it out"
-            )
+        trains_head = self.objective.soft_targets_weight + self.objective.labels_weight
+        for name in ("freeze_encoder", *(() if trains_head else ("unfreeze_every_epochs",))):
+            if getattr(self.recipe, name):
+                raise ValueError(f"recipe.{name} leaves nothing to learn with this objective; leave it out")
         return self

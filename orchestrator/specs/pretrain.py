@@ -278,10 +278,6 @@ class PretrainSpec(TokenStoreSpec):
             )
         if self.model.span_boundary_objective and self.mask_unit != "span":
             raise ValueError("model.span_boundary_objective predicts spans; set mask_unit to span")
-        return self
-
-    @model_validator(mode="after")
-    def _check_precisions(self) -> Self:
         if self.residual_precision == "bf16" and self.precision != "bf16":
             raise ValueError(
                 f"residual_precision is bf16, and precision is {self.precision}, in which nothing need be rounded to "

@@ -27,6 +27,11 @@ class Axis(ABC):
         """All values of an axis that lists them, in order; None for a range."""
         return None
 
+    def __post_init__(self) -> None:
+        if self.listed is None and float(self.written[0]) >= float(self.written[1]):
+            low, high = self.written
+            raise ValueError(f"the lower bound {low:g} must be below the upper bound {high:g}")
+
     @abstractmethod
     def value_at(self, share: float) -> Scalar:
         """The value at a share in [0, 1) of the axis's length; even shares give even values on the axis's scale."""
@@ -52,9 +57,6 @@ class Uniform(Axis):
 
     uniform: tuple[float, float]
 
-    def __post_init__(self) -> None:
-        _check_order(self.uniform)
-
     def value_at(self, share: float) -> float:
         low, high = self.uniform
         return low + share * (high - low)
@@ -69,7 +71,7 @@ class LogUniform(Axis):
     def __post_init__(self) -> None:
         if self.log_uniform[0] <= 0:
             raise ValueError(f"the lower bound {self.log_uniform[0]:g} must be above 0 on a logarithmic scale")
-        _check_order(self.log_uniform)
+        super().__post_init__()
 
     def value_at(self, share: float) -> float:
         low, high = self.log_uniform
@@ -81,9 +83,6 @@ class IntUniform(Axis):
     """A whole number between a lower and an upper bound, both included."""
 
     int_uniform: tuple[int, int]
-
-    def __post_init__(self) -> None:
-        _check_order(self.int_uniform)
 
     def value_at(self, share: float) -> int:
         first, last = self.int_uniform
@@ -98,8 +97,3 @@ Space = Mapping[str, Axis]
 
 Point = Mapping[str, Scalar]
 """One value for each axis of a space."""
-
-
-def _check_order(bounds: tuple[float, float]) -> None:
-    if bounds[0] >= bounds[1]:
-        raise ValueError(f"the lower bound {bounds[0]:g} must be below the upper bound {bounds[1]:g}")
