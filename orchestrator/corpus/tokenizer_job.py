@@ -42,11 +42,6 @@ def train_tokenizer(spec: TokenizerSpec, storage: str) -> TokenizerResult:
     return TokenizerResult(folder, tokenizer.fingerprint, tokenizer.vocab_size, report)
 
 
-def is_trained(spec: TokenizerSpec, storage: str) -> bool:
-    """Whether the tokenizer of a spec is on the storage already."""
-    return exists(join(storage, "tokenizers", _key(spec), _MANIFEST))
-
-
 def train_on_first_text(spec: TokenizerSpec, num_bytes: int) -> Tokenizer:
     """Learn a vocabulary of the first text alone, about so many bytes; nothing is kept.
 

@@ -11,7 +11,7 @@ from orchestrator.base.results import DatasetResult, TokenizerResult
 from orchestrator.corpus.input_files import find_files
 from orchestrator.corpus.preview import open_sample_store
 from orchestrator.corpus.token_store import MANIFEST, store_folder, store_options
-from orchestrator.corpus.tokenizer_job import is_trained, tokenizer_notes, train_on_first_text, train_tokenizer
+from orchestrator.corpus.tokenizer_job import tokenizer_notes, train_on_first_text, train_tokenizer
 from orchestrator.kinds.base import DiskUse, Fact, Kind, MeasuredTime, RunContext
 from orchestrator.kinds.resolved import Resolved
 from orchestrator.registry.recorder import Recorder, RunOutcome
@@ -37,21 +37,7 @@ class TokenizerKind(Kind[TokenizerSpec, TokenizerResult]):
     def facts(self, spec: TokenizerSpec, inputs: Resolved) -> Iterator[Fact]:
         yield "vocabulary", f"at most {spec.vocab_size:,} entries"
 
-    def measure_time(self, spec: TokenizerSpec, inputs: Resolved) -> MeasuredTime | None:
-        """Train on the first text, half of it and all of it; None where the tokenizer exists."""
-        if is_trained(spec, inputs.settings.storage):
-            return None
-        total = sum(file.estimated_text_bytes for file in find_files(spec.corpus))
-        more = max(0.0, min(total, spec.max_bytes or total) - _MEASURED_BYTES)
-        seconds = _seconds_of_training(spec, _MEASURED_BYTES)
-        if more:
-            # Reading grows with the text, choosing among the pieces hardly does; and the first time was slower.
-            half_s, seconds = (_seconds_of_training(spec, size) for size in (_MEASURED_BYTES // 2, _MEASURED_BYTES))
-            seconds += max(0.0, seconds - half_s) / (_MEASURED_BYTES // 2) * more
-        return MeasuredTime(seconds, "training the tokenizer", "its first text")
-
     def run(self, spec: TokenizerSpec, inputs: Resolved, context: RunContext) -> TokenizerResult:
-        """Train the tokenizer, or take the one that was trained on the same text before."""
         context.progress.status(f"training a tokenizer of {spec.vocab_size:,} entries")
         result = train_tokenizer(spec, context.settings.storage)
         report = "".join(f"  {name} {value:.3f}" for name, value in result.report.items() if name in _REPORTED)
@@ -71,12 +57,6 @@ class TokenizerKind(Kind[TokenizerSpec, TokenizerResult]):
 
     def tokenizer_like(self, spec: TokenizerSpec, inputs: Resolved) -> Tokenizer:
         return train_on_first_text(spec, _MEASURED_BYTES)
-
-
-def _seconds_of_training(spec: TokenizerSpec, num_bytes: int) -> float:
-    begun_at = perf_counter()
-    train_on_first_text(spec, num_bytes)
-    return perf_counter() - begun_at
 
 
 class CorpusKind(Kind[CorpusSpec, DatasetResult]):
@@ -103,7 +83,6 @@ class CorpusKind(Kind[CorpusSpec, DatasetResult]):
         return MeasuredTime(seconds, "tokenizing", "its first text")
 
     def run(self, spec: CorpusSpec, inputs: Resolved, context: RunContext) -> DatasetResult:
-        """Build the token store, or find the one of the same text and tokenizer."""
         from orchestrator.corpus.build import build_token_store  # Ray is loaded when a run starts
 
         result = build_token_store(

@@ -3,22 +3,16 @@
 import logging
 from functools import partial
 
-from bert_core.checkpoints.weight_files import WEIGHTS_FILE
-from orchestrator.base.console import counted
 from orchestrator.base.results import EvaluationResult
 from orchestrator.cluster.gpus import call_on_device, take_gpus
-from orchestrator.finetuning.measured_steps import measure_examples
-from orchestrator.finetuning.model_folder import read_record
 from orchestrator.inference.searching import Reranking
 from orchestrator.inference.task_scores import Scoring, check_reranks, evaluate
-from orchestrator.kinds.base import Kind, MeasuredTime, Resources, RunContext
-from orchestrator.kinds.estimates import trains_on_gpu
+from orchestrator.kinds.base import Kind, Resources, RunContext
 from orchestrator.kinds.resolved import Resolved, data_digests
 from orchestrator.registry.parameters import RECORDED_DIGITS
 from orchestrator.registry.recorder import Recorder, RunOutcome
-from orchestrator.specs import EvaluateSpec, RecipeSpec
-from orchestrator.specs.references import STAGE_MARK
-from orchestrator.storage import join, local_copy
+from orchestrator.specs import EvaluateSpec
+from orchestrator.storage import join
 from orchestrator.storage.uris import absolute
 
 logger = logging.getLogger(__name__)
@@ -36,23 +30,10 @@ class EvaluateKind(Kind[EvaluateSpec, EvaluationResult]):
         if spec.rerank is not None:
             check_reranks(task)
 
-    def measure_time(self, spec: EvaluateSpec, inputs: Resolved) -> MeasuredTime | None:
-        """Measure steps on the split, of which answering takes a share; None on GPUs, and for what is searched."""
-        task, config = inputs.task(spec.task), inputs.config(spec.model)
-        tokenizer = inputs.tokenizer_like(spec.model)
-        if config is None or tokenizer is None or task.type.is_searched or trains_on_gpu(spec.gpus):
-            return None
-        examples = task.examples(spec.split)
-        found = measure_examples(task, examples, _usual_recipe(spec.model, inputs), config, tokenizer)
-        if found is None:
-            return None
-        return MeasuredTime(found.answer_s * len(examples), counted(len(examples), "example"))
-
     def resources(self, spec: EvaluateSpec) -> Resources:
         return Resources.of_one_process(gpus=spec.gpus)
 
     def run(self, spec: EvaluateSpec, inputs: Resolved, context: RunContext) -> EvaluationResult:
-        """Score the model and write its prediction for each example."""
         gpus, reranking = take_gpus("scoring", spec.gpus), None
         if spec.rerank is not None:
             folder = absolute(inputs.folder("rerank", spec.rerank))
@@ -85,13 +66,3 @@ class EvaluateKind(Kind[EvaluateSpec, EvaluationResult]):
         scores = {**result.metrics, "num_examples": float(result.num_examples)}
         recorder.record_final_metrics(run_id, 0, result.split, scores)
         return RunOutcome(predictions_path=result.predictions_path)
-
-
-def _usual_recipe(model: str, inputs: Resolved) -> RecipeSpec:
-    """A recipe with the length of a model's windows; for a stage's model the recipe of the stage."""
-    if model.startswith(STAGE_MARK):
-        recipe: RecipeSpec = getattr(inputs.stage(model), "recipe", RecipeSpec())
-        return recipe
-    folder, config = local_copy(inputs.folder("model", model), skip=(WEIGHTS_FILE,)), inputs.config(model)
-    assert config is not None, "a name that is no stage's leads to a model"
-    return RecipeSpec(max_seq_length=read_record(folder, config).options.max_seq_length)
