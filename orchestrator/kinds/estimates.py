@@ -1,6 +1,6 @@
 """Estimates that several kinds share: parameters, memory, disk, steps of a training on a task."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 import torch
 from torch import nn
@@ -18,7 +18,7 @@ from orchestrator.tasks.task import Task
 from orchestrator.training.batch_order import Schedule
 
 _BYTES_PER_WEIGHT = 4
-BYTES_PER_SAVED_PARAMETER = 12
+_BYTES_PER_SAVED_PARAMETER = 12
 """float32 weights and AdamW's two moments."""
 _BYTES_PER_PARAMETER = 16
 """float32 weights, gradients and AdamW's moments; a checkpoint on a task has the best weights in place of gradients."""
@@ -41,7 +41,6 @@ def _count(module: nn.Module) -> int:
 
 
 def memory_text(num_parameters: int) -> str:
-    """Memory that training so many parameters takes."""
     return f"{size_text(num_parameters * _BYTES_PER_PARAMETER)} and activations"
 
 
@@ -67,10 +66,10 @@ def pretraining_disk(spec: PretrainSpec, num_parameters: int | None, inputs: Res
     """
     if num_parameters is not None:
         kept = spec.execution.keep_checkpoints + 1  # a new one is whole before the oldest one goes
-        yield DiskUse("checkpoints", kept * num_parameters * BYTES_PER_SAVED_PARAMETER)
+        yield DiskUse("checkpoints", kept * num_parameters * _BYTES_PER_SAVED_PARAMETER)
         num_snapshots = len(spec.execution.snapshot_steps)
         num_bytes = (1 + num_snapshots) * num_parameters * _BYTES_PER_WEIGHT
-        num_bytes += num_snapshots * num_parameters * BYTES_PER_SAVED_PARAMETER * spec.execution.snapshot_optimizer
+        num_bytes += num_snapshots * num_parameters * _BYTES_PER_SAVED_PARAMETER * spec.execution.snapshot_optimizer
         yield DiskUse("model and snapshots", num_bytes)
     yield from token_store_disk(spec, inputs)
 
@@ -83,13 +82,7 @@ def trains_on_gpu(asked: str | float) -> bool:
 def precision_facts(
     precisions: Iterable[object], asked: str | float, configs: Iterable[BertConfig | None]
 ) -> Iterator[Fact]:
-    """Yield what `auto` comes to in a training on this machine, and where bf16 would be slow on its CPU.
-
-    Args:
-        precisions: what `precision` may be.
-        asked: what the spec says of GPUs.
-        configs: of the models that are trained.
-    """
+    """Yield what `auto` comes to in a training on this machine, and where bf16 would be slow on its CPU."""
     on_gpu = trains_on_gpu(asked)
     if "auto" in precisions and on_gpu and not torch.cuda.is_available():
         yield "precision", "bf16 on GPUs from Ampere on, else fp32 (auto)"
@@ -101,17 +94,7 @@ def precision_facts(
         yield "precision", SLOW_BF16
 
 
-def times_text(number: int, noun: str, seeds: Sequence[int]) -> str:
-    """A number of things, and the seeds that each of them is tried with.
-
-    >>> times_text(1, "point", [0]), times_text(1200, "point", [0, 1])
-    ('1 point × 1 seed', '1,200 points × 2 seeds')
-    """
-    return f"{counted(number, noun)} × {counted(len(seeds), 'seed')}"
-
-
 def task_facts(task: Task) -> Iterator[Fact]:
-    """Yield a labeled task and the size of its training split."""
     yield "task", f"{task.id} ({task.head}), ranked by {task.metric}"
     positive = task.target.positive_label(task)
     if positive is not None:
@@ -126,13 +109,9 @@ def steps_text(task: Task, num_steps: int) -> str:
 
 def short_training_advice(schedule: Schedule) -> str | None:
     """Advice on a training of few steps: how many it has, and what to change; None where there are enough of them."""
-    steps = schedule.num_steps
-    if steps >= FEW_STEPS:
+    if schedule.num_steps >= FEW_STEPS:
         return None
-    taken = counted(steps, "step")
-    if schedule.batch_size > schedule.num_examples:
-        return (
-            f"{taken} only, since recipe.batch_size {schedule.batch_size:,} is more than the {schedule.num_examples:,} "
-            "training examples; lower it, or raise recipe.epochs"
-        )
-    return f"{taken} only; raise recipe.epochs or lower recipe.batch_size"
+    return (
+        f"{counted(schedule.num_steps, 'step')} only, as recipe.batch_size is {schedule.batch_size:,} and the training "
+        f"examples are {schedule.num_examples:,}; lower it, or raise recipe.epochs"
+    )

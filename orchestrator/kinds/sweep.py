@@ -10,13 +10,13 @@ from bert_core.config import CONFIG_FILE, BertConfig
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.base.console import counted
 from orchestrator.base.errors import InputError, SpecError
-from orchestrator.base.results import SweepResult, TrialResult
+from orchestrator.base.results import SweepResult
 from orchestrator.finetuning.search_space import build_search, check_space, listed_values, value_bounds
 from orchestrator.finetuning.trial_journal import TrialJournal, drop_trials
 from orchestrator.kinds import sweep_estimates
 from orchestrator.kinds.base import DiskUse, Fact, Kind, MeasuredTime, Resources, RunContext
 from orchestrator.kinds.checks import check_examples, check_layer_pooling, check_positions, check_vectors
-from orchestrator.kinds.estimates import fine_tuning_disk, short_training_advice, task_facts, times_text
+from orchestrator.kinds.estimates import fine_tuning_disk, short_training_advice, task_facts
 from orchestrator.kinds.resolved import Resolved, data_digests
 from orchestrator.kinds.sweep_summary import sweep_summary
 from orchestrator.kinds.trial_recording import trial_recording
@@ -28,7 +28,6 @@ from orchestrator.specs.recipe import RANDOM_FIELDS
 from orchestrator.specs.references import RANDOM, Product
 from orchestrator.storage import digest_file, join, moved_path
 from orchestrator.tasks.feature_cache import FEATURES_VERSION
-from orchestrator.training.batch_order import Schedule
 
 _TRAINING_VERSION = 1
 """Raised when the same trial would end with other weights, predictions or scores."""
@@ -70,7 +69,6 @@ class SweepKind(Kind[SweepSpec, SweepResult]):
     resumes_midway = True
 
     def check(self, spec: SweepSpec, inputs: Resolved) -> None:
-        """Check that task and space go together, that models fit every recipe, and every labeled example."""
         task = inputs.task(spec.task)
         check_space(spec, task)
         for name in spec.recipe.changed(spec.axes):
@@ -96,7 +94,7 @@ class SweepKind(Kind[SweepSpec, SweepResult]):
         points = build_search(spec).num_points
         meaning = "" if spec.trials is None else "; `trials` in the spec counts points"
         folds = f" × {len(spec.folds)} folds" if len(spec.folds) > 1 else ""
-        what = f"{times_text(points, 'point', spec.seeds)}{folds}{meaning}"
+        what = f"{counted(points, 'point')} × {counted(len(spec.seeds), 'seed')}{folds}{meaning}"
         yield "trials", f"{points * spec.trials_per_point:,} ({what})"
         yield from sweep_estimates.trial_facts(spec, inputs, list(self.model_configs(spec, inputs)))
 
@@ -119,7 +117,6 @@ class SweepKind(Kind[SweepSpec, SweepResult]):
             raise InputError(f"trials: the space has no more points than its {num_points}, which have been tried")
 
     def run(self, spec: SweepSpec, inputs: Resolved, context: RunContext) -> SweepResult:
-        """Run the trials that no earlier attempt finished, and score the best one's model on the test split."""
         from orchestrator.finetuning.sweep import run_sweep  # Ray is loaded when a run starts
 
         task = inputs.task(spec.task)
@@ -127,16 +124,9 @@ class SweepKind(Kind[SweepSpec, SweepResult]):
         context.recorder.registry.trials.set_data(context.run_id, data_digests(task, task.splits))
         if journal.trials:
             logger.info(f"{counted(len(journal.trials), 'trial')} of an earlier attempt will not run again")
-        first = task.first_fold
-        if advice := short_training_advice(sweep_estimates.trial_schedules(spec, first)[0]):
+        if advice := short_training_advice(sweep_estimates.trial_schedules(spec, task.first_fold)[0]):
             logger.warning(f"trials of this sweep may have {advice}")
-
-        def advise(result: TrialResult) -> str | None:
-            recipe = spec.recipe.model_copy(update=dict(result.parameters))
-            num_examples = sweep_estimates.num_taken(first, recipe.train_fraction)
-            return short_training_advice(Schedule(num_examples, recipe.batch_size, recipe.epochs, 1))
-
-        with trial_recording(context, journal, advise) as listener:
+        with trial_recording(context, journal) as listener:
             return run_sweep(
                 spec,
                 task=task,
@@ -153,7 +143,6 @@ class SweepKind(Kind[SweepSpec, SweepResult]):
             )
 
     def record(self, result: SweepResult, run_id: str, recorder: Recorder) -> RunOutcome:
-        """Write every trial, and the best one's scores and model as the sweep's own."""
         outcome, best = record_trials(result, run_id, recorder), result.best
         recorder.record_final_metrics(run_id, best.best_step, "test", result.test_metrics)
         recorder.record_final_metrics(run_id, best.best_step, "validation", best.metrics)
@@ -165,7 +154,6 @@ class SweepKind(Kind[SweepSpec, SweepResult]):
         yield from sweep_summary(run, registry)
 
     def model_configs(self, spec: SweepSpec, inputs: Resolved) -> Iterator[BertConfig | None]:
-        """Yield the configuration of each model that a trial may start from, and so leave."""
         models = [str(name) for name in listed_values(spec, "init_from")]
         yield from (inputs.config(name) for name in models if name != RANDOM)
         if RANDOM in models:

@@ -27,8 +27,6 @@ _MOST_ITEMS = 500
 
 Item = TypeVar("Item")
 logger = logging.getLogger(__name__)
-Advice = Callable[[TrialResult], str | None]
-"""Function that advises on the length of a trial that learned nothing; None where it was long enough."""
 
 
 @contextmanager
@@ -80,63 +78,43 @@ def background_writer(
         raise errors[0]
 
 
-class _TrialRecording:
-    """Callbacks of a sweep's driver; `put` orders changes of the registry, which stand in one transaction."""
-
-    def __init__(
-        self, context: RunContext, journal: TrialJournal, put: Callable[[Sequence[TrialChange]], None], advise: Advice
-    ) -> None:
-        self._context, self._journal, self._put, self._advise = context, journal, put, advise
-        self._events: dict[str, list[MetricEvent]] = {}
-
-    def started(self, start: TrialStart) -> None:
-        """Record the start of a trial, which reports its measurements again where it starts again."""
-        self._events[start.key] = []
-        self._put([start])
-
-    def measured(self, key: str, events: Sequence[MetricEvent]) -> None:
-        self._events.setdefault(key, []).extend(events)
-        self._put([TrialEvents(key, events)])
-
-    def ended(self, result: TrialResult) -> None:
-        """Record how a trial ended; a failed trial is not in the journal, so that the next attempt runs it again."""
-        self._context.refuse_if_superseded()
-        events = self._events.pop(result.key, [])
-        if result.state != RunState.FAILED:
-            self._journal.append(EndedTrial(result, events))
-        self._put([result])
-        if result.metrics.get(COLLAPSED):
-            short = self._advise(result)
-            remedy = f"it had {short}" if short else "other seeds, a longer warm-up or a lower learning rate may help"
-            logger.info(
-                f"trial {result.number} (seed {result.seed}) collapsed: it never rose above the majority baseline; "
-                f"{remedy}"
-            )
-
-
 @contextmanager
-def trial_recording(
-    context: RunContext, journal: TrialJournal, advise: Advice = lambda result: None
-) -> Iterator[SweepListener]:
+def trial_recording(context: RunContext, journal: TrialJournal) -> Iterator[SweepListener]:
     """Yield the callbacks for the driver of a sweep; at the end of the block the registry knows all of its trials.
 
     Those of the journal whose end the registry has missed, since it was away, are recorded first.
     """
     trials, run_id = context.recorder.registry.trials, context.run_id
+    events_of: dict[str, list[MetricEvent]] = {}
 
     def write(changes: Sequence[Sequence[TrialChange]]) -> None:
         trials.record(run_id, list(chain.from_iterable(changes)))
+
+    def on_start(start: TrialStart) -> None:
+        """Forget what the trial measured when it started before: it reports its measurements again."""
+        events_of[start.key] = []
+        put([start])
+
+    def on_events(key: str, events: Sequence[MetricEvent]) -> None:
+        events_of.setdefault(key, []).extend(events)
+        put([TrialEvents(key, events)])
+
+    def on_result(result: TrialResult) -> None:
+        """Record how a trial ended; a failed trial is not in the journal, so that the next attempt runs it again."""
+        context.refuse_if_superseded()
+        events = events_of.pop(result.key, [])
+        if result.state != RunState.FAILED:
+            journal.append(EndedTrial(result, events))
+        put([result])
+        if result.metrics.get(COLLAPSED):
+            logger.info(
+                f"trial {result.number} (seed {result.seed}) collapsed: it never rose above the majority baseline; "
+                "more steps, other seeds, a longer warm-up or a lower learning rate may help"
+            )
 
     with background_writer(write, context.recorder.given_up) as put:
         states = trials.states(run_id) if journal.trials else {}
         for trial in journal.trials:
             if states.get(trial.result.key) != trial.result.state:
                 put([trial.result, TrialEvents(trial.result.key, trial.events)])
-        recording = _TrialRecording(context, journal, put, advise)
-        yield SweepListener(
-            on_trial_started=recording.started,
-            on_trial_events=recording.measured,
-            on_trial_result=recording.ended,
-            on_view=context.progress.show,
-            on_evaluation=context.progress.tell_pipe,
-        )
+        yield SweepListener(on_start, on_events, on_result, context.progress.show, context.progress.tell_pipe)
