@@ -236,14 +236,9 @@ class Kind(ABC, Generic[S, R]):
         labels = {} if pretraining is None else pretraining.execution.node_labels
         taken = asked.on(cluster_resources())
         on_gpus = bool(taken.total.get("GPU")) and (taken is asked or find_gpu_problem(labels) is None)
-        precision: Precision = "fp32"
-        if not on_gpus and is_narrow(self.model_configs(spec, inputs)):  # before the nodes are asked
-            reason = f"models narrower than {NARROW} train faster in it on CPUs"
-        else:
-            precision = "bf16" if have_bf16(on_gpus=on_gpus, labels=labels) else "fp32"
-            units = "have" if precision == "bf16" else "do not all have"
-            reason = f"the {'GPUs' if on_gpus else 'CPUs'} {units} units for bf16"
-        logger.info(f"precision {precision}: {reason}")
+        is_slower = not on_gpus and is_narrow(self.model_configs(spec, inputs))  # before the nodes are asked
+        precision: Precision = "bf16" if not is_slower and have_bf16(on_gpus=on_gpus, labels=labels) else "fp32"
+        logger.info(f"precision {precision}, by the {'GPUs' if on_gpus else 'CPUs'} and the width of the model")
         settled: S = parse_spec(spec_values(with_precision(spec, precision)))  # type: ignore[assignment]
         return settled
 

@@ -94,7 +94,6 @@ class DistillKind(_Distillation[DistillResult]):
         return self if spec.pretraining is None else _ON_CORPUS
 
     def check(self, spec: DistillSpec, inputs: Resolved) -> None:
-        """Check that the teacher knows the task, and that the recipe fits both models."""
         task, recipe, teacher = _task(spec, inputs), spec.recipe, spec.teacher
         _check_effects(spec)
         checks.check_positions("recipe.max_seq_length", recipe.max_seq_length, [teacher, recipe.init_from], inputs)
@@ -158,7 +157,6 @@ class DistillKind(_Distillation[DistillResult]):
         return BertConfig.from_size(recipe.size, recipe.family, vocab_size=teacher.vocab_size)
 
     def run(self, spec: DistillSpec, inputs: Resolved, context: RunContext) -> DistillResult:
-        """Fine-tune the student in a process of its own."""
         from orchestrator.finetuning.distillation_launch import run_distillation  # Ray is loaded when a run starts
 
         task, recipe = _task(spec, inputs), spec.recipe
@@ -208,7 +206,6 @@ class _CorpusDistillation(_Distillation[PretrainResult]):
     """Pretraining of a student that fills masks as its teacher does."""
 
     def check(self, spec: DistillSpec, inputs: Resolved) -> None:
-        """Check that the pretraining can run, and that the teacher reads its sequences and its tokens."""
         pretraining = _pretraining(spec)
         longest = max(phase.max_seq_length for phase in pretraining.phases)
         checks.check_positions("pretraining.phases.max_seq_length", longest, [spec.teacher], inputs)
@@ -245,7 +242,6 @@ class _CorpusDistillation(_Distillation[PretrainResult]):
         return pretraining_config(_pretraining(spec), inputs)
 
     def run(self, spec: DistillSpec, inputs: Resolved, context: RunContext) -> PretrainResult:
-        """Pretrain the student beside its teacher."""
         from orchestrator.pretraining.distillation import distill_on_corpus  # Ray is loaded when a run starts
 
         pretraining = _pretraining(spec)
@@ -349,13 +345,7 @@ def _known_by(task: Task) -> dict[str, set[str]]:
 
 
 class StudentStatus:
-    """Lines and the view of a training on a task, from what its process reports after each evaluation.
-
-    Args:
-        num_steps: steps of the training as far as they are known before its examples are tokenized.
-        epochs: number of times that all examples are read.
-        batch_size: examples of a step.
-    """
+    """Lines and the view of a training on a task; `num_steps` are those known before its examples are tokenized."""
 
     def __init__(self, num_steps: int, epochs: float, batch_size: int) -> None:
         self._epochs, self._batch_size = epochs, batch_size

@@ -141,7 +141,8 @@ class PipelineKind(Kind[PipelineSpec, None]):
         """The stage in the precision of an earlier attempt at this pipeline, else as its devices decide."""
         has_run = context.attempt > 1 and asks_auto(spec)
         for settled in _in_each_precision(spec) if has_run else ():
-            if context.recorder.registry.run_ids(_own_runs(context.run_id, self._input_tags(settled, inputs))):
+            tags = self._input_tags(settled, inputs)  # runs begun by an earlier version have the second one alone
+            if context.recorder.registry.run_ids(f"tag = '{PIPELINE}{context.run_id}' and {_tag_in(tags)}"):
                 return settled
         settled_now: Spec = self._kind(spec).settle_precision(spec, inputs)
         return settled_now
@@ -155,11 +156,9 @@ class PipelineKind(Kind[PipelineSpec, None]):
         return _digest_tag([spec.fingerprint(), read]), _digest_tag([spec.fingerprint(), read + _left_by(spec)])
 
     def record(self, result: None, run_id: str, recorder: Recorder) -> RunOutcome:
-        """Write nothing: the stages have their results."""
         return RunOutcome()
 
     def summary(self, run: RunRecord, registry: Registry) -> Iterator[str]:
-        """Yield the first line on each stage."""
         for stage in reversed(registry.stages(run.id)):
             lines = self._kind(parse_spec(stage.spec)).summary_lines(stage.id, registry)
             yield from (f"{stage.name.rpartition('/')[2]}: {line}" for line in lines[:1])
@@ -184,11 +183,6 @@ def _left_by(spec: Spec) -> list[Any]:
 
 def _digest_tag(values: list[Any]) -> str:
     return f"{INPUTS}{hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:20]}"
-
-
-def _own_runs(pipeline: str, tags: Sequence[str]) -> str:
-    """Query for the runs of a pipeline's stage; those begun by an earlier version have the second tag alone."""
-    return f"tag = '{PIPELINE}{pipeline}' and {_tag_in(tags)}"
 
 
 def _tag_in(tags: Sequence[str]) -> str:

@@ -74,13 +74,7 @@ class PlanRow:
 
 
 def plan_rows(spec: Spec, inputs: Resolved, *, with_time: bool = False) -> list[PlanRow]:
-    """The plan of a spec, stage by stage.
-
-    Args:
-        with_time: whether to say how long each stage takes, for which a few steps may be measured, in seconds.
-
-    Raises: TaskDataError for a task's file that cannot be read, and the like.
-    """
+    """The plan of a spec, stage by stage; `with_time` measures a few steps, which takes seconds."""
     rows, is_pipeline = [], isinstance(spec, PipelineSpec)
     for name, stage in spec.stage_specs().items():
         with naming_stage(name) if is_pipeline else nullcontext():

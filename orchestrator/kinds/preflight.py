@@ -114,7 +114,6 @@ def needed_resources(spec: Spec, have: Mapping[str, float]) -> Resources:
 
 
 def needed_cpus(spec: Spec) -> float:
-    """CPUs that a spec takes, wherever it runs."""
     return needed_resources(spec, {}).total.get("CPU", 0.0)
 
 

@@ -2,7 +2,7 @@
 
 import logging
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from statistics import median
 
@@ -11,7 +11,7 @@ from bert_core.config import BertConfig
 from bert_core.objectives import OBJECTIVES, TOKEN_OBJECTIVES, active_objectives
 from bert_core.objectives.masked_lm import SpanBoundary
 from bert_core.text.tokenization import Tokenizer
-from orchestrator.base.console import UNDER_WAY, duration, size_text
+from orchestrator.base.console import UNDER_WAY, duration
 from orchestrator.base.errors import SpecError
 from orchestrator.base.results import DatasetResult, Event, MetricEvent, PretrainResult, Split, WorkersEvent
 from orchestrator.cluster.capacity import cluster_resources
@@ -29,7 +29,7 @@ from orchestrator.registry.costs import HOUR_S
 from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
-from orchestrator.specs import ExecutionSpec, PretrainSpec
+from orchestrator.specs import PretrainSpec
 from orchestrator.specs.network import DROPOUT_FIELDS, build_config
 from orchestrator.specs.references import RANDOM, Product
 from orchestrator.storage import join, read_json
@@ -46,7 +46,6 @@ class PretrainKind(Kind[PretrainSpec, PretrainResult]):
     resumes_midway = True
 
     def check(self, spec: PretrainSpec, inputs: Resolved) -> None:
-        """Check that the model to continue from fits data and tokenizer."""
         if spec.execution.snapshot_optimizer and not spec.execution.snapshot_steps:
             raise SpecError(
                 "execution.snapshot_optimizer keeps the optimizer beside snapshots, and execution.snapshot_steps names "
@@ -70,16 +69,18 @@ class PretrainKind(Kind[PretrainSpec, PretrainResult]):
         yield from step_facts(spec)
         yield from passes_facts(spec, inputs)
         if spec.execution.is_elastic:
-            yield "workers", f"{workers_text(spec.execution)}; the resources below are those of the fewest"
+            yield (
+                "workers",
+                f"{spec.execution.min_workers} to {spec.execution.max_workers}, as there is room; every step has the "
+                "same batch, and weights differ in the last bits from those of another number of workers; the "
+                "resources below are those of the fewest",
+            )
         config = pretraining_config(spec, inputs)
         yield from estimates.precision_facts([spec.precision], spec.execution.device, [config])
         if config is not None:
             num_parameters = estimates.count_pretraining_parameters(spec, config)
             yield "parameters", f"{num_parameters:,}"
             yield "memory of a worker", estimates.memory_text(num_parameters)
-            if spec.execution.device == "gpu":
-                copy = size_text(num_parameters * estimates.BYTES_PER_SAVED_PARAMETER)
-                yield "copy of a checkpoint", f"{copy} on the first worker's host"
 
     def disk(self, spec: PretrainSpec, inputs: Resolved) -> Iterator[DiskUse]:
         config = pretraining_config(spec, inputs)
@@ -87,10 +88,7 @@ class PretrainKind(Kind[PretrainSpec, PretrainResult]):
         yield from estimates.pretraining_disk(spec, num_parameters, inputs)
 
     def resources(self, spec: PretrainSpec) -> Resources:
-        """Return the CPUs of workers and of their data pipelines, and a GPU for each worker as `device` says.
-
-        Where the number of workers follows the cluster, `total` is what the fewest take, and `up_to` leads to the most.
-        """
+        """Where the number of workers follows the cluster, `total` is for the fewest, and `up_to` leads to the most."""
         execution, num_workers = spec.execution, spec.execution.min_workers
         total = {"CPU": num_workers * (execution.cpus_per_worker + execution.data_cpus)}
         up_to = execution.max_workers / num_workers
@@ -121,7 +119,6 @@ class PretrainKind(Kind[PretrainSpec, PretrainResult]):
         return run_pretraining(build_request(spec, inputs, context), build_listener(spec, context))
 
     def record(self, result: PretrainResult, run_id: str, recorder: Recorder) -> RunOutcome:
-        """Write the corpus, the last scores of each split, and the model."""
         for dataset in result.datasets:
             recorder.registry.datasets.record(run_id, dataset)
         splits: dict[Split, dict[str, float]] = {"train": {}, "validation": {}, "test": {}}
@@ -155,14 +152,6 @@ class PretrainKind(Kind[PretrainSpec, PretrainResult]):
 
     def tokenizer_like(self, spec: PretrainSpec, inputs: Resolved) -> Tokenizer | None:
         return inputs.tokenizer_like(spec.tokenizer)
-
-
-def workers_text(execution: ExecutionSpec) -> str:
-    """Numbers of workers that an elastic run takes, and what follows from their change."""
-    return (
-        f"{execution.min_workers} to {execution.max_workers}, as there is room; every step has the same batch, and "
-        "weights differ in the last bits from those of another number of workers"
-    )
 
 
 def pretraining_config(spec: PretrainSpec, inputs: Resolved) -> BertConfig | None:
@@ -224,18 +213,8 @@ def build_request(spec: PretrainSpec, inputs: Resolved, context: RunContext) -> 
 
 def with_chosen_steps(spec: PretrainSpec, context: RunContext) -> PretrainSpec:
     """The spec with the number of steps that an earlier attempt has chosen for `auto`; the spec itself without one."""
-    if spec.steps != "auto":
-        return spec
-    recorded = context.recorder.registry.run(context.run_id).spec["steps"]
-    return spec if recorded == "auto" else spec.with_steps(int(recorded))
-
-
-def record_steps(spec: PretrainSpec, context: RunContext) -> None:
-    """Put the number of steps that was chosen into the run's record, which later attempts go by."""
-    context.refuse_if_superseded()
-    lifecycle, run = context.recorder.registry.lifecycle, context.recorder.registry.run(context.run_id)
-    lifecycle.replace_spec(run.id, {**run.spec, "steps": spec.steps}, spec.fingerprint())
-    logger.info(f"{spec.num_steps:,} steps fit into execution.max_hours {spec.execution.max_hours:g}")
+    steps = context.recorder.registry.run(context.run_id).spec["steps"] if spec.steps == "auto" else spec.steps
+    return spec.model_copy(update={"steps": steps})
 
 
 def decide_device(spec: PretrainSpec) -> bool:
@@ -244,7 +223,10 @@ def decide_device(spec: PretrainSpec) -> bool:
     `auto` takes the CPU where torch can use none of the GPUs; with `gpu` the workers end with torch's reason.
     """
     asked, have = spec.execution.device, cluster_resources()
-    use_gpu = takes_gpus(spec, have)
+    resources = PretrainKind().resources(spec)
+    if note := resources.unused_gpus(have):
+        logger.warning(note)
+    use_gpu = "GPU" in resources.on(have).total
     if use_gpu and asked == "auto" and are_gpus_unusable("training", spec.execution.node_labels):
         return False
     if use_gpu or not have.get("GPU"):  # GPUs that are too few have been told of
@@ -252,22 +234,17 @@ def decide_device(spec: PretrainSpec) -> bool:
     return use_gpu
 
 
-def takes_gpus(spec: PretrainSpec, have: Mapping[str, float]) -> bool:
-    """Whether each worker gets a GPU of a cluster with these resources; says so where `auto` leaves GPUs unused."""
-    asked = PretrainKind().resources(spec)
-    if note := asked.unused_gpus(have):
-        logger.warning(note)
-    return "GPU" in asked.on(have).total
-
-
 def build_listener(spec: PretrainSpec, context: RunContext) -> job.PretrainListener:
-    """A listener that records what happens in the training and shows it."""
     status = None if spec.steps == "auto" else TrainingStatus(spec.phase_steps())
 
     def on_steps(num_steps: int) -> None:
+        """Put the number of steps that was chosen into the run's record, which later attempts go by."""
         nonlocal status
-        settled = spec.with_steps(num_steps)
-        record_steps(settled, context)
+        context.refuse_if_superseded()
+        registry, settled = context.recorder.registry, spec.with_steps(num_steps)
+        values = {**registry.run(context.run_id).spec, "steps": num_steps}
+        registry.lifecycle.replace_spec(context.run_id, values, settled.fingerprint())
+        logger.info(f"{num_steps:,} steps fit into execution.max_hours {spec.execution.max_hours:g}")
         status = TrainingStatus(settled.phase_steps())
 
     def on_event(event: Event) -> None:
@@ -283,8 +260,7 @@ def build_listener(spec: PretrainSpec, context: RunContext) -> job.PretrainListe
     def on_dataset(dataset: DatasetResult) -> None:
         context.recorder.registry.datasets.record(context.run_id, dataset)
         log_dataset(dataset)
-        elastic = f": {workers_text(spec.execution)}" if spec.execution.is_elastic else ""
-        logger.info(f"starting the training workers{elastic}", extra=UNDER_WAY)
+        logger.info("starting the training workers", extra=UNDER_WAY)
 
     tokenizing = report_tokenizing(context.progress)
     return job.PretrainListener(on_event, on_dataset, tokenizing, on_steps, context.refuse_if_superseded)

@@ -12,13 +12,14 @@ from statistics import fmean, stdev
 from typing import Any
 
 from bert_core.config import BertConfig
+from orchestrator.base.console import counted
 from orchestrator.base.console.tables import Column, plain_lines
 from orchestrator.base.errors import SpecError
 from orchestrator.base.metric_names import BASELINE
 from orchestrator.base.results import MetricEvent, SweepResult, TrialResult
 from orchestrator.base.run_states import RunState
 from orchestrator.kinds.base import DiskUse, Fact, Kind, MeasuredTime, Resources, RunContext
-from orchestrator.kinds.estimates import task_facts, times_text
+from orchestrator.kinds.estimates import task_facts
 from orchestrator.kinds.resolved import Resolved
 from orchestrator.kinds.sweep import SweepKind, record_trials
 from orchestrator.kinds.sweep_estimates import measure_trials, trial_facts
@@ -49,7 +50,6 @@ class ProbeKind(Kind[ProbeSpec, ProbeResult]):
     spec = ProbeSpec
 
     def check(self, spec: ProbeSpec, inputs: Resolved) -> None:
-        """Check that the run has the snapshots, and what a sweep over them asks of task and recipe."""
         _SWEEP.check(_sweep_over(spec, inputs), inputs)
 
     def facts(self, spec: ProbeSpec, inputs: Resolved) -> Iterator[Fact]:
@@ -57,7 +57,7 @@ class ProbeKind(Kind[ProbeSpec, ProbeResult]):
         yield from task_facts(inputs.task(spec.task))
         yield "snapshots", f"of {'steps' if len(snapshots) > 1 else 'step'} {', '.join(f'{s:,}' for s in snapshots)}"
         num_trials = len(snapshots) * len(spec.seeds)
-        yield "trials", f"{num_trials:,} ({times_text(len(snapshots), 'snapshot', spec.seeds)})"
+        yield "trials", f"{num_trials:,} ({counted(len(snapshots), 'snapshot')} × {counted(len(spec.seeds), 'seed')})"
         yield from trial_facts(sweep, inputs, list(_SWEEP.model_configs(sweep, inputs)))
 
     def measure_time(self, spec: ProbeSpec, inputs: Resolved) -> MeasuredTime | None:
@@ -77,7 +77,6 @@ class ProbeKind(Kind[ProbeSpec, ProbeResult]):
         return replace(one, up_to=min(num_trials, spec.execution.max_concurrent_trials or num_trials))
 
     def run(self, spec: ProbeSpec, inputs: Resolved, context: RunContext) -> ProbeResult:
-        """Run the trials that no earlier attempt finished, and show the curve as a table."""
         result = _SWEEP.run(_sweep_over(spec, inputs), inputs, context)
         curve = learning_curve(result.trials, chosen_snapshots(spec, inputs), result.metric)
         for line in curve_lines(curve, result.metric):
@@ -85,7 +84,6 @@ class ProbeKind(Kind[ProbeSpec, ProbeResult]):
         return ProbeResult(result, curve)
 
     def record(self, result: ProbeResult, run_id: str, recorder: Recorder) -> RunOutcome:
-        """Write every trial, the best one's test scores as that trial's, and the curve as the run's measurements."""
         outcome = record_trials(result.sweep, run_id, recorder)
         recorder.record_events(
             run_id, [MetricEvent(step, "validation", scores) for step, scores in result.curve.items()]
@@ -119,7 +117,6 @@ def chosen_snapshots(spec: ProbeSpec, inputs: Resolved) -> dict[int, str]:
 
 
 def _sweep_over(spec: ProbeSpec, inputs: Resolved) -> SweepSpec:
-    """The sweep that a probe is: every snapshot with every seed."""
     return SweepSpec(
         kind="sweep",
         name=spec.name,

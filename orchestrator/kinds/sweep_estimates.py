@@ -43,11 +43,7 @@ def first_tokenizer(recipe: RecipeSpec, inputs: Resolved) -> Tokenizer | None:
 
 
 def trial_facts(spec: SweepSpec, inputs: Resolved, configs: Sequence[BertConfig | None]) -> Iterator[Fact]:
-    """Yield what a trial takes: steps, parameters, memory; and how many run at a time, where the spec says it.
-
-    Args:
-        configs: of the models that trials may start from.
-    """
+    """Yield what a trial takes; `configs` are those of the models that trials may start from."""
     task = inputs.task(spec.task).first_fold
     shortest, longest = trial_schedules(spec, task)
     others = list(spec.recipe.changed(RANDOM_FIELDS))

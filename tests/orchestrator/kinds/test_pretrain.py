@@ -21,7 +21,7 @@ from orchestrator.cluster.capacity import Processes
 from orchestrator.kinds import pretrain as module
 from orchestrator.kinds import pretraining_estimates
 from orchestrator.kinds.preflight import needed_resources, warn_of_unused_gpus
-from orchestrator.kinds.pretrain import PretrainKind, build_listener, decide_device, takes_gpus, with_chosen_steps
+from orchestrator.kinds.pretrain import PretrainKind, build_listener, decide_device, with_chosen_steps
 from orchestrator.registry.recorder import Recorder
 from orchestrator.specs import PretrainSpec
 from orchestrator.specs.loading import parse_spec, spec_values
@@ -82,12 +82,9 @@ def test_a_plan_of_a_run_that_goes_on_has_the_steps_that_are_left(settings: Sett
     assert dict(rows)["passes over the text"] == "8 (6 tokens)"
 
 
-def test_a_plan_on_gpus_has_the_copy_that_checkpoints_are_written_from(settings: Settings) -> None:
-    rows = plan(settings, {**PRETRAIN, "execution": {"device": "gpu"}})
-    assert rows["copy of a checkpoint"] == "6.0 MB on the first worker's host"
+def test_a_plan_says_what_the_precision_comes_to(settings: Settings) -> None:
     rows = plan(settings, {**PRETRAIN, "execution": {"device": "cpu"}})
     assert rows["precision"] in ("bf16 on this machine (auto)", "fp32 on this machine (auto)")
-    assert "copy of a checkpoint" not in rows
 
 
 def test_snapshots_and_states_beside_them_count_in_the_plan(settings: Settings) -> None:
@@ -187,12 +184,20 @@ def test_an_elastic_run_asks_for_the_fewest_workers_and_plans_both(settings: Set
     ],
 )
 def test_a_check_of_room_and_a_run_decide_alike_on_gpus(
-    device: str, num_gpus: float, takes: bool, said: list[str], caplog: pytest.LogCaptureFixture
+    device: str,
+    num_gpus: float,
+    takes: bool,
+    said: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     spec = PretrainSpec.model_validate({**PRETRAIN, "execution": {"num_workers": 2, "device": device}})
     have = {"CPU": 8.0, "GPU": num_gpus}
+    monkeypatch.setattr(module, "cluster_resources", lambda: have)
+    monkeypatch.setattr(module, "are_gpus_unusable", lambda *about: False)
+    monkeypatch.setattr(module, "log_device", lambda *about: None)
     with caplog.at_level(logging.INFO):
-        assert takes_gpus(spec, have) is takes
+        assert decide_device(spec) is takes
     assert [line.partition("auto takes ")[2] for line in caplog.messages] == said
     warn_of_unused_gpus(spec, have)
     assert [line.partition("auto takes ")[2] for line in caplog.messages] == 2 * said, "a plan says so too"
