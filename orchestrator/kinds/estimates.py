@@ -112,6 +112,6 @@ def short_training_advice(schedule: Schedule) -> str | None:
     if schedule.num_steps >= FEW_STEPS:
         return None
     return (
-        f"{counted(schedule.num_steps, 'step')} only, as recipe.batch_size is {schedule.batch_size:,} and the training "
-        f"examples are {schedule.num_examples:,}; lower it, or raise recipe.epochs"
+        f"{counted(schedule.num_steps, 'step')} only, with recipe.batch_size {schedule.batch_size:,} and "
+        f"{schedule.num_examples:,} training examples; lower it, or raise recipe.epochs"
     )

@@ -88,7 +88,7 @@ class PretrainKind(Kind[PretrainSpec, PretrainResult]):
         yield from estimates.pretraining_disk(spec, num_parameters, inputs)
 
     def resources(self, spec: PretrainSpec) -> Resources:
-        """Where the number of workers follows the cluster, `total` is for the fewest, and `up_to` leads to the most."""
+        """Resources of the fewest workers where their number follows the cluster; `up_to` leads to the most."""
         execution, num_workers = spec.execution, spec.execution.min_workers
         total = {"CPU": num_workers * (execution.cpus_per_worker + execution.data_cpus)}
         up_to = execution.max_workers / num_workers

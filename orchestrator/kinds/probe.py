@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 
 Curve = Mapping[int, Mapping[str, float]]
-"""By step of pretraining the means of each validation score over a snapshot's completed trials, empty without any.
+"""Means of each validation score over a snapshot's completed trials, by step of pretraining; empty without any.
 
 Beside the score that ranks stand `baseline.NAME` and, of two or more trials, its standard deviation `sd.NAME`.
 """

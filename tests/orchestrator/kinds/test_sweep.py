@@ -107,8 +107,8 @@ def test_a_plan_of_a_sweep(settings: Settings) -> None:
         "data": "2 training examples; splits: train, validation",
         "trials": "12 (6 points × 2 seeds)",
         "steps of a trial": "1 to 2",
-        "note": "the shortest trials have 1 step only, as recipe.batch_size is 2 and the training examples are 2; "
-        "lower it, or raise recipe.epochs",
+        "note": "the shortest trials have 1 step only, with recipe.batch_size 2 and 2 training examples; lower it, or "
+        "raise recipe.epochs",
         "memory of a trial": "7.7 MB and activations",
         "trials at a time": "at most 2",
         "disk": "30.8 MB of checkpoints, 5.8 MB of models",
