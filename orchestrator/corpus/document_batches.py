@@ -6,7 +6,6 @@ out of it for validation.
 """
 
 import hashlib
-import heapq
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -37,18 +36,18 @@ _SENTENCES_AT_ONCE = 1024
 
 
 @dataclass(frozen=True)
-class DocumentBatch:
-    """Consecutive documents of a bundle, about `shard_bytes` of text.
+class Unit:
+    """Consecutive documents of a bundle, about `shard_bytes` of text: their shards, once they are written, and counts.
 
-    A document is in it as often as the sampling of its language says.
+    A document is among them as often as the sampling of its language says.
     """
 
-    documents: Sequence[Document]
     num_bytes_read: int
-    """Bytes that were read since the batch before, as the files are stored."""
-    files: Sequence[FileCount]
-    """Counts of the files that ended within the batch."""
+    """Bytes that were read since the unit before, as the files are stored."""
+    files: tuple[FileCount, ...]
+    """Counts of the files that ended within the unit."""
     is_last: bool = False
+    shards: tuple[ShardInfo, ...] = ()
 
 
 def of_entry(shards: Sequence[ShardInfo], bundle: Bundle, source: TextSource) -> tuple[ShardInfo, ...]:
@@ -87,21 +86,22 @@ def read_corpus(source: TextSource, max_bytes: int | None = None) -> Iterator[Do
     is_mixed = source.weights or source.sampling_exponent < 1
     entries = [tuple(entry) for _, entry in groupby(files, key=lambda file: file.entry if is_mixed else 0)]
     wanted = [max(1.0, sum(file.estimated_text_bytes for file in entry)) for entry in entries]
-    batches = [read_batches(entry, source, 1) for entry in entries]
-    readers = [(document for batch in some for document in batch.documents) for some in batches]
+    readers = {
+        number: (document for documents, _ in read_batches(entry, source, 1) for document in documents)
+        for number, entry in enumerate(entries)
+    }
     taken = [0] * len(entries)
-    turns = [(0.0, number) for number in range(len(entries))]
-    while turns:
-        _, number = heapq.heappop(turns)
+    while readers:
+        number = min(readers, key=lambda number: taken[number] / wanted[number])
         document = next(readers[number], None)
         if document is None:
+            del readers[number]
             continue
         num_bytes = len(document.text.encode())
         if max_bytes is not None and any(taken) and sum(taken) + num_bytes > max_bytes:  # the first one, however long
             return
         taken[number] += num_bytes
         yield document
-        heapq.heappush(turns, (taken[number] / wanted[number], number))
 
 
 def check_text(source: TextSource) -> None:
@@ -122,17 +122,17 @@ def check_text(source: TextSource) -> None:
 
 def no_text(source: TextSource) -> CorpusError:
     """Make the error for files that no document can be read from."""
-    left_out = ""
+    message = f"corpus.files: no document with text in {', '.join(source.files)}"
     if source.on_bad_record != "error":
-        left_out = (
+        message += (
             f" that can be read (on_bad_record is {source.on_bad_record}, so bad records are not errors); "
             f"`orchestrator corpus inspect {source.files[0]}` says what is wrong with them"
         )
-    return CorpusError(f"corpus.files: no document with text in {', '.join(source.files)}{left_out}")
+    return CorpusError(message)
 
 
-def read_batches(bundle: Bundle, source: TextSource, shard_bytes: int) -> Iterator[DocumentBatch]:
-    """Read the documents of a bundle in batches; the last batch may have few, or none. Raises: CorpusError."""
+def read_batches(bundle: Bundle, source: TextSource, shard_bytes: int) -> Iterator[tuple[list[Document], Unit]]:
+    """Read the documents of each unit of a bundle; the last unit may have few, or none. Raises: CorpusError."""
     documents: list[Document] = []
     counts: list[FileCount] = []
     num_text_bytes = bytes_before = 0
@@ -144,13 +144,13 @@ def read_batches(bundle: Bundle, source: TextSource, shard_bytes: int) -> Iterat
             documents.append(document)
             num_text_bytes += len(document.text.encode())
             if num_text_bytes >= shard_bytes:
-                yield DocumentBatch(tuple(documents), reader.num_bytes_read - bytes_before, tuple(counts))
+                yield documents, Unit(reader.num_bytes_read - bytes_before, tuple(counts))
                 documents, counts, num_text_bytes, bytes_before = [], [], 0, reader.num_bytes_read
         counts.append(reader.count())
         bytes_before -= file.num_bytes
         if remaining is not None:
             remaining -= reader.num_documents
-    yield DocumentBatch(tuple(documents), -bytes_before, tuple(counts), is_last=True)
+    yield documents, Unit(-bytes_before, tuple(counts), is_last=True)
 
 
 def split_sentences(text: str, language: str) -> list[str]:

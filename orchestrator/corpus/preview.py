@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate
 from tempfile import TemporaryDirectory
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +32,6 @@ _MOST_SHARE = 0.99
 """Share of the text at most, where there is more of it."""
 SAMPLE_BYTES = 4 << 20
 """Text of a small store at most, about: a second or two of tokenizing."""
-Origin = Literal["token_store", "whole_text", "first_text"]
 
 
 @dataclass(frozen=True)
@@ -100,17 +99,11 @@ def preview_examples(
     previews = []
     for number, batch in zip(numbers.tolist(), stream.examples(phase, numbers).split(1), strict=True):
         label = int(batch.sentence_labels[0]) if len(batch.sentence_labels) else None
+        answer = answers.answers[label] if answers and label is not None else None
         step = firsts[phase] + number // stream.config.phases[phase][2]
-        previews.append(
-            ExamplePreview(
-                phase,
-                *divmod(number, per_epoch),
-                step=step if step < firsts[phase + 1] else None,
-                sentence_label=label,
-                sentence_answer=answers.answers[label] if answers and label is not None else None,
-                tokens=tuple(_preview_tokens(batch, tokenizer, stream.config)),
-            )
-        )
+        tokens = tuple(_preview_tokens(batch, tokenizer, stream.config))
+        at = step if step < firsts[phase + 1] else None
+        previews.append(ExamplePreview(phase, *divmod(number, per_epoch), at, label, answer, tokens))
     return previews
 
 
@@ -120,17 +113,12 @@ def _preview_tokens(batch: PackedBatch, tokenizer: Tokenizer, config: StreamConf
     is_special, segments = _find_segments(truth, config.layout, is_pair=len(batch.sentence_labels) > 0)
     hidden = dict(zip(batch.masked_positions.tolist(), batch.masked_labels.tolist(), strict=True))
     for position, read in enumerate(batch.input_ids.tolist()):
-        label = hidden.get(position)
         change: Change | None = None
-        if label is not None:
+        truth = None
+        if (label := hidden.get(position)) is not None:
             change = "masked" if read == tokenizer.mask_id else "kept" if read == label else "replaced"
-        yield TokenPreview(
-            token=tokenizer.token(read),
-            segment=int(segments[position]),
-            is_special=bool(is_special[position]),
-            change=change,
-            truth=None if label is None else tokenizer.token(label),
-        )
+            truth = tokenizer.token(label)
+        yield TokenPreview(tokenizer.token(read), int(segments[position]), bool(is_special[position]), change, truth)
 
 
 def _find_segments(
@@ -149,12 +137,11 @@ def _find_segments(
     return is_separator | (truth == layout.prefix), segments
 
 
-@dataclass(frozen=True)
-class SampleStore:
+class SampleStore(NamedTuple):
     """A store, and where its documents come from."""
 
     store: TokenStore
-    origin: Origin
+    origin: Literal["token_store", "whole_text", "first_text"]
     """The corpus's own store; or a small one of the whole text, which has the same shards and so the same examples; or
     one of the first text, where the examples are others."""
     share: float = 1.0
@@ -206,14 +193,14 @@ def _write_first(
     for number, bundle in enumerate(plan_bundles(files, source)):
         entry = bundle[0].entry if source.weights else 0
         batches = () if entry in full else read_batches(bundle, source, min(shard_bytes, sample_bytes))
-        for sequence, batch in enumerate(batches):
-            if room[entry] <= 0 and batch.documents:
+        for sequence, (documents, _) in enumerate(batches):
+            if room[entry] <= 0 and documents:
                 full.add(entry)
                 break
-            num_documents += len(batch.documents)
+            num_documents += len(documents)
             stem = f"{number:06d}-{sequence:06d}"
-            shards += of_entry(write(batch.documents, stem=stem), bundle, source)
-            room[entry] -= sum(len(document.text.encode()) for document in batch.documents)
+            shards += of_entry(write(documents, stem=stem), bundle, source)
+            room[entry] -= sum(len(document.text.encode()) for document in documents)
     if not full:
         return tuple(shards), 1.0
     share = (sample_bytes - sum(room.values())) / max(1.0, sum(file.estimated_text_bytes for file in files))

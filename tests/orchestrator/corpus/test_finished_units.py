@@ -9,7 +9,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,12 +28,12 @@ NUM_UNITS = 10
 
 
 def rows_in_this_process(
-    num_bundles: int,
+    bundles: Sequence[int],
     read: Callable[[dict[str, Any]], Iterator[pa.Table]],
     tokenize: Callable[[pa.Table], pa.Table],
     *_: object,
 ) -> Iterator[dict[str, Any]]:
-    for number in range(num_bundles):
+    for number in bundles:
         for table in read({"id": _Ids([number])}):
             yield tokenize(table).to_pylist()[0]
 
@@ -173,8 +173,8 @@ def test_a_store_is_whole_though_another_build_of_it_still_writes(
     def write_and_remove(folder: str, **options: Any) -> None:
         """Remove an empty folder just after the other build has written a unit into it."""
         if Path(folder).name == build_module.UNITS_FOLDER:
-            unit = build_module.FinishedUnit((), (), 5, is_last=True)
-            build_module.write_unit(str(Path(folder).parent), (0, 0), unit)
+            unit = build_module.Unit(5, (), is_last=True)
+            build_module.write_unit(str(Path(folder).parent), "000000-000000", unit)
         remove(folder, **options)
 
     with monkeypatch.context() as meanwhile:

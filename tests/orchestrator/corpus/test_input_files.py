@@ -238,11 +238,11 @@ def test_units_of_the_store_hold_what_a_reader_in_one_process_reads(folder: Path
     source = source_of(folder, 0.3)
     files = find_files(source)
     batches = [batch for bundle in plan_bundles(files, source) for batch in read_batches(bundle, source, 4096)]
-    in_store = Counter(document.text for batch in batches for document in batch.documents)
+    in_store = Counter(document.text for documents, _ in batches for document in documents)
     assert in_store == Counter(document.text for document in read_corpus(source))
-    assert max(sum(len(document.text) for document in batch.documents) for batch in batches) < 2 * 4096
-    assert sum(file.num_documents for batch in batches for file in batch.files) == sum(NUM_DOCUMENTS.values())
-    assert sum(batch.num_bytes_read for batch in batches) == sum(file.num_bytes for file in files)
+    assert max(sum(len(document.text) for document in documents) for documents, _ in batches) < 2 * 4096
+    assert sum(file.num_documents for _, unit in batches for file in unit.files) == sum(NUM_DOCUMENTS.values())
+    assert sum(unit.num_bytes_read for _, unit in batches) == sum(file.num_bytes for file in files)
 
 
 def test_an_exponent_of_one_reads_every_document_once_in_order(folder: Path) -> None:
@@ -300,9 +300,9 @@ def test_batches_hold_every_document_once_in_order(tmp_path: Path) -> None:
     source = corpus(tmp_path)
     (bundle,) = plan_bundles(find_files(source), source)
     batches = list(read_batches(bundle, source, 1024))
-    assert [d.id for batch in batches for d in batch.documents] == [f"{n}.{i}" for n in range(3) for i in range(20)]
-    assert all(sum(len(d.text) for d in batch.documents) >= 1024 for batch in batches[:-1])
-    assert [file.num_documents for batch in batches for file in batch.files] == [20, 20, 20]
+    assert [d.id for documents, _ in batches for d in documents] == [f"{n}.{i}" for n in range(3) for i in range(20)]
+    assert all(sum(len(d.text) for d in documents) >= 1024 for documents, _ in batches[:-1])
+    assert [file.num_documents for _, unit in batches for file in unit.files] == [20, 20, 20]
 
 
 @pytest.mark.parametrize("limit", [1, 20, 21, 59, 60, 1000])
@@ -310,8 +310,8 @@ def test_max_documents_counts_across_files(tmp_path: Path, limit: int) -> None:
     source = corpus(tmp_path).model_copy(update={"max_documents": limit})
     (bundle,) = plan_bundles(find_files(source), source)
     batches = list(read_batches(bundle, source, 1024))
-    assert sum(len(batch.documents) for batch in batches) == min(limit, 60)
-    assert sum(file.num_documents for batch in batches for file in batch.files) == min(limit, 60)
+    assert sum(len(documents) for documents, _ in batches) == min(limit, 60)
+    assert sum(file.num_documents for _, unit in batches for file in unit.files) == min(limit, 60)
 
 
 @pytest.mark.heavy
