@@ -18,7 +18,7 @@ restarts.
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property, lru_cache
-from typing import Protocol, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,46 +32,56 @@ from bert_core.ragged_rows import Int64Array
 from orchestrator.corpus.token_store import STORED_NAMES, StoreSplit, TokenStore
 
 
-class ShardReader(Protocol):
-    """The part of a token store that a stream reads; cheap to pickle."""
+@dataclass(frozen=True)
+class SplitShards:
+    """One split of a token store, as a stream reads it."""
+
+    store: TokenStore
+    split: StoreSplit
+
+    def __getstate__(self) -> dict[str, object]:
+        """State for pickling: the store and the split, without the lengths."""
+        return {"store": self.store, "split": self.split}
 
     @property
     def fingerprint(self) -> str:
-        """Digest of the documents; random numbers are derived from it."""
+        """The corpus digest and the split; random numbers are derived from it."""
+        return f"{self.store.manifest.digest}/{STORED_NAMES[self.split]}"
 
     @property
     def num_shards(self) -> int:
-        """Number of shards."""
+        return len(self.store.shards(self.split))
 
     @property
     def entries(self) -> Sequence[int]:
-        """Entry of the corpus that each shard is of; read where entries have weights."""
+        return [shard.entry for shard in self.store.shards(self.split)]
 
     def document_lengths(self, shard: int) -> Int64Array:
         """Tokens (num_documents,) of each document of a shard."""
+        return self._lengths[shard].astype(np.int64)
 
     def read_documents(self, shard: int) -> TokenizedDocuments:
-        """Read a shard's documents."""
+        return self.store.read_shard(self.store.shards(self.split)[shard])
 
-
-@dataclass(frozen=True)
-class EpochLayout:
-    """An epoch's windows of shards, and the position at which each begins."""
-
-    windows: tuple[tuple[int, ...], ...]
-    offsets: Int64Array  # (num_windows + 1,)
+    @cached_property
+    def _lengths(self) -> Sequence[NDArray[np.integer]]:
+        return self.store.document_lengths(self.split)
 
 
 @lru_cache(maxsize=16)
 def epoch_layout(
     key: int, epoch: int, shards: tuple[int, ...], num_examples: tuple[int, ...], window_shards: int
-) -> EpochLayout:
-    """The windows of an epoch, given shards and the number of examples of each."""
+) -> tuple[tuple[tuple[int, ...], ...], Int64Array]:
+    """An epoch's windows of shards, and the position at which each begins, (num_windows + 1,).
+
+    Args:
+        num_examples: number of examples of each shard.
+    """
     order = permutation(derive_key(key, "shards", epoch), len(shards)).tolist()
     windows = even_windows([shards[place] for place in order], window_shards)
     by_shard = dict(zip(shards, num_examples, strict=True))
     sizes = [sum(by_shard[shard] for shard in window) for window in windows]
-    return EpochLayout(windows, np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)]))
+    return windows, np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
 
 
 def even_windows(order: Sequence[int], window_shards: int) -> tuple[tuple[int, ...], ...]:
@@ -104,7 +114,7 @@ class WindowKey:
     max_seq_length: int
     layout: SegmentLayout
     segments: SegmentConfig
-    store: ShardReader = field(compare=False)
+    store: SplitShards = field(compare=False)
 
 
 @cache
@@ -151,41 +161,6 @@ def mixed_block(key: int, block: int, counts: tuple[int, ...]) -> Int64Array:
 
 
 @dataclass(frozen=True)
-class SplitShards:
-    """One split of a token store, as a stream reads it."""
-
-    store: TokenStore
-    split: StoreSplit
-
-    def __getstate__(self) -> dict[str, object]:
-        """State for pickling: the store and the split, without the lengths."""
-        return {"store": self.store, "split": self.split}
-
-    @property
-    def fingerprint(self) -> str:
-        """The corpus digest and the split; random numbers are derived from it."""
-        return f"{self.store.digest}/{STORED_NAMES[self.split]}"
-
-    @property
-    def num_shards(self) -> int:
-        return len(self.store.shards(self.split))
-
-    @property
-    def entries(self) -> Sequence[int]:
-        return [shard.entry for shard in self.store.shards(self.split)]
-
-    def document_lengths(self, shard: int) -> Int64Array:
-        return self._lengths[shard].astype(np.int64)
-
-    def read_documents(self, shard: int) -> TokenizedDocuments:
-        return self.store.read_shard(self.store.shards(self.split)[shard])
-
-    @cached_property
-    def _lengths(self) -> Sequence[NDArray[np.integer]]:
-        return self.store.document_lengths(self.split)
-
-
-@dataclass(frozen=True)
 class StreamConfig:
     """Everything but the corpus that decides the batches."""
 
@@ -220,7 +195,7 @@ class StreamConfig:
 class ExampleStream:
     """Batches by number. It pickles small: counts of each shard and phase, and the store's manifest."""
 
-    store: ShardReader
+    store: SplitShards
     config: StreamConfig
     shard_examples: tuple[Int64Array, ...]
     """Examples (num_shards,) that an epoch takes from each shard, for each phase."""
@@ -230,7 +205,7 @@ class ExampleStream:
     """Entry (num_shards,) of the corpus that each shard is of; all 0 where they have no weights."""
 
     @classmethod
-    def open(cls, store: ShardReader, config: StreamConfig) -> Self:
+    def open(cls, store: SplitShards, config: StreamConfig) -> Self:
         """Number the examples of a store, whose documents' lengths are read for it."""
         counts = np.zeros((len(config.phases), store.num_shards), np.int64)
         num_documents = np.zeros(store.num_shards, np.int64)
@@ -279,23 +254,17 @@ class ExampleStream:
 
         Parts differ by one example where the workers do not divide the batch; none come for a rank without examples.
         """
-        for part in self._by_phase(steps):
-            phase, first = self.config.phase_of(part.start)
-            size = self.config.phases[phase][2]
-            share = range(size * rank // num_workers, size * (rank + 1) // num_workers)
-            if not share:
-                continue
-            begins = (np.arange(part.start, part.stop) - first) * size
-            numbers = (begins[:, None] + np.array(share)).reshape(-1)
-            yield from zip(part, self.examples(phase, numbers).split(len(share)), strict=True)
-
-    def _by_phase(self, steps: range) -> Iterator[range]:
         start = steps.start
         while start < steps.stop:
             phase, first = self.config.phase_of(start)
-            stop = min(steps.stop, first + self.config.phases[phase][1])
-            yield range(start, stop)
-            start = stop
+            _, num_steps, size = self.config.phases[phase]
+            part = range(start, min(steps.stop, first + num_steps))
+            start = part.stop
+            share = range(size * rank // num_workers, size * (rank + 1) // num_workers)
+            if share:
+                begins = (np.arange(part.start, part.stop) - first) * size
+                numbers = (begins[:, None] + np.array(share)).reshape(-1)
+                yield from zip(part, self.examples(phase, numbers).split(len(share)), strict=True)
 
     def examples(self, phase: int, numbers: Int64Array) -> PackedBatch:
         """Examples of a phase as one batch, by their numbers, (n,) ascending from 0.
@@ -323,27 +292,28 @@ class ExampleStream:
         epochs, positions = np.divmod(numbers, int(num_examples.sum()))
         parts = []
         for epoch in np.unique(epochs):
-            layout = epoch_layout(
+            windows, offsets = epoch_layout(
                 key, int(epoch), tuple(shards.tolist()), tuple(num_examples.tolist()), self.config.window_shards
             )
             here = positions[epochs == epoch]
-            window = np.searchsorted(layout.offsets, here, side="right") - 1
-            for number in np.unique(window):
-                parts.append(self._build_window(phase, int(epoch), layout, int(number), here[window == number], key))
+            window = np.searchsorted(offsets, here, side="right") - 1
+            for number in np.unique(window).tolist():
+                own = here[window == number]
+                order = window_order(key, int(epoch), number, int(offsets[number + 1] - offsets[number]))
+                example = order[own - offsets[number]]
+                parts.append(self._build_window(phase, int(epoch), windows[number], example, own, key))
         return PackedBatch.concatenate(parts)
 
     def _build_window(
-        self, phase: int, epoch: int, layout: EpochLayout, number: int, positions: Int64Array, seed: int
+        self, phase: int, epoch: int, shards: tuple[int, ...], example: Int64Array, positions: Int64Array, seed: int
     ) -> PackedBatch:
+        """Examples of a window by their numbers in it; their masks go by their positions in the epoch."""
         config = self.config
         max_seq_length = config.phases[phase][0]
-        shards = layout.windows[number]
         key = WindowKey(
             self.store.fingerprint, shards, max_seq_length, config.layout, config.segments, store=self.store
         )
         window = window_loader(int(self.shard_entries[shards[0]]))(key)
-        order = window_order(seed, epoch, number, int(window.example_offsets[-1]))
-        example = order[positions - layout.offsets[number]]
         section = np.searchsorted(window.example_offsets, example, side="right") - 1
         request = ExampleRequest(
             window.documents,

@@ -7,7 +7,7 @@ from bert_core.objectives import NO_SENTENCE_OBJECTIVE, SENTENCE_OBJECTIVES, Seg
 from bert_core.objectives.base import SentenceObjective
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.base.errors import CorpusError
-from orchestrator.corpus.stream import MIXTURE_BLOCK, ExampleStream, ShardReader, StreamConfig
+from orchestrator.corpus.stream import MIXTURE_BLOCK, ExampleStream, SplitShards, StreamConfig
 from orchestrator.specs import PretrainSpec
 from orchestrator.specs.pretrain import Phase
 
@@ -15,7 +15,7 @@ HELD_OUT_TOKENS = 1 << 26
 """Tokens of the window of shards that an evaluation loads, about: 128 MB. One hundredth of six billion tokens."""
 
 
-def build_stream(spec: PretrainSpec, shards: ShardReader, tokenizer: Tokenizer) -> ExampleStream:
+def build_stream(spec: PretrainSpec, shards: SplitShards, tokenizer: Tokenizer) -> ExampleStream:
     """The numbered batches of a run. Raises: CorpusError when the documents are too few or too short."""
     config = StreamConfig(
         seed=spec.seed,
@@ -90,7 +90,7 @@ def build_masking(spec: PretrainSpec, tokenizer: Tokenizer) -> tuple[MaskingConf
     )
 
 
-def build_validation(spec: PretrainSpec, shards: ShardReader, tokenizer: Tokenizer) -> ExampleStream | None:
+def build_validation(spec: PretrainSpec, shards: SplitShards, tokenizer: Tokenizer) -> ExampleStream | None:
     """One batch of validation examples, the same at every evaluation and for any number of workers; masked as the run's
     own fields say, whatever its phases have, and without weights.
 
