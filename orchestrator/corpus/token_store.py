@@ -11,11 +11,10 @@ Opening and reading need no Ray.
 
 import hashlib
 import json
-import logging
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from importlib.metadata import version
 from itertools import islice
@@ -55,7 +54,6 @@ StoreSplit = Literal["train", "validation"]
 STORED_NAMES: Mapping[StoreSplit, str] = {"train": "train", "validation": "held_out"}
 """Names of the splits in manifests, in files' names and in what random numbers are derived from."""
 COUNT_NAMES = ("num_documents", "num_sentences", "num_tokens")
-logger = logging.getLogger(__name__)
 _LENGTHS_DTYPE = np.dtype("<i4")
 _SHARDS_AT_ONCE = 1024
 _NUM_THREADS = 16
@@ -93,10 +91,6 @@ class Manifest:
     """SHA-256 of the side file with the lengths of each split's documents, by the split's name in manifests. Empty in
     stores of versions that wrote none."""
 
-    def __getstate__(self) -> dict[str, Any]:
-        """State for pickling: the fields, and nothing that was computed from them."""
-        return {each.name: getattr(self, each.name) for each in fields(self)}
-
     @cached_property
     def digest(self) -> str:
         """The corpus digest: SHA-256 over the shards' digests in order."""
@@ -128,51 +122,28 @@ class Manifest:
     def load(cls, folder: str) -> Self:
         """Read and check a manifest. Raises: CorpusError when it is missing, cut short or contradicts itself."""
         path = join(folder, MANIFEST)
+        splits = {name: split for split, name in STORED_NAMES.items()}
         try:
             value = read_json(path)
-        except FileNotFoundError:
-            raise CorpusError(f"{folder} is no token store: it has no {MANIFEST}; build the corpus again") from None
-        except (OSError, ValueError) as error:
-            raise CorpusError(f"{path} cannot be read: {error}; delete the folder and build the corpus again") from None
-        if not isinstance(value, dict) or value.pop("format", None) != STORE_FORMAT:
-            raise CorpusError(f"{path} is not a manifest of {STORE_FORMAT}; build the corpus again")
-        digest, counts = value.pop("digest", None), value.pop("counts", None)
-        try:
-            splits = {name: split for split, name in STORED_NAMES.items()}
+            found = [value.pop(name) for name in ("format", "digest", "counts")]
             value["shards"] = tuple(ShardInfo(**{**one, "split": splits[one["split"]]}) for one in value["shards"])
             value["files"] = tuple(FileCount(**file) for file in value["files"])
             manifest = cls(**value)
-        except (KeyError, TypeError) as error:
-            raise CorpusError(f"{path} lacks or misnames a field: {error}; build the corpus again") from None
-        if manifest.digest != digest or manifest.counts() != counts:
-            raise CorpusError(f"{path} contradicts itself: it was changed or damaged; build the corpus again")
+        except FileNotFoundError:
+            raise CorpusError(f"{folder} is no token store: it has no {MANIFEST}; build the corpus again") from None
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise CorpusError(f"{path} cannot be read: {error}; delete the folder and build the corpus again") from None
+        if found != [STORE_FORMAT, manifest.digest, manifest.counts()]:
+            raise CorpusError(
+                f"{path} contradicts itself or is not of {STORE_FORMAT}: it was changed or damaged; "
+                "build the corpus again"
+            )
         return manifest
 
 
-def lengths_file(split_name: str) -> str:
-    """Name of the side file of a split, by the name that the split has in manifests."""
-    return f"lengths-{split_name}.bin"
-
-
-def open_lengths(
-    folder: str, split_name: str, digests: Mapping[str, str], num_documents: int
-) -> NDArray[np.int32] | None:
-    """Map the lengths (num_documents,) of a split; None where a store has no such file, or another than its manifest.
-
-    What is None is read from the shards themselves, which takes longer and gives the same.
-    """
-    if split_name not in digests or not num_documents:
-        return None
-    path = join(folder, lengths_file(split_name))
-    try:
-        copy = local_copy(path)
-        if digest_file(str(copy)) == digests[split_name]:
-            return np.memmap(copy, _LENGTHS_DTYPE, "r", shape=(num_documents,))
-        problem = "is not what the manifest says"
-    except (OSError, BertCoreError) as error:
-        problem = f"cannot be read: {error}"
-    logger.warning(f"{path} {problem}; the lengths are read from the shards")
-    return None
+def lengths_file(split: StoreSplit) -> str:
+    """Name of the side file of a split."""
+    return f"lengths-{STORED_NAMES[split]}.bin"
 
 
 @dataclass(frozen=True)
@@ -187,29 +158,34 @@ class TokenStore:
         """Open a store by its manifest. Raises: CorpusError when the store is not complete."""
         return cls(folder, Manifest.load(folder))
 
-    @property
-    def digest(self) -> str:
-        return self.manifest.digest
-
     def shards(self, split: StoreSplit) -> tuple[ShardInfo, ...]:
         """The shards of a split, in the order of the corpus."""
         return self.manifest.by_split[split]
 
     def document_lengths(self, split: StoreSplit) -> Sequence[NDArray[np.integer]]:
-        """Lengths of the documents of each shard: from the side file, or from the shards where there is none."""
-        num_documents = [shard.num_documents for shard in self.shards(split)]
-        flat = open_lengths(self.folder, STORED_NAMES[split], self.manifest.lengths, sum(num_documents))
-        if flat is None:
+        """Lengths of the documents of each shard: mapped from the side file, or read where the manifest names none.
+
+        Raises: CorpusError for a side file that is damaged.
+        """
+        digest = self.manifest.lengths.get(STORED_NAMES[split])
+        if digest is None:
             return list(self._read_lengths(split))
-        return np.split(np.asarray(flat), np.cumsum(num_documents[:-1]))
+        path = join(self.folder, lengths_file(split))
+        try:
+            copy = local_copy(path)
+            if digest_file(str(copy)) != digest:
+                raise self._altered(path)
+        except (OSError, BertCoreError) as error:
+            raise self._unreadable(path, error) from None
+        ends = np.cumsum([shard.num_documents for shard in self.shards(split)])
+        return np.split(np.asarray(np.memmap(copy, _LENGTHS_DTYPE, "r")), ends[:-1])
 
     def write_lengths(self) -> Self:
         """Write the side files of all splits; returns the store with a manifest that names them and is not saved."""
         digests = {}
         for split in (split for split, shards in self.manifest.by_split.items() if shards):
             chunks = (lengths.astype(_LENGTHS_DTYPE).tobytes() for lengths in self._read_lengths(split))
-            name = STORED_NAMES[split]
-            digests[name] = write_chunks(join(self.folder, lengths_file(name)), chunks)
+            digests[STORED_NAMES[split]] = write_chunks(join(self.folder, lengths_file(split)), chunks)
         return replace(self, manifest=replace(self.manifest, lengths=digests))
 
     def _read_lengths(self, split: StoreSplit) -> Iterator[Int64Array]:
@@ -224,7 +200,14 @@ class TokenStore:
 
         Raises: CorpusError when it is missing, cut or altered; ClusterError on a host that does not see the store.
         """
-        table = pq.read_table(self._source(shard), columns=["tokens", "sentence_lengths"], use_threads=False)
+        path = join(self.folder, shard.file)
+        try:
+            data = read_bytes(path)
+        except OSError as error:
+            raise self._unreadable(path, error) from None
+        if hashlib.sha256(data).hexdigest() != shard.sha256:
+            raise self._altered(path)
+        table = pq.read_table(pa.BufferReader(data), columns=["tokens", "sentence_lengths"], use_threads=False)
         tokens, _ = _flatten(table["tokens"])
         lengths, document_offsets = _flatten(table["sentence_lengths"])
         sentence_offsets = np.zeros(len(lengths) + 1, np.int64)
@@ -243,26 +226,18 @@ class TokenStore:
         ends: NDArray[np.int64] = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])[document_offsets]
         return np.diff(ends)
 
-    def _source(self, shard: ShardInfo) -> pa.BufferReader:
-        path = join(self.folder, shard.file)
-        try:
-            data = read_bytes(path)
-        except OSError as error:
-            raise self._unreadable(path, error) from None
-        if hashlib.sha256(data).hexdigest() != shard.sha256:
-            raise CorpusError(
-                f"the shard {path} is not what its manifest says: it was cut short or altered ({len(data)} bytes); "
-                f"delete {self.folder} and build the corpus again"
-            )
-        return pa.BufferReader(data)
+    def _altered(self, path: str) -> CorpusError:
+        return CorpusError(
+            f"{path} is not what the manifest of its token store says: it was cut short or altered; "
+            f"delete {self.folder} and build the corpus again"
+        )
 
     def _unreadable(self, path: str, error: Exception) -> CorpusError:
-        """Make the error for a shard. Raises: ClusterError instead where this host does not see the store at all."""
+        """Make the error for a file. Raises: ClusterError instead where this host does not see the store at all."""
         with suppress(OSError):
             refuse_without_mark(join(self.folder, MANIFEST))
         return CorpusError(
-            f"the shard {path} of the token store cannot be read: {error}; "
-            f"delete {self.folder} and build the corpus again"
+            f"{path} of the token store cannot be read: {error}; delete {self.folder} and build the corpus again"
         )
 
 
@@ -301,9 +276,7 @@ def write_shard(
 
 
 def _list_column(lengths: Sequence[int], values: Any) -> pa.Array:
-    offsets = np.zeros(len(lengths) + 1, np.int32)
-    np.cumsum(lengths, out=offsets[1:])
-    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(values))
+    return pa.ListArray.from_arrays(pa.array(np.cumsum([0, *lengths], dtype=np.int32)), pa.array(values))
 
 
 def store_options(
