@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import ray
 
-from orchestrator.corpus.feed import PrefetchPace, WindowTimes, ray_batches
+from orchestrator.corpus.feed import PrefetchPace, ray_batches
 from orchestrator.corpus.stream import ExampleStream
 from orchestrator.corpus.token_store import Manifest, StoreSplit, write_shard
 from tests.orchestrator.pretraining.small_run import make_job, make_tokenizer
@@ -27,7 +27,7 @@ NUM_SHARDS, DOCUMENTS_PER_SHARD = 5, 500
 class FixedPace(PrefetchPace):
     """Windows of eight blocks, whatever they take."""
 
-    def note(self, window: WindowTimes) -> None:
+    def note(self, num_blocks: int, num_bytes: int, build_s: float, train_s: float) -> None:
         """Learn nothing."""
 
 

@@ -13,7 +13,6 @@ import math
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
@@ -44,19 +43,6 @@ Block = TypeVar("Block")
 _FIELDS = tuple(PackedBatch.__dataclass_fields__)
 
 
-@dataclass(frozen=True)
-class WindowTimes:
-    """Measurements of a prefetch window that has been trained on."""
-
-    num_blocks: int
-    num_tokens: int
-    num_bytes: int
-    build_s: float
-    """Seconds from the start of its pipeline to its last block."""
-    train_s: float
-    """Seconds that its batches were worked on, without waiting for them; evaluations and checkpoints included."""
-
-
 class PrefetchPace:
     """Number of blocks of the next prefetch window, from the time that windows take to build and to be trained on.
 
@@ -64,30 +50,22 @@ class PrefetchPace:
     device has done with in less than that starves it. So windows grow, at most to twice the size each time, until one
     lasts `TARGET_S` at the slower of two speeds, the training's and the data tasks', or takes the memory that it may.
     Where the data tasks are slower, longer windows would gain nothing. What a step contains does not depend on windows.
-
-    Args:
-        max_window_bytes: bytes that a window may take.
-        warn: told, in one line and once, that the data tasks are slower than the training.
     """
 
-    def __init__(self, max_window_bytes: float = math.inf, warn: Callable[[str], None] = lambda message: None) -> None:
+    def __init__(self, max_window_bytes: float = 1e15) -> None:
         self.num_blocks = FEWEST_BLOCKS
-        self._max_window_bytes, self._warn = max_window_bytes, warn
-        self._has_warned = False
+        self._max_window_bytes = max_window_bytes
 
-    def note(self, window: WindowTimes) -> None:
-        """Learn from a window that has been trained on. Sizes only grow, as an evaluation makes a window look slow."""
-        wanted = math.ceil(TARGET_S * window.num_blocks / max(window.train_s, window.build_s, 1e-9))
-        room = 10**9
-        if not math.isinf(self._max_window_bytes):  # blocks of this memory, if they are as large as this window's
-            room = max(1, math.floor(self._max_window_bytes * window.num_blocks / max(window.num_bytes, 1)))
-        is_full = window.num_blocks >= min(wanted, room)
-        if is_full and window.build_s > window.train_s and not self._has_warned:
-            self._has_warned = True
-            built, trained = (window.num_tokens / max(seconds, 1e-9) for seconds in (window.build_s, window.train_s))
-            self._warn(
-                f"data tasks deliver {built:,.0f} tokens/s, training takes {trained:,.0f}: raise execution.data_cpus"
-            )
+    def note(self, num_blocks: int, num_bytes: int, build_s: float, train_s: float) -> None:
+        """Learn from a window that has been trained on. Sizes only grow, as an evaluation makes a window look slow.
+
+        Args:
+            build_s: seconds from the start of the window's pipeline to its last block.
+            train_s: seconds that its batches were worked on, without waiting for them.
+        """
+        wanted = math.ceil(TARGET_S * num_blocks / max(train_s, build_s, 1e-9))
+        # Blocks of the memory, if they are as large as this window's.
+        room = max(1, math.floor(self._max_window_bytes * num_blocks / max(num_bytes, 1)))
         self.num_blocks = min(max(self.num_blocks, min(2 * self.num_blocks, wanted)), room)
 
 
@@ -156,16 +134,15 @@ def built_ahead(
         while current is not None:
             blocks, build_s = current.result()
             current = next(begun, None)
-            num_tokens, num_bytes, train_s = 0, 0, 0.0
+            num_bytes, train_s = 0, 0.0
             for block in blocks:
                 table = fetch(block)
                 num_bytes += table.nbytes
                 for batch in from_table(table):
-                    num_tokens += len(batch[1].input_ids)
                     given_at = time.perf_counter()
                     yield batch
                     train_s += time.perf_counter() - given_at
-            pace.note(WindowTimes(len(blocks), num_tokens, num_bytes, build_s, train_s))
+            pace.note(len(blocks), num_bytes, build_s, train_s)
 
 
 def window_memory(num_local_workers: int) -> float:

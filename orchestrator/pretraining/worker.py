@@ -139,7 +139,7 @@ def _train(order: WorkerOrder, worker: Worker) -> None:
             num_workers=worker.num_workers,
             num_cpus=job.spec.execution.data_cpus,
             reserved_on=ray.get_runtime_context().get_node_id() if job.spec.execution.is_elastic else None,
-            pace=PrefetchPace(window_memory(ray.train.get_context().get_local_world_size()), loop.events.warn),
+            pace=PrefetchPace(window_memory(ray.train.get_context().get_local_world_size())),
         )
         is_complete = loop.train(traced(batches, worker, job.attempt))
     if worker.rank == 0:
