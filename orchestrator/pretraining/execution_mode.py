@@ -11,9 +11,8 @@ its smaller micro-batches are computed without graphs, which keep memory of thei
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import Any, Self
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -80,35 +79,18 @@ class StepGraphs:
         return loss, totals
 
 
-@dataclass(frozen=True)
-class ExecutionMode:
-    """Choice of one worker's run."""
-
-    graphs: StepGraphs | None = None
-    compiles_layers: bool = False
-
-    @classmethod
-    def choose(cls, context: StepContext, checkpoint: Mapping[str, Any] | None, tell: Tell, warn: Tell) -> Self:
-        """Choose a run's mode, and compile its layers where that is chosen.
-
-        Args:
-            checkpoint: JSON of the checkpoint that the run goes on from; None where there is none.
-            tell: told in a line of each choice that the spec leaves open, and how long compiling took.
-            warn: told of a compiler that fails, and where the run does not go on as it began.
-
-        Raises: RunFailedError when the compiler fails where the spec says `always`.
-        """
-        graphs = _choose_graphs(context, checkpoint, tell, warn)
-        return cls(graphs, choose_compilation(context, checkpoint, graphs is not None, tell, warn))
-
-    def state(self) -> dict[str, bool]:
-        """The choice, as a checkpoint carries it."""
-        return {_COMPILE_KEY: self.compiles_layers, _GRAPHS_KEY: self.graphs is not None}
-
-
-def _choose_graphs(
+def choose_mode(
     context: StepContext, checkpoint: Mapping[str, Any] | None, tell: Tell, warn: Tell
-) -> StepGraphs | None:
+) -> tuple[StepGraphs | None, dict[str, bool]]:
+    """Choose a run's mode, and compile its layers where that is chosen. Returns graphs, and what checkpoints carry.
+
+    Args:
+        checkpoint: JSON of the checkpoint that the run goes on from; None where there is none.
+        tell: told in a line of each choice that the spec leaves open, and how long compiling took.
+        warn: told of a compiler that fails, and where the run does not go on as it began.
+
+    Raises: RunFailedError when the compiler fails where the spec says `always`.
+    """
     began = None if checkpoint is None else bool(checkpoint.get(_GRAPHS_KEY, False))
     reason = "they were so up to the checkpoint" if began is False else _reason_against_graphs(context)
     if context.spec.execution.cuda_graphs == "auto":
@@ -118,7 +100,9 @@ def _choose_graphs(
             f"steps were CUDA graphs up to the checkpoint and are single kernels from here on ({reason}): last bits "
             "and dropout are others than in a run without this interruption"
         )
-    return None if reason else StepGraphs(context, capture_on(context.worker.device))
+    graphs = None if reason else StepGraphs(context, capture_on(context.worker.device))
+    is_compiled = choose_compilation(context, checkpoint, graphs is not None, tell, warn)
+    return graphs, {_COMPILE_KEY: is_compiled, _GRAPHS_KEY: graphs is not None}
 
 
 def _reason_against_graphs(context: StepContext) -> str | None:

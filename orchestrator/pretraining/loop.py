@@ -33,7 +33,7 @@ from orchestrator.pretraining.batch_trace import Batches
 from orchestrator.pretraining.collectives import StopFlag, Worker, read_for_all
 from orchestrator.pretraining.device_batch import DeviceBatch, device_batches
 from orchestrator.pretraining.divergence import Divergences, max_loss
-from orchestrator.pretraining.execution_mode import ExecutionMode
+from orchestrator.pretraining.execution_mode import choose_mode
 from orchestrator.pretraining.job import Emit, PretrainJob, build_model
 from orchestrator.pretraining.meter import DivergedStepError, Meter, Utilization
 from orchestrator.pretraining.step import EvaluationBatches, StepContext, encoders_of, evaluate, training_step
@@ -41,12 +41,7 @@ from orchestrator.provenance.capture import read_machine
 from orchestrator.specs import PretrainSpec
 from orchestrator.specs.pretrain_execution import NUM_EVALUATIONS
 from orchestrator.storage import local_copy
-from orchestrator.training.checkpoints import (
-    Checkpoints,
-    CheckpointSaver,
-    accept_drift,
-    check_drift,
-)
+from orchestrator.training.checkpoints import Checkpoints, CheckpointSaver, accept_drift, check_drift
 from orchestrator.training.snapshots import STATE_FOLDER, Snapshots, snapshot_folders
 
 _READ_AT_ONCE = frozenset({"cpu"})
@@ -152,8 +147,8 @@ class TrainingLoop:
         self.context = StepContext.build(self.spec, build_model(job), worker, self.events.warn, job.loss)
         self.model, self.optimizer = self.context.model, self.context.optimizer
         self.micro_batches = self.context.micro_batches
-        self._mode: ExecutionMode | None = None
-        """Chosen at the start, or as the checkpoint says; a rollback keeps it."""
+        self._mode: dict[str, bool] = {}
+        """Execution mode as checkpoints carry it: chosen at the start, or as the checkpoint says."""
         # The work of a teacher or a second encoder beside the model's own would make the share a wrong one.
         is_alone = job.loss is None and len(encoders_of(self.model)) == 1
         self._utilization = Utilization.of(self.model.config, self.spec.precision, worker) if is_alone else None
@@ -349,7 +344,7 @@ class TrainingLoop:
             "passed_over": sorted(self.divergences.passed_over),
             **self._rotary_bases(),
             **self.micro_batches.state(),
-            **(self._mode or ExecutionMode()).state(),
+            **self._mode,
             "meter": meter,
         }
         self._saver.save(step, self.model, self.optimizer, extra)
@@ -379,10 +374,10 @@ class TrainingLoop:
         return Meter(self.worker, self.context.objectives, self._max_loss, self._utilization)
 
     def _choose_mode(self, checkpoint: dict[str, Any] | None) -> None:
-        """Choose once how the run's steps are computed; those of a checkpoint are computed as they were."""
-        if self._mode is None:
-            self._mode = ExecutionMode.choose(self.context, checkpoint, self.events.tell, self.events.warn)
-            self.context = dataclasses.replace(self.context, graphs=self._mode.graphs)
+        """Choose how the run's steps are computed, those of a checkpoint as they were; a rollback keeps the choice."""
+        if not self._mode:
+            graphs, self._mode = choose_mode(self.context, checkpoint, self.events.tell, self.events.warn)
+            self.context = dataclasses.replace(self.context, graphs=graphs)
 
     def _measure(self, step: int, split: Split, values: dict[str, float]) -> None:
         self.events.emit(MetricEvent(step, split, values, round(self.job.stream.epoch_after(step), 6)))
