@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
 from io import BufferedIOBase
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple, cast
 
 import pyarrow as pa
@@ -140,18 +140,14 @@ class DocumentReader:
         self.num_bytes_read = 0
 
     def count(self) -> FileCount:
-        numbers = self.num_documents, self.num_bad_records
-        return FileCount(self.file.path, self.file.num_bytes, *numbers, self._digest())
-
-    def _digest(self) -> str | None:
-        """SHA-256 of a file of this machine that was read to its end; None where it was written meanwhile."""
-        if not is_local(self.file.path) or self.num_bytes_read != self.file.num_bytes:
-            return None
-        with suppress(OSError):
-            digest = digest_file(self.file.path)
-            if str(Path(self.file.path).stat().st_mtime_ns) == self.file.version:
-                return digest
-        return None
+        """Counts of the file; with the SHA-256 of a file of this machine that was read to its end as it is now."""
+        path, digest = self.file.path, None
+        if is_local(path) and self.num_bytes_read == self.file.num_bytes:
+            with suppress(OSError):
+                digest = digest_file(path)
+                if str(Path(path).stat().st_mtime_ns) != self.file.version:  # it was written meanwhile
+                    digest = None
+        return FileCount(path, self.file.num_bytes, self.num_documents, self.num_bad_records, digest)
 
     def read(self) -> Iterator[Document]:
         """Read the documents that hold text, in order. Raises: CorpusError."""
@@ -161,7 +157,7 @@ class DocumentReader:
             for name, text in records[self.file.format]():
                 if text and not text.isspace():
                     self.num_documents += 1
-                    own_name = name or f"{self.file.name}#{self.num_documents}"
+                    own_name = name or f"{PurePosixPath(self.file.path).name}#{self.num_documents}"
                     # Half of a surrogate pair, which JSON and file names may have, becomes a question mark.
                     yield Document(own_name.encode(errors="replace").decode(), text, language)
         except DamagedFileError as damage:
@@ -211,8 +207,8 @@ class DocumentReader:
         with open_raw(self.file) as raw:
             try:
                 file = pq.ParquetFile(raw, pre_buffer=False)
-                columns = [name for name in (self.source.text_field, ID_FIELD) if name in file.schema_arrow.names]
                 self._check_column(file.schema_arrow)
+                columns = [name for name in (self.source.text_field, ID_FIELD) if name in file.schema_arrow.names]
                 number = 0
                 for batch in file.iter_batches(batch_size=_ROWS_AT_ONCE, columns=columns, use_threads=False):
                     # As bytes, since Parquet does not guarantee that a column of strings is UTF-8.

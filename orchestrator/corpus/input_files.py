@@ -59,10 +59,6 @@ class InputFile:
     """Number of times that each of its documents is read, on average."""
 
     @property
-    def name(self) -> str:
-        return PurePosixPath(self.path).name
-
-    @property
     def estimated_text_bytes(self) -> float:
         """Bytes of text that are read from it, about: unpacked, and as often as its entry is sampled."""
         is_compressed = bool(self.compression) or self.format == "parquet"
@@ -71,25 +67,21 @@ class InputFile:
 
 def find_files(source: TextSource) -> tuple[InputFile, ...]:
     """All files that `source` names, in order. Raises: CorpusError, also when a pattern matches nothing."""
-    files: list[InputFile] = []
-    sizes = [0] * len(source.files)
-    seen: set[str] = set()
+    files: dict[str, InputFile] = {}
     for entry, pattern in enumerate(source.files):
-        found = _find_local(pattern, source) if is_local(pattern) else _find_remote(pattern, source)
-        num_matches = 0
+        found = list(_find_local(pattern, source) if is_local(pattern) else _find_remote(pattern, source))
         for identity, file in found:
-            num_matches += 1
-            if identity not in seen:
-                seen.add(identity)
-                files.append(replace(file, entry=entry))
-                sizes[entry] += file.num_bytes
-        if not num_matches:
+            files.setdefault(identity, replace(file, entry=entry))
+        if not found:
             raise CorpusError(
                 f"corpus.files: {pattern!r} matches no file; check the path, "
                 f"and that files in a folder end in {_ENDINGS}, or set corpus.format (--input-format)"
             )
+    sizes = [0] * len(source.files)
+    for file in files.values():
+        sizes[file.entry] += file.num_bytes
     copies = mean_copies(sizes, source.sampling_exponent)
-    return tuple(replace(file, mean_copies=copies[file.entry]) for file in files)
+    return tuple(replace(file, mean_copies=copies[file.entry]) for file in files.values())
 
 
 def _find_local(pattern: str, source: TextSource) -> Iterator[tuple[str, InputFile]]:

@@ -56,10 +56,8 @@ def inspect_corpus(source: TextSource) -> Iterator[FileInspection]:
 
 def _inspect_file(file: InputFile, source: TextSource, limit: int | None) -> FileInspection:
     reader = DocumentReader(file, source)
-    num_characters = 0
-    sentence_words: Counter[int] = Counter()
+    num_characters, sentence_words, unreadable = 0, Counter[int](), ""
     sample: list[str] = []
-    unreadable = ""
     try:
         for document in islice(reader.read(), limit):
             num_characters += len(document.text)

@@ -31,10 +31,8 @@ def train_tokenizer(spec: TokenizerSpec, storage: str) -> TokenizerResult:
     Raises: CorpusError for text that is missing, empty or broken.
     """
     folder = join(storage, "tokenizers", _key(spec))
-    if exists(join(folder, _MANIFEST)):
-        kept = _load_kept(folder)
-        if kept is not None:
-            return kept
+    if kept := _load_kept(folder):
+        return kept
     validation: list[str] = []
     tokenizer = _train(spec, _training_texts(spec, validation))
     report = tokenizer_report(tokenizer, validation)
@@ -122,11 +120,9 @@ def _key(spec: TokenizerSpec) -> str:
 
 def _training_texts(spec: TokenizerSpec, validation: list[str]) -> Iterator[str]:
     """Texts to learn from; the texts for the report are added to `validation`."""
-    room = VALIDATION_BYTES
-    empty = True
+    room, empty = VALIDATION_BYTES, True
     for document in read_corpus(spec.corpus, spec.max_bytes):
-        empty = False
-        num_bytes = len(document.text.encode())
+        empty, num_bytes = False, len(document.text.encode())
         if is_validation(document.text, VALIDATION_FRACTION) and num_bytes <= room:
             room -= num_bytes
             validation.append(document.text)
@@ -144,23 +140,16 @@ def _save(tokenizer: Tokenizer, folder: str, report: dict[str, float]) -> None:
         digests = {
             file.name: write_bytes(join(folder, file.name), file.read_bytes()) for file in Path(temporary).iterdir()
         }
-    manifest = {
-        "format": _FORMAT,
-        "fingerprint": tokenizer.fingerprint,
-        "vocab_size": tokenizer.vocab_size,
-        "report": report,
-        "files": digests,
-    }
-    write_json(join(folder, _MANIFEST), manifest)
+    facts = {"fingerprint": tokenizer.fingerprint, "vocab_size": tokenizer.vocab_size, "report": report}
+    write_json(join(folder, _MANIFEST), {"format": _FORMAT, **facts, "files": digests})
 
 
 def _load_kept(folder: str) -> TokenizerResult | None:
-    """The tokenizer that was trained before; None when its files were damaged since."""
+    """The tokenizer that was trained before; None where there is none, or its files were damaged since."""
     try:
         manifest = read_json(join(folder, _MANIFEST))
-        whole = all(digest_file(join(folder, name)) == digest for name, digest in manifest["files"].items())
-        if not whole or manifest["format"] != _FORMAT:
-            return None
-        return TokenizerResult(folder, manifest["fingerprint"], manifest["vocab_size"], manifest["report"])
+        if all(digest_file(join(folder, name)) == digest for name, digest in manifest["files"].items()):
+            return TokenizerResult(folder, manifest["fingerprint"], manifest["vocab_size"], manifest["report"])
     except (OSError, ValueError, KeyError, AttributeError, TypeError):
-        return None
+        pass
+    return None

@@ -1,6 +1,6 @@
 """Messages among the workers of a group: sums, a request to stop, gradients, the checkpoint to go on from."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Self
 
@@ -211,40 +211,35 @@ def read_for_all(checkpoints: "Checkpoints", worker: Worker, warn: Warn) -> Foun
         except Exception as error:  # raised below: the others wait to be told
             outcome = error
     if worker.num_workers > 1:
-        header = _broadcast_object(_header_of(outcome), worker)
-        outcome = outcome or header
+        header = [_header_of(outcome)]
+        torch.distributed.broadcast_object_list(header, src=0, device=worker.device)
+        outcome = outcome or header[0]
     if isinstance(outcome, Exception):
         raise outcome
     if outcome is None or worker.num_workers == 1:
         return outcome
     event, state = outcome
-    weights, optimizer_tensors = (
-        {name: _broadcast(tensor, worker) for name, tensor in tensors.items()}
-        for tensors in (state.weights, state.optimizer_tensors)
-    )
-    return event, replace(state, weights=weights, optimizer_tensors=optimizer_tensors)
+    return event, _with_tensors(state, lambda tensor: _broadcast(tensor, worker))
 
 
 def _header_of(outcome: Found | Exception) -> Found | Exception:
     """Message to the others before the tensors: all but their contents, or why there are none."""
+    if isinstance(outcome, tuple):
+        event, state = outcome
+        return event, _with_tensors(state, lambda tensor: tensor.to("meta"))
     if outcome is None or isinstance(outcome, OWN_ERRORS):
         return outcome
-    if isinstance(outcome, Exception):  # which may not survive pickling
-        return RuntimeError(f"the first worker could not read a checkpoint: {outcome!r}")
-    event, state = outcome
-    return event, replace(state, weights=_on_meta(state.weights), optimizer_tensors=_on_meta(state.optimizer_tensors))
+    # The error itself may not survive pickling.
+    return RuntimeError(f"the first worker could not read a checkpoint: {outcome!r}")
 
 
-def _on_meta(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors' names, types and shapes alone."""
-    return {name: tensor.to("meta") for name, tensor in tensors.items()}
-
-
-def _broadcast_object(value: object, worker: Worker) -> Any:
-    """Return the first worker's value, on all workers."""
-    values = [value]
-    torch.distributed.broadcast_object_list(values, src=0, device=worker.device)
-    return values[0]
+def _with_tensors(state: TrainingState, change: Callable[[Tensor], Tensor]) -> TrainingState:
+    """The state with each of its tensors replaced."""
+    weights, optimizer_tensors = (
+        {name: change(tensor) for name, tensor in tensors.items()}
+        for tensors in (state.weights, state.optimizer_tensors)
+    )
+    return replace(state, weights=weights, optimizer_tensors=optimizer_tensors)
 
 
 def _broadcast(tensor: Tensor, worker: Worker) -> Tensor:

@@ -16,10 +16,10 @@ from torch import Tensor
 from bert_core.constants import AskedPrecision, Precision
 from bert_core.distillation import hidden_cosine_loss, soft_target_loss
 from bert_core.errors import CheckpointError
-from bert_core.examples.packing import PackedBatch
 from bert_core.heads import BertForPreTraining
 from bert_core.heads.pretraining import LossSums
 from bert_core.losses import cross_entropy_sums
+from bert_core.objectives.masked_lm import MaskedLM
 from orchestrator.base.results import PretrainResult
 from orchestrator.cluster.gpus import waiting_for
 from orchestrator.cluster.torch_devices import autocast, choose_device
@@ -36,7 +36,6 @@ from orchestrator.storage import join, local_copy
 from orchestrator.storage.model_folder import weights_digest
 from orchestrator.training.clocks import clock_of
 
-_MASKED_TOKENS = "masked_lm"
 _PART_SIZE = 32
 """Examples that are compared and timed at a time."""
 
@@ -58,7 +57,7 @@ class MaskedTokenLoss:
         names = list(counts.num_predictions)
         with autocast(device, spec.precision):
             # Soft targets need the student's logits: the labels' loss is then made of the same.
-            in_head = [name for name in names if name != _MASKED_TOKENS or not objective.soft_targets_weight]
+            in_head = [name for name in names if name != MaskedLM.name or not objective.soft_targets_weight]
             hidden = model.bert.encode(seqs)  # (T, H)
             sums = model.packed_loss_sums(seqs, labels, in_head, hidden)
             with torch.no_grad():
@@ -66,14 +65,16 @@ class MaskedTokenLoss:
             soft = None
             if objective.soft_targets_weight:
                 logits = model.predict(hidden[positions])  # (P, V)
-                sums[_MASKED_TOKENS] = LossSums(*cross_entropy_sums(logits, labels.masked_labels))
+                sums[MaskedLM.name] = LossSums(*cross_entropy_sums(logits, labels.masked_labels))
                 sums = {name: sums[name] for name in names}
                 with torch.no_grad():
                     targets = teacher.predict(theirs[positions])  # (P, V)
-                soft = soft_target_loss(*_common(logits, targets), objective.temperature)
+                # Embeddings beyond the tokenizer's, which some models have, drop out.
+                width = min(logits.shape[1], targets.shape[1])
+                soft = soft_target_loss(logits[:, :width], targets[:, :width], objective.temperature)
             loss = objective.labels_weight * loss_of_sums(sums, counts)
             if soft is not None:
-                share = len(positions) / counts.num_predictions[_MASKED_TOKENS]
+                share = len(positions) / counts.num_predictions[MaskedLM.name]
                 loss = loss + objective.soft_targets_weight * share * soft
             if objective.hidden_cosine_weight:
                 share = seqs.num_tokens / counts.num_tokens
@@ -81,19 +82,9 @@ class MaskedTokenLoss:
         return sums, loss
 
 
-def _common(logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-    """Both's logits over the tokens that both have; embeddings beyond the tokenizer's, which some have, drop out."""
-    width = min(logits.shape[1], targets.shape[1])
-    return logits[:, :width], targets[:, :width]
-
-
 @lru_cache(maxsize=1)
 def load_teacher(folder: str, device: torch.device, residual_precision: Precision = "fp32") -> BertForPreTraining:
-    """A pretrained model, read once per process. Raises: CheckpointError when it has no head for masked tokens.
-
-    Args:
-        residual_precision: type of the residual stream under autocast, as in the student's run.
-    """
+    """A pretrained model, read once per process. Raises: CheckpointError when it has no head for masked tokens."""
     model = _load(folder, device, residual_precision)
     if model.was_without("prediction"):
         raise CheckpointError(
@@ -156,12 +147,13 @@ def compare_pretrained(
     device = choose_device(device_name, spec.allow_tf32, spec.precision, or_else="set pretraining.execution.device cpu")
     models = [_load(folder, device, spec.residual_precision) for folder in (student_folder, teacher_folder)]
     parts = [part for _, batch in validation.batches(range(1), 0, 1) for part in batch.split(_PART_SIZE)]
+    micros = [next(DeviceBatch.copied(part, device).cut([part])) for part in parts]
     for model in models:
-        _answer(model, _on_device(parts[0], device), spec.precision)  # warms up
+        _answer(model, micros[0], spec.precision)  # warms up
     clock, seconds = clock_of(device), [0.0, 0.0]
     sums = torch.zeros(4, dtype=torch.float64, device=device)
-    for part in parts:
-        micro, answers = _on_device(part, device), []
+    for micro in micros:
+        answers = []
         for number, model in enumerate(models):
             clock.wait()
             begun = clock.mark()
@@ -185,12 +177,6 @@ def compare_pretrained(
         "teacher.examples_per_s": their_speed,
         "speed_ratio": own_speed / their_speed,
     }
-
-
-def _on_device(part: PackedBatch, device: torch.device) -> MicroBatch:
-    """A part of the held-out examples, copied to the device before anything is timed."""
-    (micro,) = DeviceBatch.copied(part, device).cut([part])
-    return micro
 
 
 def _answer(model: BertForPreTraining, micro: MicroBatch, precision: AskedPrecision) -> Tensor:

@@ -62,10 +62,11 @@ class Divergences:
         digest = global_batch_digest(self._job.stream, diverged.step - 1)
         path = join(self._job.run_folder, _RECORD_FILE)
         if self._worker.rank == 0:
+            numbers = {"loss": diverged.loss, "grad_norm": diverged.grad_norm}
             entry = {
                 "step": diverged.step,
-                "loss": _json_number(diverged.loss),
-                "grad_norm": _json_number(diverged.grad_norm),
+                # JSON has neither NaN nor infinity.
+                **{name: value if math.isfinite(value) else str(value) for name, value in numbers.items()},
                 "batch_sha256": digest,
                 "action": action,
             }
@@ -75,8 +76,3 @@ class Divergences:
         # The others wait for the file: what they raise next may end the writer.
         all_reduce_sum(torch.zeros((), device=self._worker.device), self._worker)
         return f"{diverged} (batch {digest[:12]}, kept in {path})"
-
-
-def _json_number(value: float) -> float | str:
-    """Return a number as JSON can hold it: NaN and infinity as text."""
-    return value if math.isfinite(value) else str(value)

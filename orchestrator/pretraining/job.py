@@ -39,7 +39,6 @@ class PretrainRequest:
     storage: str
     """Root of the storage, where runs share token stores."""
     run_folder: str
-    """Folder of the run on the storage."""
     attempt: int
     tokenizer: Tokenizer
     init_folder: str | None
@@ -57,7 +56,6 @@ class PretrainRequest:
     left_s: float = math.inf
     """Seconds that earlier attempts have left of the run's hours."""
     use_gpu: bool = False
-    """Whether each worker gets a GPU."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +79,6 @@ class PretrainJob(PretrainRequest):
     """An attempt as the workers carry it out, with its examples."""
 
     stream: ExampleStream
-    """The examples to train on."""
     validation: ExampleStream | None
     """The examples of an evaluation; None when no documents are kept out of training."""
     text_sizes: Mapping[str, str] = field(default_factory=dict)

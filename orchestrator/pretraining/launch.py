@@ -31,7 +31,6 @@ from ray.train.v2._internal.execution.callback import (
 )
 
 from orchestrator.base.errors import ClusterError, OrchestratorError, RunFailedError, RunStoppedError
-from orchestrator.base.periodic import Shortage
 from orchestrator.base.results import Event, MessageEvent, MetricEvent, PretrainResult
 from orchestrator.cluster.capacity import Processes, choose_nodes, connected_nodes
 from orchestrator.cluster.head_watch import watch_head
@@ -212,13 +211,9 @@ def _train(job: PretrainJob, on_event: Callable[[Event], None], on_wait: Callabl
 def _build_watch(job: PretrainJob, run_id: str, event_queue: Any) -> WorkerWatch:
     execution = job.spec.execution
     needed = worker_processes(job.spec, job.use_gpu)
-
-    def find_workers_shortage() -> Shortage:
-        return find_shortage(replace(needed, labels=ray.get(event_queue.selector.remote()) or needed.labels))
-
     return WorkerWatch(
         Expectation(execution.min_workers, 60 * execution.max_wait_minutes),
-        find_workers_shortage,
+        lambda: find_shortage(replace(needed, labels=ray.get(event_queue.selector.remote()) or needed.labels)),
         how_to_go_on(run_id),
         newest_step=Checkpoints(job.run_folder).newest_step,
     )

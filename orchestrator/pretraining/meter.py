@@ -35,14 +35,8 @@ T = TypeVar("T")
 
 PEAK_FLOPS = {
     **{"A10": 125e12, "A30": 165e12, "A40": 149.7e12, "A6000": 154.8e12, "A100": 312e12},
-    **{
-        "H100": 989.4e12,
-        "H100 PCIe": 756e12,
-        "H100 NVL": 835e12,
-        "H200": 989.4e12,
-        "H200 NVL": 835e12,
-        "GH200": 989.4e12,
-    },
+    **{"H100": 989.4e12, "H100 PCIe": 756e12, "H100 NVL": 835e12},
+    **{"H200": 989.4e12, "H200 NVL": 835e12, "GH200": 989.4e12},
     **{"B200": 2250e12, "GB200": 2500e12, "L4": 121e12, "L40": 181e12, "L40S": 362e12, "4090": 165.2e12},
 }
 """FLOP/s in bf16 on dense matrices, from NVIDIA's data sheets, by words in the name that its driver gives to a GPU."""
@@ -78,9 +72,7 @@ class Utilization:
         own = peak_flops(torch.cuda.get_device_name(worker.device)) or math.nan
         peak = torch.tensor(own, dtype=torch.float64, device=worker.device)
         all_reduce_sum(peak, worker)
-        if math.isnan(float(peak)):
-            return None
-        return cls(config, float(peak))
+        return None if math.isnan(peak) else cls(config, float(peak))
 
     def share(self, num_tokens: float, num_predictions: float, seconds: float) -> float:
         """Share of the peak, from 0 to 1, at which tokens were trained on and predicted in a time."""
@@ -88,13 +80,7 @@ class Utilization:
 
 
 class DivergedStepError(RunFailedError):
-    """A step that diverged.
-
-    Args:
-        step: counts from 1, as the steps of metrics do.
-        loss: mean over the batch of all workers.
-        grad_norm: norm of the gradient before it was clipped.
-    """
+    """A step, counted from 1, that diverged: its mean loss, and the norm of its gradient before clipping."""
 
     def __init__(self, step: int, loss: float, grad_norm: float) -> None:
         super().__init__(step, loss, grad_norm)  # so that it survives pickling
@@ -105,11 +91,7 @@ class DivergedStepError(RunFailedError):
 
 
 class Meter:
-    """Totals and training time since the last reading; only reading, looking and pausing wait for the device.
-
-    Args:
-        max_loss: loss above which a step has diverged.
-    """
+    """Totals and training time since the last reading; only reading, looking and pausing wait for the device."""
 
     def __init__(
         self,
@@ -156,14 +138,11 @@ class Meter:
 
     def waiting(self, batches: Iterator[T]) -> Iterator[T]:
         """Pass a worker's batches on, and measure how long its device idles before each."""
-        while True:
-            asked_at = self._clock.mark()
-            try:
-                batch = next(batches)
-            except StopIteration:
-                return
+        asked_at = self._clock.mark()
+        for batch in batches:
             self._data_waits.append((asked_at, self._clock.mark()))
             yield batch
+            asked_at = self._clock.mark()
 
     def saved(self, seconds: float) -> None:
         """Record how long training stood still for the last checkpoint."""
@@ -210,7 +189,8 @@ class Meter:
         num_tokens, seconds = float(self._totals[-1]), max(self._seconds, 1e-9)
         values["tokens_per_s"] = num_tokens / seconds
         if self._utilization is not None:
-            values["mfu"] = self._utilization.share(num_tokens, self._num_token_predictions(), seconds)
+            (place,) = (place for place, name in enumerate(self._objectives) if name in TOKEN_OBJECTIVES)
+            values["mfu"] = self._utilization.share(num_tokens, float(self._totals[3 * place + 2]), seconds)
         values["grad_norm"] = float(self._norm)
         data_wait_s = self._read_data_wait_s()
         values["data_wait_s"] = data_wait_s / max(self.num_steps, 1)
@@ -231,10 +211,6 @@ class Meter:
         self._data_wait_s += sum(self._clock.seconds_between(*marks) for marks in self._data_waits)
         self._data_waits.clear()
         return self._data_wait_s
-
-    def _num_token_predictions(self) -> float:
-        (place,) = (place for place, name in enumerate(self._objectives) if name in TOKEN_OBJECTIVES)
-        return float(self._totals[3 * place + 2])
 
 
 def measure_training(spec: "PretrainSpec", config: BertConfig, stream: "ExampleStream") -> float | None:

@@ -1,7 +1,7 @@
 """Lines and views of a pretraining run for a person: step, losses, tokens per second, time left."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from bert_core.objectives import OBJECTIVES
@@ -46,7 +46,9 @@ class TrainingStatus:
             line = f"step {event.step:,} held out: {'  '.join(parts)}".replace("%", " %").replace("%", "% right", 1)
             self.view = replace(self.view, held_out=line)
             return line
-        measured = [*losses, f"{values['tokens_per_s']:,.0f} tokens/s", *_data_wait(values)]
+        measured = [*losses, f"{values['tokens_per_s']:,.0f} tokens/s"]
+        if (share := values.get("data_wait_share", 0.0)) > _TOLD_DATA_WAIT:
+            measured.append(f"{share:.0%} waiting for data".replace("%", " %"))
         left_s = self._left_s(event, time.monotonic())
         self.view = TrainingView(event.step, self._num_steps, measured, left_s, self.view.held_out)
         left = [] if left_s is None else [f"{duration(left_s)} left"]
@@ -78,8 +80,3 @@ class TrainingStatus:
             work += length * size * min(steps, num_steps)
             num_steps -= min(steps, num_steps)
         return work
-
-
-def _data_wait(values: Mapping[str, float]) -> list[str]:
-    share = values.get("data_wait_share", 0.0)
-    return [f"{share:.0%} waiting for data".replace("%", " %")] if share > _TOLD_DATA_WAIT else []

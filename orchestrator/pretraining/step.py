@@ -61,10 +61,7 @@ Sums = dict[str, LossSums]
 """Sums by the name of the objective."""
 
 StepLoss = Callable[[BertForPreTraining, MicroBatch, "PretrainSpec", GlobalCounts], tuple[Sums, Tensor]]
-"""Function that computes a micro-batch's sums and its share of the loss, without waiting for the device.
-
-Its arguments are a model, a micro-batch on the model's device, the spec and the counts of the global batch.
-"""
+"""Function that computes a micro-batch's sums and its share of the loss, without waiting for the device."""
 
 
 def new_model(spec: "PretrainSpec", config: BertConfig, seed: int | None) -> BertForPreTraining:
@@ -108,9 +105,7 @@ class StepContext:
     ) -> Self:
         """Build what a spec's training of a model needs; the model is moved to the worker's device.
 
-        Args:
-            warn: told where micro-batches are made smaller.
-            loss: loss of a micro-batch; that of the batch's own labels unless given.
+        `warn` is told where micro-batches are made smaller; without a `loss` it is that of the batch's own labels.
         """
         model.to(worker.device)
         for encoder in encoders_of(model):
@@ -198,10 +193,7 @@ def _forward_and_backward(
 def count_globally(
     batch: PackedBatch, objectives: tuple[str, ...], worker: Worker, wants_to_stop: bool = False
 ) -> tuple[GlobalCounts, Tensor]:
-    """Count predictions, tokens, and workers that want to stop, over all workers in one message.
-
-    `batch` is this worker's part.
-    """
+    """Count predictions, tokens, and workers that want to stop, over all workers' parts in one message."""
     sizes = [*(OBJECTIVES[name].num_predictions(batch) for name in objectives), len(batch.input_ids), wants_to_stop]
     # Fills, as a tensor made of a list would be copied to the device, which waits for all work before it.
     counts = torch.stack([torch.full((), float(size), device=worker.device) for size in sizes])
@@ -221,9 +213,8 @@ def label_loss(
 def loss_of_sums(sums: Sums, counts: GlobalCounts) -> Tensor:
     """A micro-batch's share of the loss: each objective's summed loss over its global number of predictions, weighted
     and added."""
-    means = {name: each.loss / counts.num_predictions[name] for name, each in sums.items()}
-    weights = {name: OBJECTIVES[name].weight for name in means}
-    return torch.stack([mean if weights[name] == 1 else weights[name] * mean for name, mean in means.items()]).sum()
+    means = [(OBJECTIVES[name].weight, each.loss / counts.num_predictions[name]) for name, each in sums.items()]
+    return torch.stack([mean if weight == 1 else weight * mean for weight, mean in means]).sum()
 
 
 def pretraining_sums(
@@ -334,10 +325,7 @@ class EvaluationBatches:
 def evaluate(context: StepContext, held_out: "ExampleStream", sizes: EvaluationBatches, step: int) -> dict[str, float]:
     """Measure a model on all held-out examples; each worker takes its part. The model is left in training mode.
 
-    Args:
-        step: steps that have ended, for messages.
-
-    Raises: RunFailedError where memory runs out with a single example, or the loss is not finite.
+    Raises: RunFailedError, which names `step`, where memory runs out with a single example, or the loss is not finite.
     """
     worker = context.worker
 
