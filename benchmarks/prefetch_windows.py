@@ -79,7 +79,7 @@ def main() -> None:
         ).stream
         ray.init(num_cpus=4, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
         for _ in range(arguments.rounds):
-            for name, pace in (("fixed", FixedPace()), ("by time", PrefetchPace(warn=print))):
+            for name, pace in (("fixed", FixedPace()), ("by time", PrefetchPace())):
                 speed, share = consume(stream, pace, arguments.step_ms / 1000, arguments.cpus)
                 print(
                     f"{name:8} {speed:12,.0f} tokens/s  {share:6.1%} waiting  last window {pace.num_blocks} blocks",

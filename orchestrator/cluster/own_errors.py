@@ -19,8 +19,10 @@ def own_error(error: BaseException) -> OwnError | None:
     """Error of this project that a task raised and Ray wrapped; None if it was another's."""
     seen: BaseException | None = error
     while seen is not None:
-        if isinstance(seen, OWN_ERRORS):
+        if isinstance(cause := getattr(seen, "cause", None), BaseException):
+            seen = cause  # Ray raises a subclass of it, too, whose text is a traceback
+        elif isinstance(seen, OWN_ERRORS):
             return seen
-        cause = getattr(seen, "cause", None)
-        seen = cause if isinstance(cause, BaseException) else seen.__cause__
+        else:
+            seen = seen.__cause__
     return None

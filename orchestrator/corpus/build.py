@@ -101,12 +101,9 @@ def build_token_store(
     shard_bytes: int,
     storage: str,
     num_cpus: int | None = None,
-    progress: Callable[[int, int], None] = lambda done_bytes, total_bytes: None,
+    progress: Callable[[int, int], None] = lambda num_bytes_read, num_bytes: None,
 ) -> DatasetResult:
     """Tokenize a corpus into STORAGE/corpora/KEY, unless the same store is there already.
-
-    Args:
-        progress: told the bytes read so far and the bytes of all files.
 
     Raises: CorpusError for text that is missing, empty or broken; ClusterError when Ray loses the work.
     """

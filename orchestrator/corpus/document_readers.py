@@ -19,7 +19,7 @@ from contextlib import suppress
 from functools import partial
 from io import BufferedIOBase
 from pathlib import Path, PurePosixPath
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -190,18 +190,8 @@ class DocumentReader:
     def _read_json_lines(self) -> Iterator[tuple[str, str]]:
         for line in self._read_lines():
             text = self._decode_line(line)
-            if not text or text.isspace():
-                continue
-            place = f"line {line.number} (byte {line.offset})"
-            try:
-                record = json.loads(text)
-            except (ValueError, RecursionError) as error:
-                self._note_bad(place, f"is not JSON: {error}")
-                continue
-            if not isinstance(record, dict):
-                self._note_bad(place, f"is {type(record).__name__}, not a JSON object")
-            else:
-                yield from self._read_record(record, place)
+            if text and not text.isspace():
+                yield from self._read_record(text, f"line {line.number} (byte {line.offset})")
 
     def _read_parquet(self) -> Iterator[tuple[str, str]]:
         with open_raw(self.file) as raw:
@@ -242,7 +232,15 @@ class DocumentReader:
                 f"{self.file.path}: column {name!r} holds {kind}, not text; set corpus.text_field (--text-field)"
             )
 
-    def _read_record(self, record: dict[str, Any], place: str) -> Iterator[tuple[str, str]]:
+    def _read_record(self, line: str, place: str) -> Iterator[tuple[str, str]]:
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            self._note_bad(place, f"is not JSON: {error}")
+            return
+        if not isinstance(record, dict):
+            self._note_bad(place, f"is {type(record).__name__}, not a JSON object")
+            return
         field = self.source.text_field
         text = record.get(field)
         if not isinstance(text, str):

@@ -118,9 +118,7 @@ def built_ahead(
 ) -> Generator[tuple[int, PackedBatch], None, None]:
     """Yield the batches of windows; while one is trained on, a thread builds the next, whose size `pace` says.
 
-    Args:
-        build: returns the blocks of consecutive steps, so many steps in each.
-        fetch: returns a block's table.
+    `build` returns the blocks of consecutive steps, so many steps in each.
     """
 
     def build_timed(steps: range, block_steps: int) -> tuple[Sequence[Block], float]:

@@ -30,6 +30,7 @@ from orchestrator.storage import exists, join
 Change = Literal["masked", "replaced", "kept"]
 _MOST_SHARE = 0.99
 """Share of the text at most, where there is more of it."""
+Origin = Literal["token_store", "whole_text", "first_text"]
 SAMPLE_BYTES = 4 << 20
 """Text of a small store at most, about: a second or two of tokenizing."""
 
@@ -114,11 +115,12 @@ def _preview_tokens(batch: PackedBatch, tokenizer: Tokenizer, config: StreamConf
     hidden = dict(zip(batch.masked_positions.tolist(), batch.masked_labels.tolist(), strict=True))
     for position, read in enumerate(batch.input_ids.tolist()):
         change: Change | None = None
-        truth = None
+        hidden_token = None
         if (label := hidden.get(position)) is not None:
             change = "masked" if read == tokenizer.mask_id else "kept" if read == label else "replaced"
-            truth = tokenizer.token(label)
-        yield TokenPreview(tokenizer.token(read), int(segments[position]), bool(is_special[position]), change, truth)
+            hidden_token = tokenizer.token(label)
+        place = int(segments[position]), bool(is_special[position])
+        yield TokenPreview(tokenizer.token(read), *place, change, hidden_token)
 
 
 def _find_segments(
@@ -141,7 +143,7 @@ class SampleStore(NamedTuple):
     """A store, and where its documents come from."""
 
     store: TokenStore
-    origin: Literal["token_store", "whole_text", "first_text"]
+    origin: Origin
     """The corpus's own store; or a small one of the whole text, which has the same shards and so the same examples; or
     one of the first text, where the examples are others."""
     share: float = 1.0

@@ -72,11 +72,7 @@ class SplitShards:
 def epoch_layout(
     key: int, epoch: int, shards: tuple[int, ...], num_examples: tuple[int, ...], window_shards: int
 ) -> tuple[tuple[tuple[int, ...], ...], Int64Array]:
-    """An epoch's windows of shards, and the position at which each begins, (num_windows + 1,).
-
-    Args:
-        num_examples: number of examples of each shard.
-    """
+    """An epoch's windows of shards, and the position at which each begins, (num_windows + 1,)."""
     order = permutation(derive_key(key, "shards", epoch), len(shards)).tolist()
     windows = even_windows([shards[place] for place in order], window_shards)
     by_shard = dict(zip(shards, num_examples, strict=True))
@@ -147,11 +143,7 @@ MIXTURE_BLOCK = 1 << 16
 
 @lru_cache(maxsize=4)
 def mixed_block(key: int, block: int, counts: tuple[int, ...]) -> Int64Array:
-    """Entry of each number of a block, and the number in that entry: (2, M) for M the sum of `counts`.
-
-    Args:
-        counts: numbers of each entry in any block.
-    """
+    """Entry of each number of a block, and the number in that entry: (2, M), of `counts` numbers for each entry."""
     order = permutation(derive_key(key, "mixture", block), sum(counts))
     entries = np.repeat(np.arange(len(counts)), counts)[order]
     by_entry = np.argsort(entries, kind="stable")  # in which the numbers of an entry ascend

@@ -132,9 +132,6 @@ def device_batches(
 ) -> Generator[tuple[int, DeviceBatch], None, None]:
     """Yield numbered batches on a device; on a GPU one is on its way while the one before it is worked on.
 
-    Args:
-        find_bucket: names the sizes that each batch is filled up to before it is copied.
-
     Raises: what `batches` raises, in the place of the batch that it did not give.
     """
     if device.type == "cuda":

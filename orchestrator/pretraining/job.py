@@ -124,11 +124,7 @@ def check_start(init_folder: str, tokenizer: Tokenizer) -> None:
 
 
 def check_init_state(spec: PretrainSpec, saved: Mapping[str, Any]) -> None:
-    """Check that a spec's optimizer can go on from the state of another run. Raises: SpecError.
-
-    Args:
-        saved: the state's JSON, as `TrainingLoop` saves it; one without details is not compared.
-    """
+    """Check that a spec's optimizer can go on from another run's state, by the state's JSON. Raises: SpecError."""
     known = saved.get("details", {}).get("spec")
     for name in ("optimizer", "adam_bias_correction", "token_objective") if known is not None else ():
         own, theirs = getattr(spec, name), known.get(name, PretrainSpec.model_fields[name].default)

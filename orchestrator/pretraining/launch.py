@@ -181,7 +181,17 @@ def _train(job: PretrainJob, on_event: Callable[[Event], None], on_wait: Callabl
     delete(scratch)  # of an earlier attempt that was killed
     with marked_storage(job.run_folder, job.attempt) as mark:
         order = WorkerOrder(job, event_queue, mark)
-        fit = _Fit(_build_trainer(order, run_id, join(scratch, f"{job.attempt}-{uuid4().hex[:6]}")))
+        trainer = _build_trainer(order, run_id, join(scratch, f"{job.attempt}-{uuid4().hex[:6]}"))
+        errors: list[BaseException] = []
+
+        def run_fit() -> None:
+            try:
+                trainer.fit()
+            except BaseException as error:
+                errors.append(error)
+
+        # In the main thread it would replace the handler of SIGINT, for good.
+        fit = threading.Thread(target=run_fit, name="fit", daemon=True)
         loop = DriverLoop(
             event_queue,
             on_event,
@@ -194,8 +204,8 @@ def _train(job: PretrainJob, on_event: Callable[[Event], None], on_wait: Callabl
         fit.start()
         try:
             status = _run(loop, run_id)
-            if fit.error is not None:
-                raise training_error(fit.error, run_id, status.failures) from fit.error
+            if errors:
+                raise training_error(errors[0], run_id, status.failures) from errors[0]
         except BaseException as error:
             # Without this, workers of a Ray that outlives this call would train on.
             with suppress(ray.exceptions.RayError):  # Ray may be gone as well
@@ -225,21 +235,6 @@ def _run(loop: DriverLoop, run_id: str) -> WorkersStatus:
     except ray.exceptions.RayError as error:
         lost = f"Ray lost the process that collects measurements: {last_line(error)}"
         raise ClusterError(f"{lost}; {how_to_go_on(run_id)}") from error
-
-
-class _Fit(threading.Thread):
-    """A thread for `trainer.fit()`: in the main thread it would replace the handler of SIGINT, for good."""
-
-    def __init__(self, trainer: TorchTrainer) -> None:
-        super().__init__(name="fit", daemon=True)
-        self._trainer = trainer
-        self.error: BaseException | None = None
-
-    def run(self) -> None:
-        try:
-            self._trainer.fit()
-        except BaseException as error:
-            self.error = error
 
 
 class WorkerPlacement(ControllerCallback):  # type: ignore[misc]

@@ -79,12 +79,7 @@ class DueSteps:
 
 
 class WorkerEvents:
-    """Events of a worker, on their way to the registry, from any of its threads. Only rank 0 emits.
-
-    Args:
-        emit_to: takes each event, in the thread that emits it.
-        num_confirmed: returns how many of the emitted events, from the first on, are recorded.
-    """
+    """Events of a worker, on their way to the registry, from any of its threads. Only rank 0 emits."""
 
     def __init__(self, rank: int, emit_to: Emit, num_confirmed: Callable[[], int]) -> None:
         self._rank, self._emit_to, self._num_confirmed = rank, emit_to, num_confirmed

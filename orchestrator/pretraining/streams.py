@@ -43,11 +43,7 @@ def build_stream(spec: PretrainSpec, shards: SplitShards, tokenizer: Tokenizer) 
 
 
 def check_sentences(spec: PretrainSpec, counts: Mapping[str, int]) -> None:
-    """Check that the answers of a run's sentence objective differ. Raises: CorpusError.
-
-    Args:
-        counts: `num_documents` and `num_sentences` of the text.
-    """
+    """Check that the answers of a run's sentence objective differ, by the text's counts. Raises: CorpusError."""
     is_pair = spec.sentence_objective != NO_SENTENCE_OBJECTIVE
     fewest = SENTENCE_OBJECTIVES[spec.sentence_objective].min_document_sentences if is_pair else 1
     if fewest > 1 and 0 < counts["num_sentences"] == counts["num_documents"]:
