@@ -30,7 +30,7 @@ from tests.hub_server import serving_hub
 
 def names(*patterns: str | Path, **source: str) -> list[str]:
     files = find_files(TextSource(files=tuple(str(pattern) for pattern in patterns), **source))  # type: ignore[arg-type]
-    return [file.name for file in files]
+    return [Path(file.path).name for file in files]
 
 
 def test_a_folder_gives_known_endings_sorted_and_nothing_hidden(tmp_path: Path) -> None:
