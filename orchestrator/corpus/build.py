@@ -10,6 +10,7 @@ sorted there; they also lie beside the shards, so that a build that was killed g
 A killed build loses the units that were at work. The folder goes when the manifest is there, which has it all.
 """
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -28,7 +29,7 @@ from orchestrator.base.errors import ClusterError, CorpusError
 from orchestrator.base.results import DatasetResult
 from orchestrator.cluster.capacity import Processes, cluster_resources
 from orchestrator.cluster.data_context import MAX_RETRIES, data_context
-from orchestrator.cluster.own_errors import last_line, own_error
+from orchestrator.cluster.own_errors import own_error
 from orchestrator.cluster.shortage import warn_when_stalled
 from orchestrator.corpus.document_batches import (
     Bundle,
@@ -130,7 +131,7 @@ def build_token_store(
                 progress(done_bytes, total_bytes)
     except RayError as error:
         raise own_error(error) or ClusterError(
-            f"tokenizing failed: {last_line(error)}; where memory ran out, lower shard_bytes, then run again"
+            f"tokenizing failed: {_reason(error)}; where memory ran out, lower shard_bytes, then run again"
         ) from error
     ordered = sorted(units.items())
     shards = tuple(shard for (bundle, _), unit in ordered for shard in of_entry(unit.shards, bundles[bundle], source))
@@ -187,6 +188,12 @@ def _rows(
             .map_batches(tokenize, batch_size=None, batch_format="pyarrow", num_cpus=1, max_retries=MAX_RETRIES)
         )
     yield from pipeline.iter_rows()
+
+
+def _reason(error: RayError) -> str:
+    """The line of a task's traceback that names the error; Ray's advice may follow it."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return next((line for line in lines if re.match(r"[\w.]*(Error|Exception)\b.*: ", line)), lines[-1])
 
 
 def read_bundle(
