@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 from orchestrator.base.errors import InputError
 from orchestrator.base.nearest import did_you_mean
-from orchestrator.tasks.bio_tags import fit_one_scheme, read_spans
+from orchestrator.tasks.bio_tags import fit_one_form, read_spans
 from orchestrator.tasks.cell_values import (
     NO_LABEL_MARKS,
     has_decimal_commas,
@@ -119,7 +119,7 @@ def _inspect_column(name: str, cells: Sequence[object]) -> ColumnFacts:
     items = [item for value in values if isinstance(value, list) for item in value]
     listed: Literal["words", "tags", "numbers", "spans"] | None = None
     if are_all(are_texts):
-        listed = "tags" if fit_one_scheme(words) else "words"
+        listed = "tags" if fit_one_form(words) else "words"
     elif are_all(lambda value: isinstance(value, list)) and all(map(_is_whole, items)):
         listed = "numbers"
     elif are_all(lambda value: read_spans(value) is not None) and any(map(read_spans, values)):

@@ -13,7 +13,7 @@ from orchestrator.base.errors import InputError
 from orchestrator.drafting.columns import NAMES_OF_LISTS, ColumnFacts, TableFacts
 from orchestrator.drafting.request import DraftRequest
 from orchestrator.specs.task import Head, TaskSpec
-from orchestrator.tasks.bio_tags import fit_one_scheme, marks_places, other_tags_problem
+from orchestrator.tasks.bio_tags import fit_one_form, marks_places, other_tags_problem
 from orchestrator.tasks.cell_values import FLAGS, is_written_number, number_problem
 from orchestrator.tasks.table_files import class_names, table_name
 from orchestrator.tasks.types import TASK_TYPES
@@ -203,8 +203,8 @@ def _tag_rows(table: TableFacts, request: DraftRequest) -> TaskChoice | None:
 
 
 def _has_entity_tags(column: ColumnFacts) -> bool:
-    """Whether each value is a tag of an entity in one scheme, or outside of all."""
-    return len(column.distinct) > 1 and not column.distinct.isdisjoint("Oo") and fit_one_scheme(column.distinct)
+    """Whether each value is a tag of an entity, or outside of all."""
+    return len(column.distinct) > 1 and not column.distinct.isdisjoint("Oo") and fit_one_form(column.distinct)
 
 
 def _triples(table: TableFacts, request: DraftRequest) -> TaskChoice | None:

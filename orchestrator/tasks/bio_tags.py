@@ -5,9 +5,9 @@ So do character spans. A span is a list `[start, end, label]` (doccano), or an o
 past the last character.
 """
 
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from tokenizers import Regex, pre_tokenizers
@@ -15,111 +15,68 @@ from tokenizers import Regex, pre_tokenizers
 from orchestrator.tasks.cell_values import unpack_cell
 
 
-@dataclass(frozen=True, slots=True)
-class TagScheme:
-    """A way to write the entities of a sentence: a letter, a separator and a type for each word within one.
-
-    An entity goes on until a letter ends it, another one begins, the type changes or a word is outside.
-    """
-
-    name: str
-    letters: str
-    """Letters of an entity's first and further words; behind these, where they have their own, of its last word and of
-    an entity of one word."""
-    separator: str = "-"
-    outside: str = "O"
-    is_type_first: bool = False
-    """Whether the type stands before the letter."""
-
-    @property
-    def starts(self) -> str:
-        return self.letters[0] + self.letters[3:]
-
-    @property
-    def ends(self) -> str:
-        return self.letters[2:]
-
-    def fits(self, tag: str) -> bool:
-        return tag == self.outside or self.split(tag)[0] != ""
-
-    def split(self, tag: str) -> tuple[str, str]:
-        """The letter and the type of a word within an entity; empty for any other tag."""
-        ends = tag[-1:] + tag[-2:-1] if self.is_type_first else tag[:2]
-        if len(tag) < 3 or ends[1] != self.separator or ends[0] not in self.letters:
-            return "", ""
-        return ends[0], tag[:-2] if self.is_type_first else tag[2:]
-
-    def to_bio(self, tags: Sequence[str]) -> tuple[str, ...]:
-        """A sentence's tags with every entity begun by `B-`; tags that do not fit stay as they are.
-
-        In IOB1 (CoNLL-2003) `B-` stands only between two entities of one type, all others begin with `I-`.
-        """
-        bio: list[str] = []
-        going_on = ""  # type of the entity that the word before has not ended
-        for tag in tags:
-            letter, kind = self.split(tag)
-            if not letter:
-                bio.append("O" if tag == self.outside else tag)
-                going_on = ""
-                continue
-            begins = letter in self.starts or kind != going_on
-            bio.append(f"{'B' if begins else 'I'}-{kind}")
-            going_on = "" if letter in self.ends else kind
-        return tuple(bio)
-
-
-BIO = TagScheme("BIO", "BI")
-_LETTERS = {"BIO": "BI", "BIOES": "BIES", "BILOU": "BILU", "BMES": "BMES", "BMEWO": "BMEW"}
-"""Letters of each scheme, by its name."""
-_FORMS = {"": ("-", False), " with underscores": ("_", False), " with colons": (":", False)} | {
-    " with points": (".", False),
-    " behind the types": ("-", True),
-    " behind the types with underscores": ("_", True),
-}
-"""Separators, and whether the type stands before the letter."""
-_CASES = {"": (str.upper, "O"), " in lower case": (str.lower, "o")} | {
-    " with letters in lower case": (str.lower, "O"),
-    " with OUT for O": (str.upper, "OUT"),
-}
-"""Case of the letters, and the tag of a word outside."""
-SCHEMES: tuple[TagScheme, ...] = tuple(
-    TagScheme(name + case + form, write(letters), separator, outside, is_type_first)
-    for case, (write, outside) in _CASES.items()
-    for form, (separator, is_type_first) in _FORMS.items()
-    for name, letters in _LETTERS.items()
+_LETTERS = "BIMELSUWbimelsuw"
+_STARTS, _ENDS = "BSUW", "ELSUW"
+_OUTSIDE = ("O", "o", "OUT")
+TAG_FORMS = (
+    re.compile(rf"(?P<letter>[{_LETTERS}])[-_:.](?P<kind>.+)", re.DOTALL),
+    re.compile(rf"(?P<kind>.+)[-_](?P<letter>[{_LETTERS}])", re.DOTALL),
 )
-"""All schemes; the first of those that fit is meant."""
+"""Tags of words within entities in BIO, BIOES, BILOU, BMES and BMEWO, whose letters mean the same wherever they stand:
+before the type or behind it."""
 
 
-def find_scheme(counts: Mapping[str, int]) -> TagScheme | None:
-    """The scheme that most of a column's tags fit, BIO where others fit no better; None where no tag fits any.
+def is_bio(tag: str) -> bool:
+    return tag == "O" or (len(tag) > 2 and tag[:2] in ("B-", "I-"))
+
+
+def fit_one_form(tags: Iterable[str]) -> bool:
+    """Whether all tags mark entities, with their letters on one side.
+
+    >>> fit_one_form(["S-PER", "O"]), fit_one_form(["b_per", "o"]), fit_one_form(["NNP", "O"])
+    (True, True, False)
+    """
+    within = set(tags).difference(_OUTSIDE)
+    return any(all(map(form.fullmatch, within)) for form in TAG_FORMS)
+
+
+def find_form(counts: Mapping[str, int]) -> re.Pattern[str] | None:
+    """The form that most of a column's tags have, the first where both fit as well; None where no tag marks entities.
 
     Args:
         counts: number of words with each tag.
     """
-    fitting = {scheme: sum(n for tag, n in counts.items() if scheme.fits(tag)) for scheme in SCHEMES}
-    best = max(SCHEMES, key=lambda scheme: fitting[scheme])  # the first of the best ones
-    return best if fitting[best] else None
+    num_fitting = {
+        form: sum(n for tag, n in counts.items() if tag in _OUTSIDE or form.fullmatch(tag)) for form in TAG_FORMS
+    }
+    best = max(TAG_FORMS, key=lambda form: num_fitting[form])
+    return best if num_fitting[best] else None
 
 
-def is_tag(tag: str) -> bool:
-    return any(scheme.fits(tag) for scheme in SCHEMES)
+def to_bio(tags: Iterable[str], form: re.Pattern[str] = TAG_FORMS[0]) -> tuple[str, ...]:
+    """A sentence's tags with every entity begun by `B-`; tags of no such form stay as they are.
 
-
-def fit_one_scheme(tags: Iterable[str]) -> bool:
-    """Whether all tags belong to one scheme.
-
-    >>> fit_one_scheme(["S-PER", "O"]), fit_one_scheme(["b_per", "o"]), fit_one_scheme(["NNP", "O"])
-    (True, True, False)
+    An entity goes on until a letter ends it, another one begins, the type changes or a word is outside: in IOB1
+    (CoNLL-2003) `B-` stands only between two entities of one type, all others begin with `I-`.
     """
-    distinct = set(tags)
-    return any(all(map(scheme.fits, distinct)) for scheme in SCHEMES)
+    bio: list[str] = []
+    going_on = ""  # type of the entity that the word before has not ended
+    for tag in tags:
+        found = form.fullmatch(tag)
+        if found is None:
+            bio.append("O" if tag in _OUTSIDE else tag)
+            going_on = ""
+            continue
+        letter, kind = found["letter"].upper(), found["kind"]
+        bio.append(f"{'B' if letter in _STARTS or kind != going_on else 'I'}-{kind}")
+        going_on = "" if letter in _ENDS else kind
+    return tuple(bio)
 
 
 def find_bad_tag(tags: Sequence[str], known: Collection[str] | None, are_entities: bool) -> str | None:
     """Say what is wrong with the first bad tag: of entities and not BIO, or outside the tag set; None: all are good."""
     for tag in tags:
-        if are_entities and not BIO.fits(tag):
+        if are_entities and not is_bio(tag):
             return f"tag {tag!r} is not {_READ_TAGS}"
         if not tag.strip():
             return "a word has no tag"

@@ -82,7 +82,7 @@ class _ConllLayout:
                 place = 0
                 continue
             is_comment = line.startswith(_COMMENT_MARK)
-            if len(fields) > 1 and (not is_comment or bio_tags.is_tag(fields[-1])):
+            if len(fields) > 1 and (not is_comment or bio_tags.fit_one_form(fields[-1:])):
                 rows.append(fields)
             if not is_comment:
                 shapes["\t" in line, len(fields)] += 1
@@ -104,7 +104,7 @@ class _ConllLayout:
         if not line.startswith(_COMMENT_MARK):
             return False
         fields = _fields(line)
-        has_tag = len(fields) > 1 and (bio_tags.is_tag(fields[-1]) or fields[-1] in self.tags)
+        has_tag = len(fields) > 1 and (bio_tags.fit_one_form(fields[-1:]) or fields[-1] in self.tags)
         if self.shape is None:
             return len(fields) > 1 and not has_tag
         if self.shape != ("\t" in line, len(fields)):
@@ -129,13 +129,13 @@ class ConllReader(LabeledReader[NerExample]):
     """Whether tags mark entities, in BIO or another scheme that becomes BIO; if not, they are taken as they are."""
 
     def read(self, path: str, bad: BadRecords) -> Iterator[NerExample]:
-        """The file's sentences in order, tags as BIO. Raises: TaskDataError where no tag of the file is of a scheme."""
+        """The file's sentences in order, tags as BIO. Raises: TaskDataError where no tag of the file marks entities."""
         numbered = list(read_lines(path, bad))
         layout = _ConllLayout.of(line for _, line in numbered)
-        scheme = _known_scheme(path, _LAST_COLUMN, layout.tags, self.are_entities) if self.labeled else None
+        form = _known_form(path, _LAST_COLUMN, layout.tags, self.are_entities) if self.labeled else None
         number = 0
         for document, lines in _sentences(numbered, layout):
-            sentence = self._parse(lines, str(number), document, layout, scheme, bad)
+            sentence = self._parse(lines, str(number), document, layout, form, bad)
             if sentence is not None:
                 yield sentence
                 number += 1
@@ -146,7 +146,7 @@ class ConllReader(LabeledReader[NerExample]):
         sentence_id: str,
         document: int | None,
         layout: _ConllLayout,
-        scheme: bio_tags.TagScheme | None,
+        form: re.Pattern[str] | None,
         bad: BadRecords,
     ) -> NerExample | None:
         numbers, words, tags, is_upos = [], [], [], False
@@ -175,7 +175,7 @@ class ConllReader(LabeledReader[NerExample]):
             return NerExample(sentence_id, tuple(words), document=document)
         if layout.tag_place < -1:
             bad.remarks["sentences with names within names, of which the outer ones are read"] += 1
-        bio = _as_bio(tags, scheme, bad)
+        bio = _as_bio(tags, form, bad)
         for number, tag in zip(numbers, bio, strict=True):
             if problem := bio_tags.find_bad_tag((tag,), self.tags, self.are_entities):
                 bad.found(f"line {number}", problem)
@@ -186,39 +186,38 @@ class ConllReader(LabeledReader[NerExample]):
 def _are_nested(outer: Counter[str], inner: Counter[str]) -> bool:
     """Whether two columns of tags mark names, and names within these, unlike chunks of a sentence and its names."""
     shares = [
-        sum(n for tag, n in tags.items() if bio_tags.is_tag(tag)) / max(1, tags.total()) for tags in (outer, inner)
+        sum(n for tag, n in tags.items() if bio_tags.fit_one_form([tag])) / max(1, tags.total())
+        for tags in (outer, inner)
     ]
-    scheme = bio_tags.find_scheme(outer)
-    kinds = {scheme.split(tag)[1] for tag in outer} - {""} if scheme else set()
+    form = bio_tags.find_form(outer)
+    kinds = {found["kind"] for found in map(form.fullmatch, outer) if found} if form else set()
     return min(shares) > _TAGGED_SHARE and bool(kinds) and kinds.isdisjoint(_CHUNKS)
 
 
-def _known_scheme(path: str, column: str, tags: Counter[str], are_entities: bool) -> bio_tags.TagScheme | None:
-    """The scheme of a file's tags; None of those that mark no entities.
+def _known_form(path: str, column: str, tags: Counter[str], are_entities: bool) -> re.Pattern[str] | None:
+    """The form of a file's tags; None of those that mark no entities.
 
-    Raises: TaskDataError for a file without tags, and where no tag of entities is of any scheme.
+    Raises: TaskDataError for a file without tags, and where no tag of entities is of any form.
     """
-    scheme = bio_tags.find_scheme(tags) if are_entities else None
-    if scheme is not None:
-        return scheme
-    if table_name(path) == "CSV" and column == _LAST_COLUMN:
+    form = bio_tags.find_form(tags) if are_entities else None
+    if table_name(path) == "CSV" and column == _LAST_COLUMN and form is None:
         raise TaskDataError(f"{path} is a CSV table, and {_READS}")
     if not tags:
         raise TaskDataError(f"{path} has no tags behind its words, and {_READS}")
-    if not are_entities:
-        return None
-    raise TaskDataError(
-        f"{path}: {column} has the {bio_tags.other_tags_problem([tag for tag, _ in tags.most_common(3)])}"
-    )
+    if are_entities and form is None:
+        shown = [tag for tag, _ in tags.most_common(3)]
+        raise TaskDataError(f"{path}: {column} has the {bio_tags.other_tags_problem(shown)}")
+    return form
 
 
-def _as_bio(tags: Sequence[str], scheme: bio_tags.TagScheme | None, bad: BadRecords) -> tuple[str, ...]:
-    """A sentence's tags as BIO, counted where they were written in another scheme; without a scheme as they are."""
-    if scheme is None:
+def _as_bio(tags: Sequence[str], form: re.Pattern[str] | None, bad: BadRecords) -> tuple[str, ...]:
+    """A sentence's tags as BIO, counted where they were written in another scheme; without a form as they are."""
+    if form is None:
         return tuple(tags)
-    if scheme != bio_tags.BIO:
-        bad.remarks[f"sentences whose tags are {scheme.name}, read as BIO"] += 1
-    return scheme.to_bio(tags)
+    bio = bio_tags.to_bio(tags, form)
+    if all(map(bio_tags.is_bio, bio)) and not all(map(bio_tags.is_bio, tags)):
+        bad.remarks["sentences whose tags are of another scheme (BIOES, say), read as BIO"] += 1
+    return bio
 
 
 def is_named_conll(path: str) -> bool:
@@ -241,7 +240,7 @@ def has_tag_columns(lines: Iterable[str]) -> bool:
         return True
     layout = _ConllLayout.of(filled)
     rows = [line for line in filled if not line.startswith(_DOCUMENT_MARK) and not layout.is_comment(line)]
-    tagged = sum(number for tag, number in layout.tags.items() if bio_tags.is_tag(tag))
+    tagged = sum(number for tag, number in layout.tags.items() if bio_tags.fit_one_form([tag]))
     return bool(rows) and tagged >= _TAGGED_SHARE * len(rows)
 
 
@@ -301,7 +300,7 @@ class NerTable(LabeledReader[NerExample]):
     """Column that tells the sentences of rows of words apart: one goes on while it says the same, or nothing."""
 
     def read(self, path: str, bad: BadRecords) -> Iterator[NerExample]:
-        """The file's sentences in order, tags as BIO. Raises: TaskDataError where no tag of the file is of a scheme."""
+        """The file's sentences in order, tags as BIO. Raises: TaskDataError where no tag of the file marks entities."""
         columns = (self.tokens_column, *([self.tags_column] if self.labeled else ()))
         names = class_names(path, self.tags_column) or self.tags or ()
         if self.sentence_column is None:
@@ -313,11 +312,11 @@ class NerTable(LabeledReader[NerExample]):
         rows = [(place, self._named(values, names, bad)) for place, values in read]
         counts = Counter(tag for _, values in rows if are_texts(values[-1]) for tag in values[-1])
         are_entities = self.are_entities
-        scheme = _known_scheme(path, repr(self.tags_column), counts, are_entities) if self.labeled and counts else None
+        form = _known_form(path, repr(self.tags_column), counts, are_entities) if self.labeled and counts else None
         for number, (place, values) in enumerate(rows):
             try:
                 words, tags = self._sentence(values, bad)
-                bio = _as_bio(tags, scheme, bad)
+                bio = _as_bio(tags, form, bad)
                 if problem := bio_tags.find_bad_tag(bio, self.tags, self.are_entities):
                     raise ValueError(problem)
                 if words:

@@ -26,7 +26,7 @@ from orchestrator.base.errors import SpecError
 from orchestrator.specs.recipe import LABEL_LOSS_FIELDS, Context
 from orchestrator.specs.task import Head, TaskSpec
 from orchestrator.storage.text_lines import stream_lines
-from orchestrator.tasks.bio_tags import BIO, words_of
+from orchestrator.tasks.bio_tags import is_bio, words_of
 from orchestrator.tasks.catalogue import KnownTask, tag_set
 from orchestrator.tasks.features import (
     PER_EXAMPLE,
@@ -119,7 +119,7 @@ class EntityTarget(base.Target[conll.NerExample, TagsPrediction]):
 
     def check_labels(self, labels: tuple[str, ...]) -> None:
         super().check_labels(labels)
-        if "O" not in labels or not all(map(BIO.fits, labels)):
+        if "O" not in labels or not all(map(is_bio, labels)):
             raise SpecError(
                 f"task.labels {', '.join(labels)}: a ner task's labels are O, and B-type and I-type per type"
             )

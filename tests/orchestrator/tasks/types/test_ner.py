@@ -17,13 +17,11 @@ from orchestrator.base.errors import TaskDataError
 from orchestrator.specs.recipe import Context
 from orchestrator.specs.task import TaskSpec
 from orchestrator.tasks.bio_tags import (
-    BIO,
-    SCHEMES,
     Span,
-    TagScheme,
-    find_scheme,
+    find_form,
     read_spans,
     tag_words,
+    to_bio,
 )
 from orchestrator.tasks.features import Features
 from orchestrator.tasks.scoring import decode
@@ -44,39 +42,37 @@ def read_text(path: Path, text: str, policy: str = "error", tags: Any = None) ->
 @settings(deadline=None)
 @given(TAGS)
 def test_bio_keeps_the_entities_and_begins_each_with_b(tags: list[str]) -> None:
-    bio = BIO.to_bio(tags)
+    bio = to_bio(tags)
     assert entity_spans(bio) == entity_spans(tags)
     assert [i for i, tag in enumerate(bio) if tag[0] == "B"] == [start for start, _, _ in entity_spans(tags)]
-    assert BIO.to_bio(bio) == bio
+    assert to_bio(bio) == bio
 
 
-def write_in(scheme: TagScheme, bio: tuple[str, ...]) -> list[str]:
-    """A sentence's BIO tags in another scheme."""
-    tags = [scheme.outside] * len(bio)
+def write_in(letters: str, pattern: str, outside: str, bio: tuple[str, ...]) -> list[str]:
+    """A sentence's BIO tags in another scheme: letters of first, inner, last and only words, as the pattern says."""
+    tags = [outside] * len(bio)
+    begin, inside, last, single = letters
     for first, end, kind in entity_spans(bio):
-        begin, inside, last, single = (
-            scheme.letters if len(scheme.letters) == 4 else scheme.letters + scheme.letters[::-1]
-        )
-        letters = [begin, *[inside] * (end - first - 2), last] if end - first > 1 else [single]
-        ordered = ((kind, letter) if scheme.is_type_first else (letter, kind) for letter in letters)
-        tags[first:end] = map(scheme.separator.join, ordered)
+        own = [begin, *[inside] * (end - first - 2), last] if end - first > 1 else [single]
+        tags[first:end] = [pattern.format(letter, kind) for letter in own]
     return tags
 
 
+PATTERNS = ("{0}-{1}", "{0}_{1}", "{0}:{1}", "{0}.{1}", "{1}-{0}", "{1}_{0}")
+
+
 @settings(deadline=None)
-@given(TAGS, st.sampled_from(SCHEMES))
-def test_tags_of_every_scheme_are_found_and_become_bio(tags: list[str], scheme: TagScheme) -> None:
-    bio = BIO.to_bio(tags)
-    written = write_in(scheme, bio)
-    found = find_scheme(Counter(written)) or BIO
-    assert found.to_bio(written) == bio
+@given(TAGS, st.sampled_from(["BIIB", "BIES", "BILU", "BMES", "BMEW"]), st.sampled_from(PATTERNS), st.booleans())
+def test_tags_of_every_scheme_become_bio(tags: list[str], letters: str, pattern: str, is_lower: bool) -> None:
+    bio = to_bio(tags)
+    written = write_in(letters.lower() if is_lower else letters, pattern, "o" if is_lower else "O", bio)
+    form = find_form(Counter(written))
+    assert form is None or to_bio(written, form) == bio
+    assert (form is None) == (not tags)
 
 
 def test_entities_without_a_begin_are_told_apart_by_their_ends() -> None:
-    tags = ["I-PER", "E-PER", "E-PER", "I-LOC"]
-    found = find_scheme(Counter(tags))
-    assert found is not None
-    assert found.to_bio(tags) == ("B-PER", "I-PER", "B-PER", "B-LOC")
+    assert to_bio(["I-PER", "E-PER", "E-PER", "I-LOC"]) == ("B-PER", "I-PER", "B-PER", "B-LOC")
 
 
 def test_columns_document_starts_and_line_ends_are_understood(tmp_path: Path) -> None:
