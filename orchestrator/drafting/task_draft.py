@@ -194,7 +194,7 @@ def read_data(spec: TaskSpec) -> _Data:
     count = len(train.examples)
     share = 0.2 if count < _FEW else round(min(0.1, _MOST_VALIDATION / count), 4)
     counted_of = dict(zip(map(id, task.examples("train")), train.examples, strict=True))
-    task = task.with_held_out(share)
+    task = replace(task, held_out=share, folds=None)
     parts: list[Split] = ["train", "validation"]
     splits = {split: replace(train, examples=[counted_of[id(one)] for one in task.examples(split)]) for split in parts}
     return _Data(spec.model_copy(update={**of_task, "split": SplitSpec(validation=share)}), task, facts, splits)

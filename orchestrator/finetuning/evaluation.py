@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import torch
@@ -101,7 +101,7 @@ def evaluate_model(
     outputs = compute_outputs(fine_tuned.model, features, precision, batch_size)
     # A model from elsewhere, whose task has no id, does not say whether it has learned to give no answer.
     unanswerable = record.task.unanswerable if record.task.id else task.unanswerable
-    decoded = as_model.with_same_examples(unanswerable=unanswerable)
+    decoded = replace(as_model, unanswerable=unanswerable)
     predictions = decode(decoded, features, as_model.examples(split), outputs, record.options)
     return EvaluatedSplit(score(task, split, predictions), predictions, as_model)
 
@@ -145,7 +145,7 @@ def with_labels_of(known: TaskDefinition, task: Task, folder: str) -> Task:
             f"{', '.join(task.columns.names) or 'none'}: "
             "name the same in task.numerical_columns and categorical_columns"
         )
-    task = task.with_same_examples(columns=columns)
+    task = replace(task, columns=columns)
     if not (task.type.has_labels and known.type.has_labels):
         return task
     labels = known.labels
@@ -156,4 +156,4 @@ def with_labels_of(known: TaskDefinition, task: Task, folder: str) -> Task:
             f"{folder} knows the labels {', '.join(labels)}; task {task.id} has {', '.join(task.labels)}: "
             "evaluate it on the task that it was fine-tuned for"
         )
-    return task.with_same_examples(labels=labels)
+    return replace(task, labels=labels)

@@ -3,7 +3,7 @@
 import logging
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count, product
 
@@ -112,7 +112,7 @@ def measure_trial_memory(job: TrialJob, recipes: Sequence[RecipeSpec], device: s
 def _train_a_little(job: TrialJob, recipe: RecipeSpec, device: str) -> None:
     """Train and score on the training split's examples with the longest windows."""
     chosen = choose_device(device, recipe.allow_tf32, recipe.precision, or_else=WITHOUT_GPU)
-    task = job.task.with_train_fraction(recipe.train_fraction)
+    task = replace(job.task, train_fraction=recipe.train_fraction)
     tokenizer = Tokenizer.load(local_copy(job.tokenizer_folder(recipe), skip=(WEIGHTS_FILE,)))
     train = prepare_trial_features(task, "train", recipe, tokenizer, job.cache)
     by_length = train.examples_of(train.windows_of(np.argsort(-train.group_lengths, kind="stable")))

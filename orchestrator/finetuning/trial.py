@@ -6,7 +6,7 @@ A trial's process runs many trials: their task, tokenizers, features and model f
 import logging
 import socket
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import perf_counter
 from typing import Any, TypeVar
@@ -93,7 +93,7 @@ class TrialJob:
             return self._cached(("task",), lambda: self.task)
         whole = self.shared_task(None)
         whole.read("train")  # once for all folds
-        return self._cached(("task", fold), lambda: whole.with_fold(fold))
+        return self._cached(("task", fold), lambda: replace(whole, fold=fold))
 
     def shared_baseline(self, fold: int | None) -> Mapping[str, float]:
         if fold is None:
@@ -136,7 +136,7 @@ def prepare_trial_features(
     task: Task, split: Split, recipe: RecipeSpec, tokenizer: Tokenizer, cache: str
 ) -> Features[Any]:
     """A split's features as a recipe wants them, from the cache where they are there."""
-    task = task.with_train_fraction(recipe.train_fraction) if split == "train" else task
+    task = replace(task, train_fraction=recipe.train_fraction) if split == "train" else task
     return prepare_features(task, split, tokenizer, task.type.options_type.of_recipe(recipe), cache)
 
 

@@ -112,7 +112,7 @@ class DistillKind(_Distillation[DistillResult]):
         yield from estimates.task_facts(task)
         schedule = _schedule(spec, task)
         if spec.unlabeled:
-            labeled = task.with_train_fraction(recipe.train_fraction)
+            labeled = replace(task, train_fraction=recipe.train_fraction)
             num_unlabeled = schedule.num_examples - len(labeled.examples("train"))
             yield "texts without labels", f"{num_unlabeled:,}, which the teacher answers"
         yield "steps", f"{estimates.steps_text(task, schedule.num_steps)} of {recipe.batch_size:,} examples"
@@ -271,7 +271,7 @@ def _task(spec: DistillSpec, inputs: Resolved) -> Task:
 def _schedule(spec: DistillSpec, task: Task) -> Schedule:
     """The steps over all examples; where a long one becomes several windows, the training has more."""
     unlabeled = (task.without_labels(path) for path in spec.unlabeled)
-    labeled = task.with_train_fraction(spec.recipe.train_fraction)
+    labeled = replace(task, train_fraction=spec.recipe.train_fraction)
     num_examples = sum(len(one.examples("train")) for one in (labeled, *unlabeled))
     return Schedule(num_examples, spec.recipe.batch_size, spec.recipe.epochs, 1)
 
@@ -313,7 +313,7 @@ def _check_teacher(spec: DistillSpec, task: Task, inputs: Resolved) -> None:
         Tokenizer.load(folder)
         check_decoder(spec, BertConfig.from_pretrained(folder))
         HEADS[task.head].check_objective(folder, task.objective)
-    theirs, own = (task.target.positive_label(each) for each in (task.with_same_examples(labels=labels), task))
+    theirs, own = (task.target.positive_label(each) for each in (replace(task, labels=labels), task))
     if theirs != own:
         raise SpecError(
             f"task.labels: f1 is that of {own} in their order, and of {theirs} in that of teacher {teacher}, by which "

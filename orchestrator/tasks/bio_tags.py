@@ -14,7 +14,6 @@ from tokenizers import Regex, pre_tokenizers
 
 from orchestrator.tasks.cell_values import unpack_cell
 
-
 _LETTERS = "BIMELSUWbimelsuw"
 _STARTS, _ENDS = "BSUW", "ELSUW"
 _OUTSIDE = ("O", "o", "OUT")

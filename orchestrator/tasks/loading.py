@@ -66,8 +66,8 @@ def _known_task(spec: TaskSpec, known: KnownTask) -> Task:
     labels, complete = known.labels or tuple(dict.fromkeys(known.classes.values())), known.complete(spec)
     task = _make_task(complete, files, task_type.reader(complete, labels, known))
     columns = known.text_columns if known.header else ()
-    task = replace(task, labels=labels, text_columns=columns, unanswerable=known.unanswerable)
-    return task.with_limits(_limits(spec))
+    own = {"labels": labels, "text_columns": columns, "unanswerable": known.unanswerable}
+    return replace(task, max_examples=_limits(spec), **own)
 
 
 def _make_task(spec: TaskSpec, files: Mapping[Split, str], reader: Reader[Any]) -> Task:
@@ -109,14 +109,14 @@ def _own_task(spec: TaskSpec) -> Task:
     if spec.numerical_columns or spec.categorical_columns:
         learned = whole.examples("train" if "train" in whole.files else whole.splits[0])
         columns = TabularColumns.learn(spec.numerical_columns, spec.categorical_columns, learned)
-        whole = whole.with_same_examples(columns=columns)
+        whole = replace(whole, columns=columns)
     if task_type.has_labels:
         labels = spec.labels or spec.label_columns or _find_labels(whole)
         task_type.target.check_labels(labels)
-        whole = whole.with_same_examples(labels=labels, reader=task_type.reader(spec, labels))
-    task = _without_unlabeled_test(whole).with_limits(_limits(spec))
+        whole = replace(whole, labels=labels, reader=task_type.reader(spec, labels))
+    task = replace(_without_unlabeled_test(whole), max_examples=_limits(spec))
     read = chain.from_iterable(task.examples(split) for split in task.splits)
-    return task.with_same_examples(unanswerable=task_type.has_unanswerable(read))
+    return replace(task, unanswerable=task_type.has_unanswerable(read))
 
 
 def _without_unlabeled_test(task: Task) -> Task:
@@ -128,7 +128,7 @@ def _without_unlabeled_test(task: Task) -> Task:
         return task
     logger.info(f"{bad.path}: none of its {bad.num_unlabeled:,} rows has a label, so that there is no test split")
     files = {split: path for split, path in task.files.items() if split != "test"}
-    return task.with_same_examples(files=files)
+    return replace(task, files=files)
 
 
 def _is_given(spec: TaskSpec, name: str) -> bool:

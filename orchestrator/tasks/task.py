@@ -21,8 +21,6 @@ from orchestrator.tasks.types.base import AnyTaskType, TaskDefinition
 
 logger = logging.getLogger(__name__)
 SPLITS: tuple[Split, ...] = ("train", "validation", "test")
-_WHOLE = "whole"
-"""Key of all examples of a training file that is divided."""
 _READING_VERSION = 4
 """Raised when the same file would be read into other examples."""
 
@@ -48,7 +46,10 @@ class SplitDigests(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Task(TaskDefinition):
-    """A labeled task with its files. A split is read once; pickles without the examples it has read."""
+    """A labeled task with its files. A split is read once, also for tasks that `replace` makes of it.
+
+    Labels, columns and their reader may be replaced by others that give the same examples. Pickles without examples.
+    """
 
     files: Mapping[Split, str]
     reader: Reader[Any]
@@ -65,7 +66,8 @@ class Task(TaskDefinition):
     """Number of parts that the training file's examples are dealt into instead."""
     fold: int | None = None
     """The part that is the validation split, while the others are the training split; None where both are the whole."""
-    _read: dict[str, ReadSplit] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _read: dict[tuple[object, ...], ReadSplit] = field(default_factory=dict, repr=False, compare=False)
+    """Files and parts that were read, by all that decides which examples they have."""
 
     @property
     def is_divided(self) -> bool:
@@ -83,22 +85,25 @@ class Task(TaskDefinition):
 
     def read(self, split: Split) -> ReadSplit:
         """The split's examples and what its file was like. Raises: TaskDataError, naming what is missing or broken."""
-        if split not in self._read:
-            is_part = self.is_divided and split != "test"
-            read = self._read_part(split) if is_part else self._read_file(split)
-            if split == "train" and self.train_fraction < 1.0:
-                is_taken = _take_of_each_label(
-                    self.type, read.examples, lambda count: max(1, round(self.train_fraction * count))
-                )
+        source = self._source(split)
+        share = self.train_fraction if split == "train" else 1.0
+        key = (split, self.max_examples.get(source), share, self.held_out, self.folds, self.fold)
+        if key not in self._read:
+            read = self._read_file(source)
+            if self.is_divided and split != "test":
+                read = self._part_of(read, split)
+            if share < 1.0:
+                is_taken = _take_of_each_label(self.type, read.examples, lambda count: max(1, round(share * count)))
                 read = read._replace(examples=tuple(compress(read.examples, is_taken)))
-            self._read[split] = read
-        return self._read[split]
+            self._read[key] = read
+        return self._read[key]
 
-    def _read_part(self, split: Split) -> ReadSplit:
+    def _source(self, split: Split) -> Split:
+        """The split whose file and limit a split has."""
+        return "train" if self.is_divided and split == "validation" else split
+
+    def _part_of(self, whole: ReadSplit, split: Split) -> ReadSplit:
         """A split's part of the training file; the whole file where no fold is chosen."""
-        if _WHOLE not in self._read:
-            self._read[_WHOLE] = self._read_file("train")
-        whole = self._read[_WHOLE]
         if self.held_out is not None:
             share = self.held_out
             is_kept = _take_of_each_label(
@@ -118,6 +123,9 @@ class Task(TaskDefinition):
         return whole._replace(examples=tuple(compress(whole.examples, is_wanted)))
 
     def _read_file(self, split: Split) -> ReadSplit:
+        key = (split, self.max_examples.get(split))
+        if key in self._read:
+            return self._read[key]
         bad = BadRecords(self.file(split), self.on_bad_record)
         examples = tuple(islice(self.reader.read(bad.path, bad), self.max_examples.get(split)))
         if not examples:
@@ -129,7 +137,8 @@ class Task(TaskDefinition):
             raise TaskDataError(f"{bad.path} gives no example for task {self.id}: {found}")
         for remark, number in bad.remarks.items():
             logger.info(f"{bad.path}: {remark}: {number:,}")
-        return ReadSplit(examples, bad)
+        self._read[key] = ReadSplit(examples, bad)
+        return self._read[key]
 
     def file(self, split: Split) -> str:
         """The split's file. Raises: TaskDataError when the task has no such split."""
@@ -140,48 +149,15 @@ class Task(TaskDefinition):
             )
         return self.files[split]
 
-    def with_same_examples(self, **changes: Any) -> Self:
-        """The task with other fields that do not change its examples, such as the order of labels.
-
-        A split that either of both reads is read for both.
-        """
-        changed = replace(self, **changes)
-        object.__setattr__(changed, "_read", self._read)
-        return changed
-
-    def with_limits(self, max_examples: Mapping[Split, int]) -> Self:
-        """The task with the first so many examples of some splits. Splits that were read whole stay read."""
-        limited = replace(self, max_examples=max_examples)
-        changed = {*max_examples, *((_WHOLE, "validation") if self.is_divided and "train" in max_examples else ())}
-        limited._read.update({split: read for split, read in self._read.items() if split not in changed})
-        return limited
-
-    def with_train_fraction(self, fraction: float) -> Self:
-        """The task with a share of its training examples."""
-        return self if fraction == self.train_fraction else self._of_same_file(train_fraction=fraction)
-
-    def with_held_out(self, share: float) -> Self:
-        """The task that keeps a share of its training file for validation, instead of folds."""
-        return self._of_same_file(held_out=share, folds=None)
-
-    def with_fold(self, fold: int | None) -> Self:
-        """The task whose validation split is one of its folds."""
-        return self if fold == self.fold else self._of_same_file(fold=fold)
-
     @property
     def first_fold(self) -> Self:
         """The task of a typical trial: of the first fold, where it has folds."""
-        return self if self.folds is None else self.with_fold(0)
-
-    def _of_same_file(self, **changes: Any) -> Self:
-        changed = replace(self, **changes)
-        changed._read.update({split: read for split, read in self._read.items() if split == _WHOLE})
-        return changed
+        return self if self.folds is None else replace(self, fold=0)
 
     def at_absolute_paths(self) -> Self:
         """The task for a process with another working folder."""
         files = {split: absolute(path) for split, path in self.files.items()}
-        return self.with_same_examples(files=files, reader=self.reader.at_absolute_paths())
+        return replace(self, files=files, reader=self.reader.at_absolute_paths())
 
     def without_labels(self, path: str) -> Self:
         """The task with a file of further texts as its only split, train; labels in it are not read.
@@ -191,7 +167,7 @@ class Task(TaskDefinition):
         if not exists(path):
             raise TaskDataError(f"unlabeled: {no_file(path)}")
         reader = self.reader.without_labels()
-        whole: dict[str, Any] = {"max_examples": {}, "held_out": None, "folds": None, "fold": None}
+        whole: dict[str, Any] = {"max_examples": {}, "held_out": None, "folds": None, "fold": None, "_read": {}}
         return replace(self, id=f"{self.id}_unlabeled", files={"train": path}, reader=reader, **whole)
 
     def fingerprint(self, split: Split) -> str:
@@ -206,7 +182,7 @@ class Task(TaskDefinition):
         reading = self._reading(split)
         taken, whole = (
             hashlib.sha256(json.dumps(reading | {"max_examples": limit}, sort_keys=True).encode()).hexdigest()
-            for limit in (self.max_examples.get("train" if split == "validation" and self.is_divided else split), None)
+            for limit in (self.max_examples.get(self._source(split)), None)
         )
         return SplitDigests(taken, whole, reading["file"])
 

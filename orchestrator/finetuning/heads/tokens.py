@@ -24,7 +24,7 @@ from bert_core.heads.sentence_selection import BertForSentenceSelection
 from orchestrator.finetuning.heads.base import Batch, HeadTraining, Windows, build_class_loss
 from orchestrator.specs import RecipeSpec
 from orchestrator.specs.task import EmbeddingObjectiveName
-from orchestrator.tasks.bio_tags import BIO
+from orchestrator.tasks.bio_tags import is_bio
 from orchestrator.tasks.features import Array, Features
 from orchestrator.tasks.types.ner import NerArrays
 from orchestrator.tasks.types.qa import QaArrays
@@ -41,7 +41,7 @@ class NerHead(HeadTraining[BertForTokenClassification, NerArrays]):
     gives_token_outputs = True
 
     def recognizes(self, folder: Path, config: BertConfig, architectures: Sequence[str]) -> bool:
-        return super().recognizes(folder, config, architectures) and all(map(BIO.fits, config.id2label.values()))
+        return super().recognizes(folder, config, architectures) and all(map(is_bio, config.id2label.values()))
 
     def follow_teacher(
         self,

@@ -191,7 +191,7 @@ def test_a_trial_learns_from_its_share_of_the_examples(tmp_path: Path) -> None:
     bench = Bench(tiny_tasks.classification(tmp_path), tmp_path)
     for fraction, most in ((1.0, 320), (0.25, 96), (0.05, 32)):
         assert bench.run(epochs=1.0, train_fraction=fraction).state == "COMPLETED"
-        num_taken = len(bench.job.task.with_train_fraction(fraction).examples("train"))
+        num_taken = len(replace(bench.job.task, train_fraction=fraction).examples("train"))
         assert num_taken <= most, "copies of a text are taken together"
         assert bench.num_trained_steps == -(-num_taken // 16)
 

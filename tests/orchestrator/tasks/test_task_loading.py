@@ -5,6 +5,7 @@ import hashlib
 import json
 import pickle
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -339,7 +340,7 @@ def test_folds_deal_each_labels_texts_evenly_and_have_no_text_in_common(tmp_path
     assert whole.splits == ("train", "validation", "test")
     assert whole.examples("train") == whole.examples("validation")
     assert not count_leaks(whole)
-    parts = [whole.with_fold(fold) for fold in range(4)]
+    parts = [replace(whole, fold=fold) for fold in range(4)]
     assert sorted(example.id for part in parts for example in part.examples("validation")) == sorted(
         example.id for example in whole.examples("train")
     )
@@ -352,9 +353,9 @@ def test_folds_deal_each_labels_texts_evenly_and_have_no_text_in_common(tmp_path
         assert counts["b"] in (4, 5, 6)
         assert part.examples("test") == whole.examples("test")
         assert part.fingerprint("test") == whole.fingerprint("test")
-        assert len(part.with_train_fraction(0.5).examples("train")) < len(learned)
+        assert len(replace(part, train_fraction=0.5).examples("train")) < len(learned)
         assert pickle.loads(pickle.dumps(part)).examples("validation") == scored
-    limited = load(**LABELED_TASK, files=files, split={"folds": 4}, max_train_examples=30).with_fold(0)
+    limited = load(**LABELED_TASK, files=files, split={"folds": 4}, max_train_examples=30).first_fold
     assert len(limited.examples("train")) + len(limited.examples("validation")) == 30
     tasks = [whole, *parts, limited]
     assert len({task.fingerprint(split) for task in tasks for split in ("train", "validation")}) == 2 * len(tasks)
@@ -415,7 +416,7 @@ def test_a_share_of_the_training_examples_has_its_part_of_each_label_and_lies_wi
     write(tmp_path, train__tsv="text\tlabel\n" + "".join(rows), dev__tsv="text\tlabel\n" + "".join(rows[::20]))
     files = {"train": str(tmp_path / "train.tsv"), "validation": str(tmp_path / "dev.tsv")}
     whole = own(tmp_path, files=files)
-    shares = {fraction: whole.with_train_fraction(fraction) for fraction in (0.1, 0.3, 0.5, 1.0)}
+    shares = {fraction: replace(whole, train_fraction=fraction) for fraction in (0.1, 0.3, 0.5, 1.0)}
     taken = {fraction: [example.id for example in task.examples("train")] for fraction, task in shares.items()}
     assert set(taken[0.1]) < set(taken[0.3]) < set(taken[0.5]) < set(taken[1.0])
     for fraction, task in shares.items():
@@ -431,5 +432,5 @@ def test_a_share_of_the_training_examples_has_its_part_of_each_label_and_lies_wi
     turned = "".join(reversed(rows[:-1]))
     write(tmp_path, train__tsv=f"text\tlabel\n{turned}")
     again = own(tmp_path, files=files)
-    kept = {example.text for example in again.with_train_fraction(0.3).examples("train")}
+    kept = {example.text for example in replace(again, train_fraction=0.3).examples("train")}
     assert kept == {example.text for example in shares[0.3].examples("train")}

@@ -139,7 +139,7 @@ class TestTaskType:
         monkeypatch.setattr("orchestrator.tasks.text_files.read_bytes", counted)
         task = load_task(ALL[name].make(tmp_path))
         examples = task.examples("train")
-        assert task.with_same_examples(metric="other").examples("train") is examples
+        assert replace(task, metric="other").examples("train") is examples
         assert task.at_absolute_paths().examples("train") is examples
         majority_baseline(task, "validation")
         assert reads.count(task.file("train")) == 1
