@@ -26,7 +26,6 @@ from orchestrator.demo.world import (
     join_sentences,
     passage_about,
     question_subjects,
-    subject_slots,
     tell,
     things_by_kind,
 )
@@ -169,9 +168,8 @@ def _questions(subjects: list[Person | Firm], count: int, rng: Random) -> list[Q
         before = f"{distraction} " if distraction and comes_first else ""
         after = f" {distraction}" if distraction and not comes_first else ""
         text = before + passage.text + after
-        slots, trade = subject_slots(subject)
         for relation in rng.sample(relations, min(2, len(relations))):
-            question = tell(relation.questions, slots, trade, rng).text
+            question = tell(relation.questions, subject.slots, subject.trade, rng).text
             answers = tuple(
                 (len(before) + span.start, passage.text[span.start : span.end])
                 for span in passage.spans

@@ -17,9 +17,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pandas
-from rich.box import SIMPLE
 from rich.console import Console
-from rich.table import Table
 
 from orchestrator.base.console import duration, show_progress
 from orchestrator.base.metric_names import BASELINE
@@ -106,7 +104,8 @@ def show_results(settings: Settings, run_id: str, data: DemoData, options: str) 
         history = registry.metrics.history(runs["pretraining"]).frame()
     assert model is not None, "a completed pretraining run has a model"
     console = Console(highlight=False)
-    console.print(comparison_table(table))
+    console.print("What pretraining brought: validation scores of the best recipe from each start\n")
+    console.print(table.to_string(index=False, float_format="%.3f"), soft_wrap=True, end="\n\n")
     show_picture(console, table, history, settings.home / "demo" / PICTURE)
     _show_language(console, model, data.world)
     console.print("\nGo on with:")
@@ -144,18 +143,6 @@ def comparison(registry: Registry, sweeps: dict[str, str]) -> pandas.DataFrame:
             }
         )
     return pandas.DataFrame(rows)
-
-
-def comparison_table(frame: pandas.DataFrame) -> Table:
-    """The comparison as people read it."""
-    title = "What pretraining brought: validation scores of the best recipe from each start"
-    table = Table(title=title, title_justify="left", box=SIMPLE, pad_edge=False)
-    for column in frame.columns:
-        is_number = pandas.api.types.is_numeric_dtype(frame[column])
-        table.add_column(str(column), justify="right" if is_number else "left")
-    for row in frame.itertuples(index=False):
-        table.add_row(*(f"{value:.3f}" if isinstance(value, float) else str(value) for value in row))
-    return table
 
 
 def show_picture(console: Console, table: pandas.DataFrame, history: pandas.DataFrame, path: Path) -> None:

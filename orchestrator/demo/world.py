@@ -38,6 +38,21 @@ SURNAMES_PER_GROUP, FIRM_NAMES_PER_GROUP = 30, 10
 
 
 @dataclass(frozen=True)
+class Mention:
+    """Filling of a slot: its text and, for a name, its kind (PER, LOC, ORG)."""
+
+    text: str
+    kind: str = ""
+
+
+Slots = dict[str, Mention]
+
+
+def _mentions(kind: str = "", **texts: object) -> Slots:
+    return {slot: Mention(str(text), kind) for slot, text in texts.items()}
+
+
+@dataclass(frozen=True)
 class Town:
     """A town, where it lies and what it lives on."""
 
@@ -47,6 +62,11 @@ class Town:
     river: str
     setting: str
     trade: Trade
+
+    @property
+    def slots(self) -> Slots:
+        names = _mentions("LOC", town=self.name, country=self.country, river=self.river)
+        return names | _mentions(setting=self.setting)
 
 
 @dataclass(frozen=True)
@@ -62,6 +82,16 @@ class Firm:
     founding_year: int
     head: str
     rival: str
+
+    @property
+    def slots(self) -> Slots:
+        """Facts of a firm; `the_firm` is its name in sentences after the first."""
+        return {
+            **self.town.slots,
+            **_mentions("ORG", firm=self.name, the_firm=self.name, rival=self.rival),
+            **_mentions("PER", founder=self.founder, head=self.head),
+            **_mentions(founding_year=self.founding_year, main_product=self.product),
+        }
 
 
 @dataclass(frozen=True)
@@ -87,6 +117,24 @@ class Person:
     @property
     def surname(self) -> str:
         return self.name.split()[1]
+
+    @property
+    def trade(self) -> Trade:
+        return self.employer.trade
+
+    @property
+    def slots(self) -> Slots:
+        """The facts of a life; `name` is how a sentence after the first calls the person."""
+        he, his, him = ("she", "her", "her") if self.is_female else ("he", "his", "him")
+        place = self.birthplace
+        return {
+            **_mentions("PER", person=self.name, name=self.name, spouse=self.spouse),
+            **_mentions("PER", first_name=self.first_name, surname=self.surname),
+            **_mentions("LOC", birthplace=place.name, country=place.country, river=place.river, home=self.home.name),
+            **_mentions("ORG", employer=self.employer.name),
+            **_mentions(he=he, his=his, him=him, job=self.job, job_year=self.job_year),
+            **_mentions(birth_year=self.birth_year, move_year=self.move_year),
+        }
 
 
 @dataclass(frozen=True)
@@ -190,14 +238,6 @@ _SLOT = re.compile(r"\{(\w+)\}")
 
 
 @dataclass(frozen=True)
-class Mention:
-    """Filling of a slot: its text and, for a name, its kind (PER, LOC, ORG)."""
-
-    text: str
-    kind: str = ""
-
-
-@dataclass(frozen=True)
 class NamedSpan:
     """Characters [start, end) of a sentence that one slot filled."""
 
@@ -226,7 +266,6 @@ class Relation:
 
 
 RELATIONS = {kind: tuple(Relation(**fact) for fact in facts) for kind, facts in WORDS["relations"].items()}
-Slots = dict[str, Mention]
 Passage = list[Sentence]
 
 
@@ -260,38 +299,6 @@ def join_sentences(sentences: Sequence[Sentence]) -> Sentence:
     return Sentence(text, tuple(spans))
 
 
-def _mentions(kind: str = "", **texts: object) -> Slots:
-    return {slot: Mention(str(text), kind) for slot, text in texts.items()}
-
-
-def person_slots(person: Person) -> Slots:
-    """The facts of a life; `name` is how a sentence after the first calls the person."""
-    he, his, him = ("she", "her", "her") if person.is_female else ("he", "his", "him")
-    place = person.birthplace
-    return {
-        **_mentions("PER", person=person.name, name=person.name, spouse=person.spouse),
-        **_mentions("PER", first_name=person.first_name, surname=person.surname),
-        **_mentions("LOC", birthplace=place.name, country=place.country, river=place.river, home=person.home.name),
-        **_mentions("ORG", employer=person.employer.name),
-        **_mentions(he=he, his=his, him=him, job=person.job, job_year=person.job_year),
-        **_mentions(birth_year=person.birth_year, move_year=person.move_year),
-    }
-
-
-def town_slots(town: Town) -> Slots:
-    return _mentions("LOC", town=town.name, country=town.country, river=town.river) | _mentions(setting=town.setting)
-
-
-def firm_slots(firm: Firm) -> Slots:
-    """Facts of a firm; `the_firm` is its name in sentences after the first."""
-    return {
-        **town_slots(firm.town),
-        **_mentions("ORG", firm=firm.name, the_firm=firm.name, rival=firm.rival),
-        **_mentions("PER", founder=firm.founder, head=firm.head),
-        **_mentions(founding_year=firm.founding_year, main_product=firm.product),
-    }
-
-
 def tell(templates: Sequence[str], slots: Mapping[str, Mention], trade: Trade, rng: Random) -> Sentence:
     """One of the templates' sentences, with words of the trade that are chosen anew for each sentence."""
     template = rng.choice(templates)
@@ -306,7 +313,7 @@ def called(slots: Slots, form: str, alternatives: Sequence[str], rng: Random) ->
 
 def life(person: Person, rng: Random) -> Passage:
     """A person's life in order, by name first and then mostly by pronoun."""
-    slots, trade = person_slots(person), person.employer.trade
+    slots, trade = person.slots, person.trade
     document = [tell(SAY["born"], slots, trade, rng)]
     learnt = [(template,) for template in rng.sample(SAY["learnt"], 3)]
     for stage in (SAY["worked"], learnt[0], SAY["moved"], learnt[1], SAY["married"], learnt[2]):
@@ -318,7 +325,7 @@ def life(person: Person, rng: Random) -> Passage:
 
 def firm_history(firm: Firm, rng: Random) -> Passage:
     """A firm from its founding to today, through a good year and a bad one."""
-    slots = firm_slots(firm) | _mentions(it="the firm")
+    slots = firm.slots | _mentions(it="the firm")
     document = [tell(SAY["founded"], slots, firm.trade, rng)]
     middle = ["seated", "detail", rng.choice(("good", "bad")), "rival", "detail"]
     for stage in ("made", *rng.sample(middle, 4), "headed"):
@@ -328,19 +335,19 @@ def firm_history(firm: Firm, rng: Random) -> Passage:
 
 def town_guide(town: Town, world: World, rng: Random) -> Passage:
     """Tell where a town lies, what it lives on, its firms and its people."""
-    slots = town_slots(town)
+    slots = town.slots
     document = [tell(SAY[stage], slots, town.trade, rng) for stage in ("placed", "lives_on", "detail", "detail")]
     for firm in [firm for firm in world.firms if firm.town is town][:2]:
-        document.append(tell(SAY["town_firm"], {**firm_slots(firm), **slots}, firm.trade, rng))
+        document.append(tell(SAY["town_firm"], {**firm.slots, **slots}, firm.trade, rng))
     for person in [person for person in world.people if person.birthplace is town][:2]:
-        document.append(tell(SAY["town_person"], {**person_slots(person), **slots}, town.trade, rng))
+        document.append(tell(SAY["town_person"], {**person.slots, **slots}, town.trade, rng))
     return document
 
 
 def news(person: Person, rng: Random) -> Passage:
     """A report on a firm's good or bad fortune, with one of its people."""
     firm, fortune = person.employer, "good" if rng.random() < 0.5 else "bad"
-    slots = {**person_slots(person), **firm_slots(firm), **_mentions(news=rng.choice(firm.trade.words[fortune]))}
+    slots = {**person.slots, **firm.slots, **_mentions(news=rng.choice(firm.trade.words[fortune]))}
     stages = ("reported", fortune, "detail", "quoted", fortune, "detail")
     return [tell(SAY[stage], slots, firm.trade, rng) for stage in stages]
 
@@ -355,8 +362,8 @@ def letter(world: World, person: Person, rng: Random) -> Passage:
     """A letter by somebody who has just found work."""
     friend = rng.choice([other for other in world.people if other.group == person.group])
     slots = {
-        **person_slots(person),
-        **firm_slots(person.employer),
+        **person.slots,
+        **person.employer.slots,
         **_mentions("PER", friend=friend.first_name, person=friend.name),
         "thing": rng.choice(rng.choice(list(things_by_kind(world, person.group).values()))),
     }
@@ -387,12 +394,11 @@ def things_by_kind(world: World, group: int) -> dict[str, tuple[Mention, ...]]:
 def passage_about(subject: Person | Firm, num_facts: int, rng: Random) -> tuple[Passage, list[Relation]]:
     """A few sentences that name their subject each time, and the relations that they tell."""
     relations = RELATIONS["person" if isinstance(subject, Person) else "firm"]
-    slots, trade = subject_slots(subject)
     stages = list(dict.fromkeys(relation.told_by for relation in relations))
     chosen = sorted(rng.sample(range(len(stages)), num_facts))
-    document = [tell(SAY[stages[index]], slots, trade, rng) for index in chosen]
+    document = [tell(SAY[stages[index]], subject.slots, subject.trade, rng) for index in chosen]
     if rng.random() < 0.5:
-        document.insert(rng.randrange(1, len(document) + 1), tell(SAY["detail"], slots, trade, rng))
+        document.insert(rng.randrange(1, len(document) + 1), tell(SAY["detail"], subject.slots, subject.trade, rng))
     told = {span.slot for sentence in document for span in sentence.spans}
     return document, [relation for relation in relations if relation.slot in told]
 
@@ -405,21 +411,15 @@ def distracting_passage(subject: Person | Firm, subjects: Sequence[Person | Firm
     return passage_about(rng.choice(same_kind), 2, rng)[0]
 
 
-def subject_slots(subject: Person | Firm) -> tuple[Slots, Trade]:
-    """Fillings of the slots in sentences on a person or a firm, and the trade that it is in."""
-    if isinstance(subject, Person):
-        return person_slots(subject), subject.employer.trade
-    return firm_slots(subject), subject.trade
-
-
 def schoolbook_page(subject: Person | Firm, subjects: Sequence[Person | Firm], rng: Random) -> Passage:
     """A short passage with questions on it and their answers."""
     document, relations = passage_about(subject, rng.randrange(2, 4), rng)
     distraction = distracting_passage(subject, subjects, rng)
     document = document + distraction if rng.random() < 0.5 else distraction + document
-    slots, trade = subject_slots(subject)
     for relation in rng.sample(relations, 2):
-        document += [tell(templates, slots, trade, rng) for templates in (relation.questions, relation.replies)]
+        document += [
+            tell(templates, subject.slots, subject.trade, rng) for templates in (relation.questions, relation.replies)
+        ]
     return document
 
 
