@@ -31,20 +31,12 @@ _WITHOUT_COMMAS = re.compile(r"""['"]\s+['"]""")
 """Texts of an array that NumPy prints without commas, which Python would join."""
 _MISSING = re.compile(r"[nN][aA][nN]|[+-]?(inf|[Ii]nfinity)|\\[nN]")
 _COMMA_NUMBER = re.compile(r"[+-]?(\d+)(?:,(\d+))?")
-_THOUSANDS = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d*)?")
 _POINTED_THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(\.\d{3})+")
 _NUMBER_WITH_UNIT = re.compile(r"[+-]?\d+(?:[.,]\d+)?\s*(/\s*\d+|[^\W\d_][^\d,;|]*\d*)")
 _NUMBER_SIGNS = str.maketrans("\u2212\u066b", "-.")
 """Minus and the decimal point of Arabic, which Unicode's compatible form (NFKC) leaves as they are."""
 _UNITS = r"eur|usd|gbp|chf|jpy|cny|inr|brl|sek|pln|rs\.?|r(?=\$)|kr|zł"
 _AROUND_NUMBERS = rf"(?i:[\s%'\u2019$€£¥₹₽₩₺₪₫฿₴]|(?<![^\W\d_])(?:{_UNITS})(?![^\W\d_])|°[cf])"
-_NUMBER_PROBLEMS = {
-    "%": "is in percent; write the number alone, without the percent sign",
-    r"[^\s\d.,'\u2019+-]": "has a currency or a unit; write the number alone",
-    r"[\s'\u2019]": "has a sign or a blank between thousands; leave it out",
-    r"\..*\.": "has points between thousands; leave them out",
-}
-"""Problem of a number, and the remedy, by a sign within it."""
 _TWINS = str.maketrans("асеорхуіјѕһкмтвнοανيك\u2019", "aceopxyijshkmtbhoavیک'")
 """Letters and signs, and those of other alphabets that look the same."""
 
@@ -217,23 +209,15 @@ def is_written_number(text: str) -> bool:
     >>> [is_written_number(text) for text in ("%20", "1'250.0", "12,50 €", "Rs. 2 500", "1,4", "r1")]
     [True, True, True, True, True, False]
     """
-    return (
-        re.fullmatch(r"[+-]?(\d+|\d{1,3}([.,]\d{3})+)([.,]\d+)?", re.sub(_AROUND_NUMBERS, "", _plain_digits(text)))
-        is not None
-    )
+    number = re.sub(_AROUND_NUMBERS, "", _plain_digits(text))
+    return re.fullmatch(r"[+-]?(\d+|\d{1,3}([.,]\d{3})+)([.,]\d+)?", number) is not None
 
 
 def _number_problem(text: str) -> str:
-    if not is_written_number(text):
-        unit = _NUMBER_WITH_UNIT.fullmatch(text)
-        return f"has {unit[1]!r} behind the number; write the number alone" if unit else "is not a number"
-    for sign, problem in _NUMBER_PROBLEMS.items():
-        if re.search(sign, text):
-            return problem
-    if _THOUSANDS.fullmatch(text):
-        is_sure = text.count(",") > 1 or "." in text
-        return f"has a comma between thousands (leave it out){'' if is_sure else ' or a decimal comma (write a point)'}"
-    return "has a decimal comma; write a point" if re.fullmatch(r"[+-]?[\d.]*,\d+", text) else "is not a number"
+    if is_written_number(text):
+        return "has a percent sign, a currency, marks between thousands or a decimal comma; write it as 1250.5"
+    unit = _NUMBER_WITH_UNIT.fullmatch(text)
+    return f"has {unit[1]!r} behind the number; write the number alone" if unit else "is not a number"
 
 
 def has_decimal_commas(values: Iterable[object]) -> bool:

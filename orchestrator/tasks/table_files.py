@@ -139,6 +139,9 @@ def class_names(path: str, column: str) -> tuple[str, ...]:
         return ()
 
 
+_QUOTES = "; a cell of CSV is held together by double quotes, not single quotes, and without a blank before them"
+
+
 def _pick_columns(
     rows: Iterator[tuple[str, list[str]]], path: str, columns: tuple[str, ...], bad: BadRecords, header: bool
 ) -> Iterator[TableRow]:
@@ -153,18 +156,10 @@ def _pick_columns(
     picked = [names.index(column) for column in columns]
     for place, row in rows if header else itertools.chain([first], rows):
         if len(row) != len(names):
-            bad.found(place, f"{len(row)} fields where the first line has {len(names)}{_quotes_hint(row)}")
+            is_quoted = any(field.lstrip().startswith(("'", '"')) for field in row)
+            bad.found(place, f"{len(row)} fields where the first line has {len(names)}{_QUOTES if is_quoted else ''}")
         else:
             yield place, tuple(row[index] for index in picked)
-
-
-def _quotes_hint(row: Sequence[str]) -> str:
-    """Hint at quotes that should have held cells together; empty where nothing shows any."""
-    if any(field.lstrip().startswith("'") for field in row):
-        return "; cells in single quotes ('…') are not held together by them, write double quotes"
-    if any(field.startswith('"') for field in row):
-        return "; quotes hold no cells together here, where others stand in texts: save the file as .csv, or as JSONL"
-    return "; a blank stands before a quotation mark, leave it out" if any(re.match(r' +"', f) for f in row) else ""
 
 
 def _names_are_broken(bad: BadRecords) -> TaskDataError:
