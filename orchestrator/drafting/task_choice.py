@@ -106,7 +106,7 @@ def _refuse_other_tasks(table: TableFacts, request: DraftRequest) -> None:
         raise InputError(f"{table.path}: {', '.join(choices)} look like choices of which one is right; {way}")
     if request.kind in ("ner", "token_classification", "qa"):
         _refuse_other_layouts(table, table.columns if request.kind in _OF_TAGS else ())
-        reads = TASK_TYPES[request.kind].layout.labeled
+        reads = TASK_TYPES[request.kind].labeled_layout
         raise InputError(f"{table.path} is a table of texts, and a {request.kind} task reads {reads}; convert it")
 
 
@@ -243,7 +243,7 @@ def _refuse_other_layouts(table: TableFacts, columns: Sequence[ColumnFacts]) -> 
             head, looks = "qa", "looks like answers to questions"
         else:
             continue
-        way = f"write {TASK_TYPES[head].layout.labeled}, or say --kind pretraining or classification"
+        way = f"write {TASK_TYPES[head].labeled_layout}, or say --kind pretraining or classification"
         raise InputError(f"{table.path}: {column.name!r} {looks}; {way}")
 
 

@@ -140,8 +140,8 @@ def draft_task(choice: TaskChoice, request: DraftRequest, folder: Path | None, s
         num_train=len(data.splits["train"].examples),
         num_validation=len(data.splits["validation"].examples),
         mean_tokens=data.num_tokens(num_words / len(train.examples)),
-        wanted_length=max(data.tokens_within(0.95), task_type.lengths.shortest.get("max_seq_length", 0)),
-        splits_long_examples=task_type.lengths.are_split,
+        wanted_length=max(data.tokens_within(0.95), task_type.shortest_lengths.get("max_seq_length", 0)),
+        splits_long_examples=task_type.splits_long_examples,
     )
     sweep = _sweep(data, sizes, request, choice.remarks)
     texts_path = str(PurePath(spec_path).with_suffix(".texts.txt"))
@@ -221,7 +221,7 @@ def _measure_tokenizer(folder: Path, texts: Sequence[str]) -> tuple[float, float
 
 def _sweep(data: _Data, sizes: TaskSizes, request: DraftRequest, remarks: Sequence[str]) -> DraftedStages:
     task = data.spec
-    short_lengths = data.task.type.lengths.shortest if sizes.max_seq_length < 256 else {}
+    short_lengths = data.task.type.shortest_lengths if sizes.max_seq_length < 256 else {}
     values = {
         "kind": "sweep",
         "task": task.model_dump(mode="json", exclude_defaults=True),
@@ -257,7 +257,7 @@ def _sweep(data: _Data, sizes: TaskSizes, request: DraftRequest, remarks: Sequen
 def _data_findings(data: _Data, choice: TaskChoice) -> Iterator[Finding]:
     """Yield what the files hold, and what is amiss with them."""
     train, table, task_type = data.train, choice.table, data.task.type
-    layout = task_type.layout.own.partition(" (")[0] if table is None else table_name(table.path) or "JSON"
+    layout = task_type.own_layout.partition(" (")[0] if table is None else table_name(table.path) or "JSON"
     topics = {"train": "data", "validation": "dev", "test": "test"}
     for split, facts in data.files.items():
         yield topics[split], f"{facts.path}: {layout}, {counted(len(facts.examples), 'example')}"
@@ -294,7 +294,7 @@ def _problems(facts: SplitFacts) -> Iterator[Finding]:
 
 def _cut_findings(data: _Data, max_seq_length: int) -> Iterator[Finding]:
     num_cut = sum(count for words, count in data.train.words.items() if data.num_tokens(words) > max_seq_length)
-    if num_cut and not data.task.type.lengths.are_split:
+    if num_cut and not data.task.type.splits_long_examples:
         which = f"about {num_cut:,} of {len(data.train.examples):,} examples have more than the {max_seq_length} tokens"
         yield "cut", f"{which} that are read of each; recipe.long_documents: mean reads them whole, in windows"
 

@@ -89,7 +89,7 @@ def _guess_record(folder: Path, config: BertConfig) -> FineTuningRecord:
             "fine-tune it first: a sweep with init_from"
         )
     task_type, longest = TASK_TYPES[head], config.max_seq_length
-    max_seq_length = min(task_type.lengths.usual or longest, longest)
+    max_seq_length = min(task_type.usual_length or longest, longest)
     options = replace(task_type.options_type.of_recipe(RecipeSpec()), max_seq_length=max_seq_length)
     task = TaskDefinition(id="", type=task_type, labels=label_names(config) if task_type.has_labels else (), metric="")
     return FineTuningRecord(task, HEADS[head].read_options(folder, options))

@@ -6,11 +6,13 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Self
 
+from pydantic import TypeAdapter
+
 from bert_core.checkpoints.manifest import check_format
 from bert_core.config import BertConfig
 from bert_core.errors import CheckpointError, NewerFormatError
 from orchestrator.storage.model_folder import RECORD_FILE
-from orchestrator.tasks.text_examples import NO_COLUMNS, TabularColumns
+from orchestrator.tasks.text_examples import TabularColumns
 from orchestrator.tasks.types import TASK_TYPES, find_type
 from orchestrator.tasks.types.base import TaskDefinition, TaskOptions
 
@@ -43,7 +45,7 @@ class FineTuningRecord:
             id=left.pop("task"),
             type=task_type,
             labels=labels if task_type.has_labels else (),
-            columns=TabularColumns.from_dict(left.pop("columns", asdict(NO_COLUMNS))),
+            columns=TypeAdapter(TabularColumns).validate_python(left.pop("columns", {})),
             text_columns=tuple(left.pop("text_columns", ())),
             **left,
         )

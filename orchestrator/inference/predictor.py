@@ -17,7 +17,6 @@ from orchestrator.inference import line_blocks
 from orchestrator.inference.requests import ANSWER_COLUMNS, TableColumns, make_request
 from orchestrator.storage import local_copy
 from orchestrator.storage.text_lines import csv_lines, tsv_lines
-from orchestrator.tasks.text_files import Example
 from orchestrator.tasks.types.base import TaskDefinition
 from orchestrator.tasks.types.requests import Request
 
@@ -72,7 +71,7 @@ class Predictor:
 
     def answer(self, inputs: Sequence[line_blocks.ModelInput], numbers: Sequence[int] = ()) -> list[dict[str, Any]]:
         task, table, numbered = self.task, self.form.table, line_blocks.number_inputs(inputs, numbers)
-        text_columns = table.text if table else task.request_columns or task.type.layout.text_columns
+        text_columns = table.text if table else task.request_columns or task.type.default_columns
         requests = [make_request(given, number, task, text_columns) for number, given in numbered]
         examples = [task.type.example_of(task, request) for request in requests]
         predictions = predict_examples(
@@ -114,7 +113,7 @@ def brief_answer(task: TaskDefinition, prediction: Any) -> tuple[object, float |
     return first, max(getattr(prediction, "probabilities", ()), default=None)
 
 
-def _split_lists(task: TaskDefinition, request: Request, example: Example) -> dict[str, Any]:
+def _split_lists(task: TaskDefinition, request: Request, example: Any) -> dict[str, Any]:
     """The lists that a task's type made of texts: the words that the tags of an answer belong to."""
     said = task.type.inputs(example)
     lists = task.type.request.list_keys & said.keys()

@@ -54,7 +54,7 @@ class RequestFile:
 
     def text_columns(self, task: TaskDefinition) -> Sequence[str]:
         """Names that stand for the request's keys: those of the table, else those that a task's files have."""
-        return self.table.text if self.table else task.request_columns or task.type.layout.text_columns
+        return self.table.text if self.table else task.request_columns or task.type.default_columns
 
 
 def inspect_requests(path: str, task: TaskDefinition, text_columns: Sequence[str] = ()) -> RequestFile:
@@ -146,7 +146,7 @@ def _table_columns(path: str, task: TaskDefinition, text_columns: Sequence[str])
             raise InputError(f"{path} has a column {name!r} already, which the answer would replace; rename it")
     needed = [key for key in keys if key not in task_type.request.optional_keys]
     usual = tuple(key for key in keys if key in names) if set(needed) <= {*names} else ()
-    known = [columns for columns in (task.request_columns, task_type.layout.text_columns) if set(columns) <= {*names}]
+    known = [columns for columns in (task.request_columns, task_type.default_columns) if set(columns) <= {*names}]
     chosen = tuple(text_columns) or next((columns for columns in known if columns), usual)
     missing = [name for name in (*chosen, *task.columns.names) if name not in names]
     missing += [] if chosen else task.request_columns or [key for key in needed if key not in names]
@@ -199,7 +199,7 @@ def forms_text(task: TaskDefinition) -> str:
     task_type = task.type
     has_plain_lines = task_type.request.parse_text is not None and not task.columns.names
     forms = [
-        task_type.layout.own,
+        task_type.own_layout,
         "lines of text" if has_plain_lines else "",
         f"JSON lines as {example_line(task)}",
         "Parquet with such lists" if task_type.request.list_keys else "tables (.csv, .tsv, .parquet)",

@@ -104,7 +104,7 @@ def task_facts(task: Task) -> Iterator[Fact]:
 
 def steps_text(task: Task, num_steps: int) -> str:
     """A count of steps, which is an estimate where a long passage gives several windows to train on."""
-    return f"{'about ' if task.type.lengths.are_split else ''}{num_steps:,}"
+    return f"{'about ' if task.type.splits_long_examples else ''}{num_steps:,}"
 
 
 def short_training_advice(schedule: Schedule) -> str | None:

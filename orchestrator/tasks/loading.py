@@ -64,15 +64,14 @@ def _known_task(spec: TaskSpec, known: KnownTask) -> Task:
     task_type = find_type(known.head, known.objective)
     files = _checked_files(spec, task_type, files, known.files.get("validation", ()))
     labels, complete = known.labels or tuple(dict.fromkeys(known.classes.values())), known.complete(spec)
-    task = _make_task(complete, files, task_type.reader(complete, labels, known))
+    task = _make_task(complete, task_type, files, task_type.reader(complete, labels, known))
     columns = known.text_columns if known.header else ()
     own = {"labels": labels, "text_columns": columns, "unanswerable": known.unanswerable}
     return replace(task, max_examples=_limits(spec), **own)
 
 
-def _make_task(spec: TaskSpec, files: Mapping[Split, str], reader: Reader[Any]) -> Task:
-    assert spec.head is not None, "a task without a head is known, and has one"
-    task_type, split = find_type(spec.head, spec.objective), spec.split
+def _make_task(spec: TaskSpec, task_type: AnyTaskType, files: Mapping[Split, str], reader: Reader[Any]) -> Task:
+    split = spec.split
     return Task(
         id=spec.id,
         type=task_type,
@@ -105,7 +104,7 @@ def _own_task(spec: TaskSpec) -> Task:
     files = _checked_files(spec, task_type, files, ())
     _check_fields(spec, task_type)
     task_type.check_spec(spec)
-    whole = _make_task(spec, files, task_type.reader(spec, spec.labels))
+    whole = _make_task(spec, task_type, files, task_type.reader(spec, spec.labels))
     if spec.numerical_columns or spec.categorical_columns:
         learned = whole.examples("train" if "train" in whole.files else whole.splits[0])
         columns = TabularColumns.learn(spec.numerical_columns, spec.categorical_columns, learned)
@@ -169,7 +168,15 @@ def _checked_files(
         if not exists(path):
             raise TaskDataError(f"task.files.{split}: {no_file(path)}")
     if spec.split is not None:
-        return _divided_files(spec, files)
+        if "train" not in files:
+            raise TaskDataError(f"task.split: task {spec.id} has no training split to divide")
+        if path := files.get("validation"):
+            raise SpecError(
+                f"task.split: task {spec.id} has a validation split, {path}; leave one out (files: {{train: …}})"
+            )
+        if spec.max_validation_examples is not None:
+            raise SpecError("task.max_validation_examples: task.split says how many are for validation; leave it out")
+        return {**files, "validation": files["train"]}
     if not task_type.is_searched and "train" in files and "validation" not in files:
         looked = f" ({' or '.join(validation_names)} in {spec.folder})" if validation_names and spec.folder else ""
         raise TaskDataError(
@@ -177,18 +184,6 @@ def _checked_files(
             "give a labeled file as task.files.validation, or divide the training file: task.split.validation=0.1"
         )
     return dict(files)
-
-
-def _divided_files(spec: TaskSpec, files: Mapping[Split, str]) -> dict[Split, str]:
-    if "train" not in files:
-        raise TaskDataError(f"task.split: task {spec.id} has no training split to divide")
-    if path := files.get("validation"):
-        raise SpecError(
-            f"task.split: task {spec.id} has a validation split, {path}; leave one out (files: {{train: …}})"
-        )
-    if spec.max_validation_examples is not None:
-        raise SpecError("task.max_validation_examples: task.split says how many are for validation; leave it out")
-    return {**files, "validation": files["train"]}
 
 
 def _limits(spec: TaskSpec) -> dict[Split, int]:

@@ -13,7 +13,6 @@ import numpy as np
 from bert_core.errors import DataError
 from orchestrator.base.errors import TaskDataError
 from orchestrator.base.results import Split
-from orchestrator.specs.recipe import RecipeSpec
 from orchestrator.storage import write_bytes
 from orchestrator.tasks.features import Features
 from orchestrator.tasks.task import Task
@@ -28,21 +27,12 @@ class NotFiniteError(DataError):
 
 
 def decode(
-    task: TaskDefinition,
-    features: Features[Any],
-    examples: Sequence[Any],
-    outputs: Outputs,
-    options: TaskOptions | None = None,
+    task: TaskDefinition, features: Features[Any], examples: Sequence[Any], outputs: Outputs, options: TaskOptions
 ) -> list[Any]:
     """A prediction of the task's type for each of the examples that the features were made of.
 
-    Args:
-        options: the type's own; those of a recipe that says nothing about them, when left out.
-
     Raises: DataError when the outputs do not fit the features, NotFiniteError when they are not finite.
     """
-    if options is None:
-        options = task.type.options_type.of_recipe(RecipeSpec())
     return task.target.decode(task, examples, _gather(task, features, outputs, options), options)
 
 

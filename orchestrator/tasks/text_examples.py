@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
 from itertools import chain
-from typing import Any, ClassVar, Generic, Self, TypeGuard, TypeVar
+from typing import Any, Self, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,19 +37,18 @@ _MAX_CATEGORIES = 1000
 
 @dataclass(frozen=True, slots=True)
 class TextExample:
-    """A text, or a pair of texts, and the values of a person's own columns beside it."""
+    """A text, or a pair of texts, its label, and the values of a person's own columns beside it."""
 
     id: str
     text: str
     text_pair: str | None = None
+    label: Any = None
+    """Name of a class, a number, or names of labels in the order of the file; None where it is not known."""
     _: KW_ONLY
     numbers: tuple[float | None, ...] = ()
     """One value per numerical column; None where it is missing."""
     categories: tuple[str | None, ...] = ()
     """One value per categorical column; None where it is missing."""
-
-
-T = TypeVar("T", bound=TextExample)
 
 
 @dataclass(frozen=True)
@@ -104,7 +103,7 @@ class LabelColumn:
 
 
 @dataclass(frozen=True)
-class TextTable(LabeledReader[T], Generic[T]):
+class TextTable(LabeledReader[TextExample]):
     """Reads one or two columns of text, one of labels, and a person's own columns beside them.
 
     Without labels, a file may be plain text.
@@ -120,9 +119,6 @@ class TextTable(LabeledReader[T], Generic[T]):
     may_quote: bool = True
     """Whether a TSV file may have quoted cells; those of published tasks are read as their reference does, without."""
 
-    kind: ClassVar[type[Any]]
-    """Class of the examples."""
-
     @classmethod
     def of_spec(cls, spec: TaskSpec, labels: tuple[str, ...] | None, known: KnownTask | None = None) -> Self:
         return cls(**table_columns(spec))
@@ -131,7 +127,7 @@ class TextTable(LabeledReader[T], Generic[T]):
     def label_names(self) -> tuple[str, ...]:
         return (self.label_column,)
 
-    def read(self, path: str, bad: BadRecords) -> Iterator[T]:
+    def read(self, path: str, bad: BadRecords) -> Iterator[TextExample]:
         """The file's examples in order, without the rows that have no label."""
         texts = (*self.text_columns, *self.numerical_columns, *self.categorical_columns)
         label_names = self.label_names if self.labeled else ()
@@ -143,26 +139,24 @@ class TextTable(LabeledReader[T], Generic[T]):
         column = LabelColumn(path, self.label_column, self.header, bad.remarks, self.may_quote)
         for number, (place, values) in enumerate(rows):
             record = dict(zip(columns, values, strict=True))
+            said = ""
             try:
                 first, *second = read_texts(record, self.text_columns, bad.remarks)
                 numbers, categories = read_columns(record, self.numerical_columns, self.categorical_columns)
+                said = f"{' or '.join(label_names)} "  # what is wrong from here on is wrong with a label
+                label = self.label_of(record, column) if self.labeled else None
             except ValueError as error:
-                bad.found(place, str(error))
+                bad.found(place, f"{said}{error}")
                 continue
-            try:
-                label = self.label_fields(record, column) if self.labeled else {}
-            except ValueError as error:
-                bad.found(place, f"{' or '.join(label_names)} {error}")
-                continue
-            if label is None:
+            if label is None and self.labeled:
                 bad.unlabeled(next(filter(is_unlabeled, map(record.get, label_names)), record[label_names[0]]))
                 continue
             pair = second[0] if second else None
-            yield self.kind(str(number), first, pair, numbers=numbers, categories=categories, **label)
+            yield TextExample(str(number), first, pair, label, numbers=numbers, categories=categories)
 
     @abstractmethod
-    def label_fields(self, record: Mapping[str, object], column: LabelColumn) -> Mapping[str, Any] | None:
-        """Make an example's fields of its label, None of a row without one. Raises: ValueError, with the problem."""
+    def label_of(self, record: Mapping[str, object], column: LabelColumn) -> Any:
+        """A row's label, None where it has none. Raises: ValueError, with the problem."""
 
 
 def table_columns(spec: TaskSpec) -> dict[str, Any]:
@@ -263,14 +257,6 @@ class TabularColumns:
             categories.append(CategoricalColumn(name, tuple(known)))
         return cls(tuple(numbers), tuple(categories))
 
-    @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> Self:
-        """Make columns of the values of `dataclasses.asdict`, through JSON. Raises: TypeError, KeyError for others."""
-        return cls(
-            tuple(NumericalColumn(**column) for column in values["numbers"]),
-            tuple(CategoricalColumn(column["name"], tuple(column["categories"])) for column in values["categories"]),
-        )
-
     def encode(self, examples: Sequence[TextExample]) -> NDArray[np.float32]:
         """The columns' vector for each example, (N, E)."""
         encoded = np.zeros((len(examples), self.width), np.float32)
@@ -290,22 +276,16 @@ class TabularColumns:
 
 
 NO_COLUMNS = TabularColumns()
-"""Text alone."""
 
 
 def read_columns(
     values: Mapping[str, object], numerical_columns: Sequence[str], categorical_columns: Sequence[str]
 ) -> tuple[tuple[float | None, ...], tuple[str | None, ...]]:
     """A record's numbers and categories. Raises: ValueError, naming the column, for what is neither one nor missing."""
-    numbers, categories = [], []
-    for name in numerical_columns:
-        try:
-            numbers.append(read_number(values[name]))
-        except ValueError as error:
-            raise ValueError(f"{name} {error}") from None
-    for name in categorical_columns:
-        try:
-            categories.append(read_label(values[name]))
-        except ValueError as error:
-            raise ValueError(f"{name} {error}") from None
-    return tuple(numbers), tuple(categories)
+    name = ""
+    try:
+        numbers = tuple(read_number(values[name := column]) for column in numerical_columns)
+        categories = tuple(read_label(values[name := column]) for column in categorical_columns)
+    except ValueError as error:
+        raise ValueError(f"{name} {error}") from None
+    return numbers, categories

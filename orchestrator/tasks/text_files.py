@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import KW_ONLY, dataclass, field, replace
 from pathlib import PurePosixPath
-from typing import Generic, Literal, Protocol, Self, TypeVar
+from typing import Generic, Literal, Self, TypeVar
 
 from orchestrator.base.console import counted
 from orchestrator.base.errors import TaskDataError
@@ -88,20 +88,12 @@ class BadRecords:
         return f"{self.path}: {counted(self.num_repaired, 'record')} mended, the first at {self.first_repair}"
 
 
-class Example(Protocol):
-    """One example of a task: frozen, readable, in the words of the data set. Its label may be left out."""
-
-    @property
-    def id(self) -> str:
-        """Its name within its split."""
-
-
-E_co = TypeVar("E_co", bound=Example, covariant=True)
+E_co = TypeVar("E_co", covariant=True)
 
 
 @dataclass(frozen=True)
 class Reader(ABC, Generic[E_co]):
-    """Reads a file as examples. A subclass is a frozen dataclass of everything that decides how."""
+    """Reads a file as examples, each with an `id`. A subclass is a frozen dataclass of everything that decides how."""
 
     @classmethod
     def of_spec(cls, spec: TaskSpec, labels: tuple[str, ...] | None, known: KnownTask | None = None) -> Self:

@@ -20,7 +20,6 @@ from bert_core.heads import BertForMultipleChoice, BertForSequenceClassification
 from orchestrator.finetuning.heads.base import Batch, HeadTraining, Windows, build_class_loss
 from orchestrator.specs import RecipeSpec
 from orchestrator.tasks.features import Array, Features
-from orchestrator.tasks.types.multiple_choice import ChoiceArrays
 from orchestrator.tasks.types.text import TextArrays
 
 
@@ -102,7 +101,7 @@ class MultiLabelHead(SequenceHead):
         return soft_target_loss(student, teacher, temperature)
 
 
-class MultipleChoiceHead(HeadTraining[BertForMultipleChoice, ChoiceArrays]):
+class MultipleChoiceHead(HeadTraining[BertForMultipleChoice, TextArrays]):
     """A score for each choice."""
 
     model_type = BertForMultipleChoice

@@ -20,7 +20,7 @@ Shapes: N examples, W windows, T tokens, C classes.
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from statistics import fmean
 from typing import Any, ClassVar, Generic, Self, TypeAlias, TypeVar
 
@@ -37,7 +37,7 @@ from orchestrator.tasks.catalogue import KnownTask
 from orchestrator.tasks.cell_values import shown_name
 from orchestrator.tasks.features import Array, Features, HeadArrays, Windows
 from orchestrator.tasks.text_examples import NO_COLUMNS, TabularColumns
-from orchestrator.tasks.text_files import Example, Reader
+from orchestrator.tasks.text_files import Reader
 from orchestrator.tasks.types.requests import Request, RequestForm
 
 Outputs: TypeAlias = NDArray[Any]
@@ -127,7 +127,7 @@ class TaskDefinition:
         return self.type.target
 
 
-E = TypeVar("E", bound=Example)
+E = TypeVar("E")
 P = TypeVar("P")
 
 
@@ -138,7 +138,7 @@ class Target(ABC, Generic[E, P]):
     """
 
     field: ClassVar[str]
-    """Field of an example with its label, and of a prediction with the predicted one."""
+    """Field of a prediction with the predicted label; of examples that are no texts with the label, too."""
     metrics: ClassVar[tuple[str, ...]]
     """Names of the scores that a person's own task can be ranked by; the first one is the default."""
     ranks_documents: ClassVar[bool] = False
@@ -178,9 +178,13 @@ class Target(ABC, Generic[E, P]):
 
     # Labels
 
+    def gold(self, example: E) -> Any:
+        """The label of an example; None where it is not known."""
+        return getattr(example, self.field, None)
+
     def label_names(self, example: E) -> tuple[str, ...]:
         """The names among an example's labels; of tagged words the entity types."""
-        label = getattr(example, self.field, None)
+        label = self.gold(example)
         names = label if isinstance(label, tuple) else (label,)
         return tuple(name for name in names if isinstance(name, str))
 
@@ -201,7 +205,7 @@ class Target(ABC, Generic[E, P]):
 
     def row(self, task: TaskDefinition, example: E, prediction: P) -> dict[str, Any]:
         """A prediction beside its labeled example, in JSON values: `prediction`, `gold`, and how well they agree."""
-        predicted, gold = (json_value(getattr(side, self.field)) for side in (prediction, example))
+        predicted, gold = json_value(getattr(prediction, self.field)), json_value(self.gold(example))
         own = {"prediction": predicted, "gold": gold, "correct": predicted == gold}
         return {**own, **_confidence(task, prediction)}
 
@@ -212,30 +216,6 @@ class Target(ABC, Generic[E, P]):
     def agreement(self, first: Sequence[P], second: Sequence[P]) -> float:
         """Agreement of two models' predictions for the same examples: the share of equal ones."""
         return share_equal(*([getattr(prediction, self.field) for prediction in side] for side in (first, second)))
-
-
-@dataclass(frozen=True)
-class FileLayout:
-    """Layout of a type's files, in words for messages."""
-
-    labeled: str = "columns of text and a column of labels"
-    """Layouts of labeled files."""
-    own: str = ""
-    """Name of a layout that only this type reads; empty where it has none."""
-    text_columns: tuple[str, ...] = ()
-    """Columns that hold the request's keys in tables whose task names none."""
-
-
-@dataclass(frozen=True)
-class Lengths:
-    """Lengths of a type's windows, and what becomes of longer examples."""
-
-    are_split: bool = False
-    """Whether an example that is longer than a window becomes several windows."""
-    usual: int | None = None
-    """`max_seq_length` of a model folder without a record of its options; None for as many tokens as it reads."""
-    shortest: Mapping[str, int] = field(default_factory=dict)
-    """Shortest useful `max_seq_length`, and the other lengths of a recipe that suit it; empty where any is useful."""
 
 
 class TaskType(ABC, Generic[E]):
@@ -259,8 +239,18 @@ class TaskType(ABC, Generic[E]):
     """Class of the arrays that `windows` gives."""
     options_type: type[TaskOptions] = TaskOptions
     """Class of the options that windows and decoding take."""
-    layout: FileLayout = FileLayout()
-    lengths: Lengths = Lengths()
+    labeled_layout: ClassVar[str] = "columns of text and a column of labels"
+    """Layouts of labeled files, in words for messages."""
+    own_layout: ClassVar[str] = ""
+    """Name of a layout that only this type reads; empty where it has none."""
+    default_columns: ClassVar[tuple[str, ...]] = ()
+    """Columns that hold the request's keys in tables whose task names none."""
+    splits_long_examples: ClassVar[bool] = False
+    """Whether an example that is longer than a window becomes several windows."""
+    usual_length: ClassVar[int | None] = None
+    """`max_seq_length` of a model folder without a record of its options; None for as many tokens as it reads."""
+    shortest_lengths: ClassVar[Mapping[str, int]] = {}
+    """Shortest useful `max_seq_length`, and the other lengths of a recipe that suit it; empty where any is useful."""
     is_searched: ClassVar[bool] = False
     """Whether an example is a query for documents of a collection, for which no head is fine-tuned."""
     needs_case: ClassVar[bool] = False

@@ -8,43 +8,21 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Self, TypeAlias
+from typing import Any, Self
 
 import numpy as np
 
 from bert_core.calibration import fit_temperature
 from bert_core.constants import IGNORE_INDEX
-from bert_core.metrics import (
-    binary_metrics,
-    classification_metrics,
-    glue_metric_names,
-    glue_metrics,
-)
+from bert_core.metrics import binary_metrics, classification_metrics, glue_metric_names, glue_metrics
 from orchestrator.specs.recipe import LABEL_LOSS_FIELDS
 from orchestrator.specs.task import TaskSpec
 from orchestrator.tasks.catalogue import KnownTask
 from orchestrator.tasks.cell_values import NO_LABEL_MARKS, label_text, other_spelling, read_label, stands_for_no_label
 from orchestrator.tasks.features import Array
-from orchestrator.tasks.text_examples import LabelColumn, TextExample, TextTable, table_columns
+from orchestrator.tasks.text_examples import LabelColumn, TextTable, table_columns
 from orchestrator.tasks.types.base import Outputs, Scores, TaskDefinition, softmax
-from orchestrator.tasks.types.text import (
-    LabelOptions,
-    TextTarget,
-    TextType,
-    check_classes,
-    temperature,
-)
-
-
-@dataclass(frozen=True, slots=True)
-class ClassificationExample(TextExample):
-    """A text or a pair, and its class."""
-
-    label: str | None = None
-    """Name of the class; None where it is not known."""
-
-
-Examples: TypeAlias = Sequence[ClassificationExample]
+from orchestrator.tasks.types.text import Examples, LabelOptions, TextTarget, TextType, check_classes
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +34,11 @@ class ClassPrediction:
 
 
 @dataclass(frozen=True)
-class ClassificationTable(TextTable[ClassificationExample]):
+class ClassificationTable(TextTable):
     """Reads texts with a class."""
 
     classes: Mapping[str, str] | None = None
     """Class name by the label in the file; None takes every label as it stands."""
-
-    kind = ClassificationExample
 
     @classmethod
     def of_spec(cls, spec: TaskSpec, labels: tuple[str, ...] | None, known: KnownTask | None = None) -> Self:
@@ -75,14 +51,14 @@ class ClassificationTable(TextTable[ClassificationExample]):
     def _by_spelling(self) -> Mapping[str, str]:
         return {read_label(label) or label: name for label, name in (self.classes or {}).items()}
 
-    def label_fields(self, record: Mapping[str, object], column: LabelColumn) -> Mapping[str, str] | None:
-        """Make the example's label: the name of its class. A label that the task lists is a class, however written,
+    def label_of(self, record: Mapping[str, object], column: LabelColumn) -> str | None:
+        """The name of a row's class. A label that the task lists is a class, however written,
         except where the file has names of classes: its labels are numbers of these."""
         value = record[self.label_column]
         as_written = label_text(value)
         is_name = value is not None and not column.class_names
         if is_name and self.classes is not None and as_written in self.classes:
-            return {"label": self.classes[as_written]}
+            return self.classes[as_written]
         is_comma = isinstance(value, str) and re.search(r"\d,", value) is not None and column.has_decimal_commas
         label = read_label(value, decimal_comma=is_comma)
         if label is None or self._is_mark(label, column):
@@ -90,12 +66,12 @@ class ClassificationTable(TextTable[ClassificationExample]):
         if label != as_written:
             column.remarks["labels in another spelling (1.0 for 1, True for true, blanks, invisible characters)"] += 1
         if self.classes is None:
-            return {"label": column.name_of(label)}
+            return column.name_of(label)
         found = self._by_spelling.get(column.name_of(label)) or self._by_spelling.get(label)
         if found is None:
             like = other_spelling(label, self._by_spelling)
             raise ValueError(f"{value!r} is none of the labels {', '.join(self.classes)}{like}")
-        return {"label": found}
+        return found
 
     def _is_mark(self, label: str, column: LabelColumn) -> bool:
         if label not in NO_LABEL_MARKS:
@@ -113,7 +89,7 @@ class ClassificationTable(TextTable[ClassificationExample]):
         return False
 
 
-class ClassTarget(TextTarget[ClassificationExample, ClassPrediction]):
+class ClassTarget(TextTarget[ClassPrediction]):
     """One class for each text."""
 
     field = "label"
@@ -130,11 +106,12 @@ class ClassTarget(TextTarget[ClassificationExample, ClassPrediction]):
         """The class of the largest logit, and the softmax: (N, C)."""
         check_classes(task, rows)
         best = [task.labels[number] for number in rows.argmax(axis=1).tolist()]
-        return list(map(ClassPrediction, best, map(tuple, softmax(rows / temperature(options)).tolist())))
+        probabilities = softmax(rows / getattr(options, "logit_temperature", 1.0)).tolist()
+        return list(map(ClassPrediction, best, map(tuple, probabilities)))
 
     def fit(self, task: TaskDefinition, examples: Examples, rows: Outputs, options: Any) -> Any:
         """The temperature that makes the examples' classes likeliest."""
-        if not (isinstance(options, LabelOptions) and options.calibrate):
+        if not getattr(options, "calibrate", False):  # options of embeddings have no temperature
             return options
         return replace(options, logit_temperature=fit_temperature(rows, self.encode(task, examples)))
 
@@ -162,7 +139,7 @@ class ClassTarget(TextTarget[ClassificationExample, ClassPrediction]):
         return [ClassPrediction(max(task.labels, key=lambda label: counts[label]))] * len(examples)
 
 
-class Classification(TextType[ClassificationExample]):
+class Classification(TextType):
     head = "classification"
     target = ClassTarget()
     reader_type = ClassificationTable

@@ -31,10 +31,9 @@ from orchestrator.tasks.features import (
 from orchestrator.tasks.table_files import read_rows
 from orchestrator.tasks.text_examples import TextExample, are_texts, table_columns
 from orchestrator.tasks.text_files import BadRecords, Reader
-from orchestrator.tasks.types.base import FileLayout, Outputs, Scores, TaskDefinition, TaskOptions, TaskType
+from orchestrator.tasks.types.base import Outputs, Scores, TaskDefinition, TaskOptions, TaskType
 from orchestrator.tasks.types.classification import (
     Classification,
-    ClassificationExample,
     ClassificationTable,
     ClassTarget,
 )
@@ -111,8 +110,6 @@ class MatchTable(Reader[MatchExample]):
     negative_columns: tuple[str, ...] = ()
     """Columns of texts, or of lists of texts, that do not belong to the first; empty ones are passed over."""
 
-    kind: ClassVar[type[TextExample]] = MatchExample
-
     @classmethod
     def of_spec(cls, spec: TaskSpec, labels: tuple[str, ...] | None, known: KnownTask | None = None) -> Self:
         return cls(spec.text_columns, spec.negative_columns)
@@ -128,7 +125,7 @@ class MatchTable(Reader[MatchExample]):
                 bad.found(place, f"{' or '.join(self.negative_columns)} holds neither a text nor a list of texts")
             else:
                 first, second = pair
-                yield MatchExample(str(number), first, second, tuple(filter(str.strip, negatives)))
+                yield MatchExample(str(number), first, second, negatives=tuple(filter(str.strip, negatives)))
 
     def without_labels(self) -> Self:
         return replace(self, negative_columns=())
@@ -142,7 +139,6 @@ class Embedding(TaskType[Any]):
     pairs: ClassVar[str]
     """Description of the objective's pairs, in words, for the message that lists the objectives."""
     reader_type: ClassVar[Any]
-    """Reader of the files, which names the class of the examples."""
     arrays_type = PairArrays
     options_type = EmbeddingOptions
     spec_fields = frozenset({"text_columns", "objective"})
@@ -150,7 +146,7 @@ class Embedding(TaskType[Any]):
     request = RequestForm(
         ("text", "text_pair"), {"text": "A charming film.", "text_pair": "A lovely picture."}, split_pair
     )
-    layout = FileLayout("columns of two texts that belong together, and texts or lists of texts 'negative'")
+    labeled_layout = "columns of two texts that belong together, and texts or lists of texts 'negative'"
 
     def check_spec(self, spec: TaskSpec) -> None:
         check_text_columns(spec)
@@ -165,8 +161,7 @@ class Embedding(TaskType[Any]):
                 f"line {request.line}: this model compares two texts; give text and text_pair, or a tab between them; "
                 "`embed` gives the vector of one text"
             )
-        example: TextExample = self.reader_type.kind(request.id, text, pair)
-        return example
+        return TextExample(request.id, text, pair)
 
     def goal(self, spec: TaskSpec) -> str:
         far = f", far from {', '.join(spec.negative_columns)}" if spec.negative_columns else ""
@@ -198,10 +193,10 @@ class PairClassTarget(ClassTarget):
 
     ranks_documents = False
 
-    def label_names(self, example: ClassificationExample) -> tuple[str, ...]:
+    def label_names(self, example: TextExample) -> tuple[str, ...]:
         return ()
 
-    def find_labels(self, examples: Iterable[ClassificationExample]) -> tuple[str, ...]:
+    def find_labels(self, examples: Iterable[TextExample]) -> tuple[str, ...]:
         return Classification.target.find_labels(examples)
 
 

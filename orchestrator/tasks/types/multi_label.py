@@ -5,7 +5,7 @@ The model's outputs are label logits (N, C), each a choice of its own.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self, TypeAlias
+from typing import Any, Self
 
 import numpy as np
 
@@ -26,19 +26,8 @@ from orchestrator.tasks.cell_values import (
 )
 from orchestrator.tasks.features import Array
 from orchestrator.tasks.text_examples import LabelColumn, TextExample, TextTable, table_columns
-from orchestrator.tasks.types.base import FileLayout, Outputs, Scores, TaskDefinition, sigmoid
-from orchestrator.tasks.types.text import LabelOptions, TextTarget, TextType, check_classes
-
-
-@dataclass(frozen=True, slots=True)
-class MultiLabelExample(TextExample):
-    """A text or a pair, and its labels."""
-
-    labels: tuple[str, ...] | None = None
-    """Names in the order of the file; None where they are not known."""
-
-
-Examples: TypeAlias = Sequence[MultiLabelExample]
+from orchestrator.tasks.types.base import Outputs, Scores, TaskDefinition, sigmoid
+from orchestrator.tasks.types.text import Examples, LabelOptions, TextTarget, TextType, check_classes
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +60,7 @@ class MultiLabelOptions(LabelOptions):
 
 
 @dataclass(frozen=True)
-class MultiLabelTable(TextTable[MultiLabelExample]):
+class MultiLabelTable(TextTable):
     """Reads texts with any number of labels: a list, a list written as text, names apart by `separator`, or columns."""
 
     labels: tuple[str, ...] | None = None
@@ -79,8 +68,6 @@ class MultiLabelTable(TextTable[MultiLabelExample]):
     separator: str = "|"
     label_columns: tuple[str, ...] = ()
     """Columns of 0 and 1 or of yes and no, one for each label; `label_column` is not read then."""
-
-    kind = MultiLabelExample
 
     @classmethod
     def of_spec(cls, spec: TaskSpec, labels: tuple[str, ...] | None, known: KnownTask | None = None) -> Self:
@@ -98,11 +85,11 @@ class MultiLabelTable(TextTable[MultiLabelExample]):
     def label_names(self) -> tuple[str, ...]:
         return self.label_columns or super().label_names
 
-    def label_fields(self, record: Mapping[str, object], column: LabelColumn) -> Mapping[str, tuple[str, ...]] | None:
+    def label_of(self, record: Mapping[str, object], column: LabelColumn) -> tuple[str, ...] | None:
         """The labels' names, each once."""
         if self.label_columns:
             flags = {name: read_flag(record[name]) for name in self.label_columns}
-            return None if None in flags.values() else {"labels": tuple(name for name, flag in flags.items() if flag)}
+            return None if None in flags.values() else tuple(name for name, flag in flags.items() if flag)
         value = record[self.label_column]
         if is_missing(value) and not (isinstance(value, str) and not value.strip()):
             return None
@@ -114,7 +101,7 @@ class MultiLabelTable(TextTable[MultiLabelExample]):
             if len(names) == len(written):
                 remark = "lists of 0 and 1, read as a label for each place (task.labels names these in order)"
                 column.remarks[remark] += 1
-                return {"labels": self._checked([name for name, flag in zip(names, written, strict=True) if flag])}
+                return self._checked([name for name, flag in zip(names, written, strict=True) if flag])
         found = list(dict.fromkeys(column.name_of(self._name(label)) for label in written))
         if "-1" in found and "-1" not in known:
             labels = known or column.labels
@@ -122,7 +109,7 @@ class MultiLabelTable(TextTable[MultiLabelExample]):
                 found.remove("-1")
                 if not found:
                     return None
-        return {"labels": self._checked(found)}
+        return self._checked(found)
 
     def _checked(self, found: Sequence[str]) -> tuple[str, ...]:
         """The labels, all of which the task knows. Raises: ValueError."""
@@ -148,7 +135,7 @@ class MultiLabelTable(TextTable[MultiLabelExample]):
         return str(label_text(label) if label_text(label) in (self.labels or ()) else read_label(label))
 
 
-class LabelSetTarget(TextTarget[MultiLabelExample, LabelsPrediction]):
+class LabelSetTarget(TextTarget[LabelsPrediction]):
     """Any number of labels for each text."""
 
     field = "labels"
@@ -156,8 +143,8 @@ class LabelSetTarget(TextTarget[MultiLabelExample, LabelsPrediction]):
 
     def encode(self, task: TaskDefinition, examples: Examples) -> Array:
         """Whether each label is there, (N, C) int32; -100 where labels are not known."""
-        rows = np.array(_indicators(task, [example.labels or () for example in examples]), dtype=np.int32)
-        rows[[number for number, example in enumerate(examples) if example.labels is None]] = -100
+        rows = np.array(_indicators(task, [example.label or () for example in examples]), dtype=np.int32)
+        rows[[number for number, example in enumerate(examples) if example.label is None]] = -100
         return rows
 
     def decode(
@@ -185,29 +172,29 @@ class LabelSetTarget(TextTarget[MultiLabelExample, LabelsPrediction]):
         """F1 over all labels and per label, wholly right examples, and how well probabilities rank the labels."""
         return multi_label_metrics(
             _indicators(task, [prediction.labels for prediction in predictions]),
-            _indicators(task, [example.labels or () for example in examples]),
+            _indicators(task, [example.label or () for example in examples]),
             [prediction.probabilities for prediction in predictions],
         )
 
     def baseline(self, task: TaskDefinition, learned: Examples, examples: Examples) -> list[LabelsPrediction]:
         """The labels that more than half of the examples have."""
-        shares = np.mean(_indicators(task, [example.labels or () for example in learned]), axis=0).tolist()
+        shares = np.mean(_indicators(task, [example.label or () for example in learned]), axis=0).tolist()
         return [LabelsPrediction.from_probabilities(task.labels, shares)] * len(examples)
 
-    def row(self, task: TaskDefinition, example: MultiLabelExample, prediction: LabelsPrediction) -> dict[str, Any]:
+    def row(self, task: TaskDefinition, example: TextExample, prediction: LabelsPrediction) -> dict[str, Any]:
         """The order of labels does not count."""
-        is_correct = set(prediction.labels) == set(example.labels or ())
+        is_correct = set(prediction.labels) == set(example.label or ())
         return super().row(task, example, prediction) | {"correct": is_correct}
 
 
-class MultiLabel(TextType[MultiLabelExample]):
+class MultiLabel(TextType):
     head = "multi_label"
     target = LabelSetTarget()
     reader_type = MultiLabelTable
     spec_fields = TextType.spec_fields | {"labels", "label_separator", "label_columns"}
     recipe_fields = TextType.recipe_fields | LABEL_LOSS_FIELDS | {"calibrate", "tune_thresholds"}
     options_type = MultiLabelOptions
-    layout = FileLayout("""lists of names as JSON has them, ["rock", "pop"], or a column of 0 and 1 for each label""")
+    labeled_layout = """lists of names as JSON has them, ["rock", "pop"], or a column of 0 and 1 for each label"""
 
 
 def _indicators(task: TaskDefinition, labels: Sequence[Sequence[str]]) -> list[list[bool]]:

@@ -6,7 +6,7 @@ example follow one another.
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from statistics import fmean
 from typing import Self, TypeAlias
 
@@ -18,13 +18,13 @@ from orchestrator.base.errors import SpecError
 from orchestrator.specs.task import TaskSpec
 from orchestrator.tasks.catalogue import KnownTask
 from orchestrator.tasks.cell_values import read_label
-from orchestrator.tasks.features import PER_EXAMPLE, Array, Features, HeadArrays, Windows, build_text_windows
+from orchestrator.tasks.features import Array, Features, Windows, build_text_windows
 from orchestrator.tasks.table_files import read_rows
 from orchestrator.tasks.text_examples import read_texts
 from orchestrator.tasks.text_files import BadRecords, LabeledReader
 from orchestrator.tasks.types import base
 from orchestrator.tasks.types.requests import Request, RequestForm
-from orchestrator.tasks.types.text import check_text_columns
+from orchestrator.tasks.types.text import TextArrays, check_text_columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,16 +47,6 @@ class ChoicePrediction:
 
     choice: int
     probabilities: tuple[float, ...] = ()
-
-
-@dataclass(frozen=True)
-class ChoiceArrays(HeadArrays):
-    """Places of the right choices."""
-
-    are_windows_grouped = True
-
-    labels: Array = field(metadata=PER_EXAMPLE)
-    """(N,) int32: the right choice's place, from 0; -100 where it is not known."""
 
 
 @dataclass(frozen=True)
@@ -124,7 +114,7 @@ class MultipleChoice(base.TaskType[MultipleChoiceExample]):
     head = "multiple_choice"
     target = ChoiceTarget()
     reader_type = MultipleChoiceTable
-    arrays_type = ChoiceArrays
+    arrays_type = TextArrays
     spec_fields = frozenset({"text_columns", "choice_columns", "label_column"})
     request = RequestForm(
         ("text", "choices"),
@@ -142,15 +132,15 @@ class MultipleChoice(base.TaskType[MultipleChoiceExample]):
 
     def windows(
         self, task: base.TaskDefinition, examples: Examples, tokenizer: Tokenizer, options: base.TaskOptions
-    ) -> Windows[ChoiceArrays]:
-        """One window per choice, as the second text of a pair; those of an example follow one another."""
+    ) -> Windows[TextArrays]:
+        """One window per choice, as the second text of a pair; labels are places of the right choices, from 0."""
         pairs = [(example.text, choice) for example in examples for choice in example.choices]
         sizes = [len(example.choices) for example in examples]
         labels = [IGNORE_INDEX if example.choice is None else example.choice for example in examples]
         made = build_text_windows(pairs, tokenizer, options.max_seq_length, sizes=sizes)
-        return made.with_arrays(ChoiceArrays(np.array(labels, dtype=np.int32)))
+        return made.with_arrays(TextArrays(np.array(labels, dtype=np.int32)))
 
-    def gather(self, features: Features[ChoiceArrays], outputs: base.Outputs, options: base.TaskOptions) -> list[Array]:
+    def gather(self, features: Features[TextArrays], outputs: base.Outputs, options: base.TaskOptions) -> list[Array]:
         """The logits of each example's choices."""
         base.check_length(outputs, features.num_windows, "choice")
         return np.split(outputs.reshape(-1), features.group_starts[1:-1])

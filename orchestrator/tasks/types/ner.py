@@ -12,7 +12,7 @@ with the tokens before and after its words, as evenly as the document allows; to
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import chain, groupby, islice
 from typing import Any, ClassVar, TypeAlias
 
@@ -76,17 +76,46 @@ class NerOptions(base.TaskOptions):
     """Text in a window beside the sentence's own words."""
 
 
-class EntityTarget(base.Target[conll.NerExample, TagsPrediction]):
-    """A BIO tag for each word."""
+class TagTarget(base.Target[conll.NerExample, TagsPrediction]):
+    """Any tag for each word."""
 
     field = "tags"
-    metrics: ClassVar[tuple[str, ...]] = ("f1", "precision", "recall")
+    metrics: ClassVar[tuple[str, ...]] = ("word_accuracy", "macro_f1")
 
     def decode(
         self, task: base.TaskDefinition, examples: Examples, rows: Sequence[Array], options: NerOptions
     ) -> list[TagsPrediction]:
         """The tags by their numbers."""
         return [TagsPrediction(tuple(task.labels[number] for number in row.tolist())) for row in rows]
+
+    def score(
+        self, task: base.TaskDefinition, examples: Examples, predictions: Sequence[TagsPrediction]
+    ) -> base.Scores:
+        """Share of words with the right tag, and the mean of F1 over the tags that occur."""
+        number = {label: i for i, label in enumerate(task.labels)}
+        predicted = [number[tag] for prediction in predictions for tag in prediction.tags]
+        gold = [number[tag] for example in examples for tag in example.tags]
+        scores = classification_metrics(predicted, gold)
+        return {"word_accuracy": scores["accuracy"], "macro_f1": scores["macro_f1"]}
+
+    def baseline(self, task: base.TaskDefinition, learned: Examples, examples: Examples) -> list[TagsPrediction]:
+        """Predict the tag that is most frequent in training, for every word."""
+        counts = Counter(tag for example in learned for tag in example.tags)
+        most = max(task.labels, key=lambda label: counts[label])
+        return [TagsPrediction((most,) * len(example.words)) for example in examples]
+
+    def row(self, task: base.TaskDefinition, example: conll.NerExample, prediction: TagsPrediction) -> dict[str, Any]:
+        return {"words": list(example.words), **super().row(task, example, prediction)}
+
+    def agreement(self, first: Sequence[TagsPrediction], second: Sequence[TagsPrediction]) -> float:
+        """Share of the words with the same tag."""
+        return base.share_equal(*(chain.from_iterable(one.tags for one in side) for side in (first, second)))
+
+
+class EntityTarget(TagTarget):
+    """A BIO tag for each word."""
+
+    metrics = ("f1", "precision", "recall")
 
     def score(
         self, task: base.TaskDefinition, examples: Examples, predictions: Sequence[TagsPrediction]
@@ -100,9 +129,6 @@ class EntityTarget(base.Target[conll.NerExample, TagsPrediction]):
     def baseline(self, task: base.TaskDefinition, learned: Examples, examples: Examples) -> list[TagsPrediction]:
         """Predict the tag `O` for every word."""
         return [TagsPrediction(("O",) * len(example.words)) for example in examples]
-
-    def row(self, task: base.TaskDefinition, example: conll.NerExample, prediction: TagsPrediction) -> dict[str, Any]:
-        return {"words": list(example.words), **super().row(task, example, prediction)}
 
     def label_names(self, example: conll.NerExample) -> tuple[str, ...]:
         """The type of each name."""
@@ -124,38 +150,10 @@ class EntityTarget(base.Target[conll.NerExample, TagsPrediction]):
                 f"task.labels {', '.join(labels)}: a ner task's labels are O, and B-type and I-type per type"
             )
 
-    def agreement(self, first: Sequence[TagsPrediction], second: Sequence[TagsPrediction]) -> float:
-        """Share of the words with the same tag."""
-        return base.share_equal(*(chain.from_iterable(one.tags for one in side) for side in (first, second)))
-
-
-class TagTarget(EntityTarget):
-    """Any tag for each word."""
-
-    metrics = ("word_accuracy", "macro_f1")
-    find_labels, check_labels, labels_note = base.Target.find_labels, base.Target.check_labels, base.Target.labels_note
-    label_names = base.Target.label_names
-
-    def score(
-        self, task: base.TaskDefinition, examples: Examples, predictions: Sequence[TagsPrediction]
-    ) -> base.Scores:
-        """Share of words with the right tag, and the mean of F1 over the tags that occur."""
-        number = {label: i for i, label in enumerate(task.labels)}
-        predicted = [number[tag] for prediction in predictions for tag in prediction.tags]
-        gold = [number[tag] for example in examples for tag in example.tags]
-        scores = classification_metrics(predicted, gold)
-        return {"word_accuracy": scores["accuracy"], "macro_f1": scores["macro_f1"]}
-
-    def baseline(self, task: base.TaskDefinition, learned: Examples, examples: Examples) -> list[TagsPrediction]:
-        """Predict the tag that is most frequent in training, for every word."""
-        counts = Counter(tag for example in learned for tag in example.tags)
-        most = max(task.labels, key=lambda label: counts[label])
-        return [TagsPrediction((most,) * len(example.words)) for example in examples]
-
 
 class Ner(base.TaskType[conll.NerExample]):
     head: ClassVar[Head] = "ner"
-    target: EntityTarget = EntityTarget()
+    target: TagTarget = EntityTarget()
     arrays_type = NerArrays
     spec_fields = frozenset({"text_columns", "label_column", "labels"})
     recipe_fields = (
@@ -170,10 +168,10 @@ class Ner(base.TaskType[conll.NerExample]):
         lambda line: {"words": conll.split_words(line)},
         num_columns=1,
     )
-    layout = base.FileLayout(
-        f"{conll.TAG_LAYOUTS}, or {conll.SPAN_LAYOUT}", "CoNLL columns (.conll; tags may be missing)", ("tokens",)
-    )
-    lengths = base.Lengths(are_split=True)
+    labeled_layout = f"{conll.TAG_LAYOUTS}, or {conll.SPAN_LAYOUT}"
+    own_layout = "CoNLL columns (.conll; tags may be missing)"
+    default_columns = ("tokens",)
+    splits_long_examples = True
     needs_case = True
     conll_type: ClassVar[type[conll.ConllReader]] = conll.ConllReader
     table_type: ClassVar[type[conll.NerTable]] = conll.NerTable
@@ -192,7 +190,7 @@ class Ner(base.TaskType[conll.NerExample]):
             sentence, word = spec.text_columns
             return self.table_type(word, spec.label_column or "tag", labels, sentence_column=sentence)
         if (known is None or known.label_column) and is_table:
-            (tokens,) = spec.text_columns[:1] or self.layout.text_columns
+            (tokens,) = spec.text_columns[:1] or self.default_columns
             return self.table_type(tokens, spec.label_column or "tags", labels)
         return self.conll_type(labels)
 
@@ -274,7 +272,7 @@ class TokenClassification(Ner):
 
     head = "token_classification"
     target = TagTarget()
-    layout = replace(Ner.layout, labeled=conll.TAG_LAYOUTS)
+    labeled_layout = conll.TAG_LAYOUTS
     conll_type, table_type = conll.PlainConllReader, conll.PlainTagTable
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import groupby
 from statistics import median
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -176,10 +176,11 @@ class QuestionAnswering(base.TaskType[QaExample]):
     request = RequestForm(
         ("question", "context"), {"question": "Where did she live?", "context": "Ada Lovelace lived in London."}
     )
-    layout = base.FileLayout("SQuAD's JSON, or columns question, context and answers", "SQuAD's JSON (.json)")
-    lengths = base.Lengths(
-        are_split=True, usual=384, shortest={"max_seq_length": 192, "max_query_length": 48, "doc_stride": 64}
-    )
+    labeled_layout = "SQuAD's JSON, or columns question, context and answers"
+    own_layout = "SQuAD's JSON (.json)"
+    splits_long_examples = True
+    usual_length = 384
+    shortest_lengths: ClassVar = {"max_seq_length": 192, "max_query_length": 48, "doc_stride": 64}
 
     def unlabeled_reader(self, path: str) -> SquadReader | None:
         """The reader of SQuAD's JSON, by the file's ending."""

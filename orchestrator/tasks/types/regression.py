@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
@@ -16,18 +16,7 @@ from orchestrator.tasks.cell_values import read_number
 from orchestrator.tasks.features import Array
 from orchestrator.tasks.text_examples import LabelColumn, TextExample, TextTable
 from orchestrator.tasks.types.base import Outputs, Scores, TaskDefinition
-from orchestrator.tasks.types.text import TextTarget, TextType
-
-
-@dataclass(frozen=True, slots=True)
-class RegressionExample(TextExample):
-    """A text or a pair, and its number."""
-
-    value: float | None = None
-    """None where it is not known."""
-
-
-Examples: TypeAlias = Sequence[RegressionExample]
+from orchestrator.tasks.types.text import Examples, TextTarget, TextType
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +27,10 @@ class ValuePrediction:
 
 
 @dataclass(frozen=True)
-class RegressionTable(TextTable[RegressionExample]):
+class RegressionTable(TextTable):
     """Reads texts with a number."""
 
-    kind = RegressionExample
-
-    def label_fields(self, record: Mapping[str, object], column: LabelColumn) -> Mapping[str, float] | None:
+    def label_of(self, record: Mapping[str, object], column: LabelColumn) -> float | None:
         value = record[self.label_column]
         decimal_comma = isinstance(value, str) and "," in value and column.has_decimal_commas
         has_thousands = isinstance(value, str) and "." in value and column.has_thousands_points
@@ -56,13 +43,13 @@ class RegressionTable(TextTable[RegressionExample]):
             column.remarks["decimal commas, read as points"] += 1
         if has_thousands is None:
             column.remarks["points before three digits, read as decimal points; leave out points of thousands"] += 1
-        return {"value": self.scale(number)}
+        return self.scale(number)
 
     def scale(self, score: float) -> float:
         return score
 
 
-class ValueTarget(TextTarget[RegressionExample, ValuePrediction]):
+class ValueTarget(TextTarget[ValuePrediction]):
     """A number for each text."""
 
     field = "value"
@@ -71,7 +58,7 @@ class ValueTarget(TextTarget[RegressionExample, ValuePrediction]):
 
     def encode(self, task: TaskDefinition, examples: Examples) -> Array:
         """Values of the examples, (N,) float32."""
-        return np.array([math.nan if e.value is None else e.value for e in examples], dtype=np.float32)
+        return np.array([math.nan if e.label is None else e.label for e in examples], dtype=np.float32)
 
     def decode(self, task: TaskDefinition, examples: Examples, rows: Outputs, options: object) -> list[ValuePrediction]:
         """The values as they are: (N,) or (N, 1)."""
@@ -83,27 +70,27 @@ class ValueTarget(TextTarget[RegressionExample, ValuePrediction]):
 
     def score(self, task: TaskDefinition, examples: Examples, predictions: Sequence[ValuePrediction]) -> Scores:
         found = [prediction.value for prediction in predictions]
-        return regression_metrics(found, [example.value or 0.0 for example in examples])
+        return regression_metrics(found, [example.label or 0.0 for example in examples])
 
     def baseline(self, task: TaskDefinition, learned: Examples, examples: Examples) -> list[ValuePrediction]:
         """Predict the mean value of the training examples, for every example."""
-        return [ValuePrediction(fmean(example.value or 0.0 for example in learned))] * len(examples)
+        return [ValuePrediction(fmean(example.label or 0.0 for example in learned))] * len(examples)
 
     def labels_note(self, examples: Examples) -> str | None:
         """Equal values correlate with nothing."""
-        values = {example.value for example in examples}
+        values = {example.label for example in examples}
         return f"all scores are {values.pop()}: there is no correlation to measure" if len(values) == 1 else None
 
-    def row(self, task: TaskDefinition, example: RegressionExample, prediction: ValuePrediction) -> dict[str, Any]:
-        error = prediction.value - (example.value or 0.0)
-        return {"prediction": prediction.value, "gold": example.value, "error": error}
+    def row(self, task: TaskDefinition, example: TextExample, prediction: ValuePrediction) -> dict[str, Any]:
+        error = prediction.value - (example.label or 0.0)
+        return {"prediction": prediction.value, "gold": example.label, "error": error}
 
     def agreement(self, first: Sequence[ValuePrediction], second: Sequence[ValuePrediction]) -> float:
         """Pearson's correlation of the values."""
         return regression_metrics(*([one.value for one in side] for side in (first, second)))["pearson"]
 
 
-class Regression(TextType[RegressionExample]):
+class Regression(TextType):
     head = "regression"
     target = ValueTarget()
     reader_type = RegressionTable

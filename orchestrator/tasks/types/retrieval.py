@@ -13,7 +13,7 @@ qrels.tsv       query-id, corpus-id, score; or qrels/train.tsv, dev.tsv and test
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, Self, TypeAlias, TypeVar
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 
@@ -26,7 +26,7 @@ from orchestrator.storage.uris import absolute
 from orchestrator.tasks.catalogue import KnownTask
 from orchestrator.tasks.features import HeadArrays, Windows
 from orchestrator.tasks.table_files import read_rows
-from orchestrator.tasks.text_files import BadRecords, Example, Reader, find_file
+from orchestrator.tasks.text_files import BadRecords, Reader, find_file
 from orchestrator.tasks.types.base import Outputs, Scores, Target, TaskDefinition, TaskOptions, TaskType
 from orchestrator.tasks.types.requests import Request
 
@@ -40,16 +40,8 @@ JUDGMENT_FILES: Mapping[Split, tuple[str, ...]] = {
 }
 
 
-class JudgedQuery(Example, Protocol):
-    """A query, and how much finding each relevant document is worth."""
-
-    @property
-    def gains(self) -> Mapping[str, float]:
-        """Gain by the document's id."""
-
-
-Queries: TypeAlias = Sequence[JudgedQuery]
-Name = TypeVar("Name", bound=str)
+Queries: TypeAlias = Sequence[Any]
+"""Examples with an `id` and `gains` by the ids of documents."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +118,7 @@ class RetrievalReader(Reader[QueryExample]):
             return math.nan
 
 
-class RankingTarget(Target[JudgedQuery, RankingPrediction]):
+class RankingTarget(Target[Any, RankingPrediction]):
     """A ranking of documents for each query."""
 
     field = "documents"
@@ -152,7 +144,7 @@ class RankingTarget(Target[JudgedQuery, RankingPrediction]):
         found = tuple(example.id for example in examples[: max(RANK_CUTOFFS)])
         return [RankingPrediction(found)] * len(examples)
 
-    def row(self, task: TaskDefinition, example: JudgedQuery, prediction: RankingPrediction) -> dict[str, Any]:
+    def row(self, task: TaskDefinition, example: Any, prediction: RankingPrediction) -> dict[str, Any]:
         """The ranking, the gains, and whether a relevant document is among the first."""
         first = prediction.documents[: RANK_CUTOFFS[0]]
         return {
@@ -162,7 +154,7 @@ class RankingTarget(Target[JudgedQuery, RankingPrediction]):
         }
 
 
-class Retrieval(TaskType[JudgedQuery]):
+class Retrieval(TaskType[QueryExample]):
     head = "retrieval"
     target = RankingTarget()
     spec_fields = frozenset()
@@ -171,7 +163,8 @@ class Retrieval(TaskType[JudgedQuery]):
     def find_files(self, spec: TaskSpec) -> Mapping[Split, str]:
         """The files of judgments that the spec names or that its folder has."""
         self.reader(spec, None)  # the collection is there
-        files = spec.files or _find_first(str(spec.folder), JUDGMENT_FILES)
+        found = {split: find_file(str(spec.folder), names) for split, names in JUDGMENT_FILES.items()}
+        files = spec.files or {split: path for split, path in found.items() if path is not None}
         if not files:
             raise TaskDataError(
                 f"task {spec.id}: {spec.folder} has neither qrels.tsv nor qrels/dev.tsv; give task.files"
@@ -184,15 +177,13 @@ class Retrieval(TaskType[JudgedQuery]):
             raise SpecError(
                 f"task.folder: task {spec.id} is read from a folder with corpus.jsonl and queries.jsonl; name it"
             )
-        paths = _find_first(spec.folder, {name: (f"{name}.jsonl",) for name in ("corpus", "queries")})
-        for name in ("corpus", "queries"):
-            if name not in paths:
-                raise TaskDataError(
-                    f"task {spec.id}: there is no {name}.jsonl in {spec.folder}, also not .gz, .xz or .zst"
-                )
-        return RetrievalReader(paths["corpus"], paths["queries"], None if known is None else known.gains)
+        corpus, queries = (find_file(spec.folder, (name,)) for name in ("corpus.jsonl", "queries.jsonl"))
+        if corpus is None or queries is None:
+            name = "corpus.jsonl" if corpus is None else "queries.jsonl"
+            raise TaskDataError(f"task {spec.id}: there is no {name} in {spec.folder}, also not .gz, .xz or .zst")
+        return RetrievalReader(corpus, queries, None if known is None else known.gains)
 
-    def example_of(self, task: TaskDefinition, request: Request) -> JudgedQuery:
+    def example_of(self, task: TaskDefinition, request: Request) -> QueryExample:
         """Refuse a request: a query is not classified but searched for. Raises: InputError."""
         raise InputError(IS_SEARCHED)
 
@@ -201,9 +192,3 @@ class Retrieval(TaskType[JudgedQuery]):
     ) -> Windows[HeadArrays]:
         """Refuse windows: queries and documents are embedded one by one. Raises: InputError."""
         raise InputError(f"task {task.id} is searched, not classified; evaluate an encoder on it")
-
-
-def _find_first(folder: str, names: Mapping[Name, tuple[str, ...]]) -> dict[Name, str]:
-    """The first file that there is for each of the keys; keys without one are left out."""
-    found = {key: find_file(folder, candidates) for key, candidates in names.items()}
-    return {key: path for key, path in found.items() if path is not None}

@@ -183,7 +183,8 @@ class SentenceSelection(base.TaskType[SentencesExample]):
     recipe_fields = base.HEAD_FIELDS | {"max_query_length"}
     options_type = SentenceOptions
     request = RequestForm(("sentences", "query"), {"sentences": ["It rained.", "The bridge fell at noon."]})
-    lengths = base.Lengths(are_split=True, usual=512)
+    splits_long_examples = True
+    usual_length = 512
 
     def example_of(self, task: base.TaskDefinition, request: Request) -> SentencesExample:
         return SentencesExample(request.id, request.texts("sentences"), request.optional_text("query"))

@@ -22,7 +22,7 @@ from orchestrator.tasks.types import base
 from orchestrator.tasks.types.conll import is_named_conll
 from orchestrator.tasks.types.requests import Request, RequestForm
 
-T = TypeVar("T", bound=TextExample)
+Examples: TypeAlias = Sequence[TextExample]
 P = TypeVar("P")
 
 
@@ -73,20 +73,22 @@ class LabelOptions(TextOptions):
     """Divisor of logits."""
 
 
-class TextTarget(base.Target[T, P]):
+class TextTarget(base.Target[TextExample, P]):
     """Target of texts, or of pairs of texts."""
 
+    def gold(self, example: TextExample) -> Any:
+        return example.label
+
     @abstractmethod
-    def encode(self, task: base.TaskDefinition, examples: Sequence[T]) -> Array:
+    def encode(self, task: base.TaskDefinition, examples: Examples) -> Array:
         """The labels of examples as numbers: the array `TextArrays.labels`."""
 
 
-class TextType(base.TaskType[T]):
+class TextType(base.TaskType[TextExample]):
     """A task type whose examples are texts or pairs of texts."""
 
-    target: TextTarget[T, Any]
-    reader_type: ClassVar[type[TextTable[Any]]]
-    """Reader of the files, which names the class of the examples."""
+    target: TextTarget[Any]
+    reader_type: ClassVar[type[TextTable]]
     arrays_type = TextArrays
     options_type: type[TextOptions] = TextOptions
     recipe_fields = base.HEAD_FIELDS | {"long_documents", "window_stride"}
@@ -96,7 +98,7 @@ class TextType(base.TaskType[T]):
     def check_spec(self, spec: TaskSpec) -> None:
         check_text_columns(spec)
 
-    def example_of(self, task: base.TaskDefinition, request: Request) -> T:
+    def example_of(self, task: base.TaskDefinition, request: Request) -> TextExample:
         """A text, perhaps its pair, and the values of the task's own columns."""
         text, pair = request.text("text"), request.optional_text("text_pair")
         if task.text_columns and (len(task.text_columns) == 2) != (pair is not None):
@@ -108,11 +110,10 @@ class TextType(base.TaskType[T]):
             numbers, categories = task.columns.read(request.columns(task.columns.names))
         except ValueError as error:
             raise InputError(f"line {request.line}: {error}; null stands for a value that is missing") from None
-        example: T = self.reader_type.kind(request.id, text, pair, numbers=numbers, categories=categories)
-        return example
+        return TextExample(request.id, text, pair, numbers=numbers, categories=categories)
 
     def windows(
-        self, task: base.TaskDefinition, examples: Sequence[T], tokenizer: Tokenizer, options: TextOptions
+        self, task: base.TaskDefinition, examples: Examples, tokenizer: Tokenizer, options: TextOptions
     ) -> Windows[TextArrays]:
         """One window for each example, without the end of a text that is too long; or windows over all of it."""
         pairs = [(example.text, example.text_pair) for example in examples]
@@ -132,11 +133,6 @@ class TextType(base.TaskType[T]):
             return np.asarray(np.maximum.reduceat(outputs, starts[:-1], axis=0))
         sizes = np.diff(starts).reshape(-1, *[1] * (outputs.ndim - 1))
         return np.asarray(np.add.reduceat(outputs, starts[:-1], axis=0) / sizes.astype(outputs.dtype))
-
-
-def temperature(options: object) -> float:
-    """The divisor of logits; 1 where the type's options have none."""
-    return options.logit_temperature if isinstance(options, LabelOptions) else 1.0
 
 
 def check_classes(task: base.TaskDefinition, logits: Array) -> None:

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from orchestrator.finetuning.logits import compute_states, freeze
-from orchestrator.tasks.types.classification import ClassificationExample
+from orchestrator.tasks.text_examples import TextExample
 from orchestrator.tasks.types.conll import NerExample
 from tests.orchestrator.finetuning import tiny_tasks
 from tests.orchestrator.finetuning.heads.prepared import Prepared, prepare
@@ -17,7 +17,7 @@ from tests.orchestrator.finetuning.heads.prepared import Prepared, prepare
 
 @pytest.fixture
 def prepared(tmp_path: Path) -> Prepared:
-    examples = [ClassificationExample("0", "the good road"), ClassificationExample("1", "bad")]
+    examples = [TextExample("0", "the good road"), TextExample("1", "bad")]
     made = prepare("classification", ("no", "yes"), examples, tiny_tasks.load_tokenizer(tmp_path))
     return replace(made, features=replace(made.features, fingerprint="mine"))
 

@@ -12,7 +12,7 @@ from bert_core.text.tokenization import Tokenizer
 from orchestrator.finetuning.heads import Batch, HeadModel
 from orchestrator.finetuning.training import DivergedError, Evaluation, Loss, fine_tune
 from orchestrator.specs import RecipeSpec
-from orchestrator.tasks.types.classification import ClassificationExample
+from orchestrator.tasks.text_examples import TextExample
 from tests.orchestrator.finetuning import tiny_tasks
 from tests.orchestrator.finetuning.heads.prepared import Prepared, prepare
 
@@ -25,7 +25,7 @@ RECIPE = RecipeSpec(learning_rate=1e-2, batch_size=4, epochs=4.0, max_seq_length
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
     tokenizer: Tokenizer = tiny_tasks.load_tokenizer(tmp_path_factory.mktemp("words"))
-    examples = [ClassificationExample(str(n), ("good", "bad")[n % 2], label=("yes", "no")[n % 2]) for n in range(8)]
+    examples = [TextExample(str(n), ("good", "bad")[n % 2], label=("yes", "no")[n % 2]) for n in range(8)]
     return prepare("classification", ("no", "yes"), examples, tokenizer)
 
 

@@ -15,12 +15,10 @@ import pytest
 from orchestrator.base.errors import InputError
 from orchestrator.inference.requests import RequestFile, inspect_requests, make_request, refuse_table
 from orchestrator.storage.text_lines import parse_line
-from orchestrator.tasks.text_examples import NO_COLUMNS, CategoricalColumn, NumericalColumn, TabularColumns
+from orchestrator.tasks.text_examples import NO_COLUMNS, CategoricalColumn, NumericalColumn, TabularColumns, TextExample
 from orchestrator.tasks.types.base import TaskDefinition
-from orchestrator.tasks.types.classification import ClassificationExample
-from orchestrator.tasks.types.multi_label import LabelsPrediction, MultiLabelExample
+from orchestrator.tasks.types.multi_label import LabelsPrediction
 from orchestrator.tasks.types.multiple_choice import ChoicePrediction, MultipleChoiceExample
-from orchestrator.tasks.types.regression import RegressionExample
 from tests.orchestrator.tasks.definitions import define, write_records
 
 
@@ -186,8 +184,8 @@ def answer(task: TaskDefinition, prediction: object) -> dict[str, Any]:
 
 
 def test_each_head_reads_its_keys() -> None:
-    assert read("one\ttwo", make_task("multi_label")) == MultiLabelExample("3", "one", "two")
-    assert read({"text": 2024.0}, make_task("regression")) == RegressionExample("3", "2024.0")
+    assert read("one\ttwo", make_task("multi_label")) == TextExample("3", "one", "two")
+    assert read({"text": 2024.0}, make_task("regression")) == TextExample("3", "2024.0")
     choices = {"id": 7, "text": "It rains.", "choices": ["She runs.", "She swims."]}
     expected = MultipleChoiceExample("7", "It rains.", ("She runs.", "She swims."))
     assert read(choices, make_task("multiple_choice")) == expected
@@ -207,9 +205,9 @@ def test_a_model_reads_as_many_texts_as_it_was_trained_on(head: Any) -> None:
 def test_own_columns_are_read_by_their_names_and_null_is_missing() -> None:
     line = {"text": "x", "size": 2, "color": None}
     beside: dict[str, Any] = {"numbers": (2.0,), "categories": (None,)}
-    assert read(line, make_task("classification", COLUMNS)) == ClassificationExample("3", "x", **beside)
-    assert read(line, make_task("multi_label", COLUMNS)) == MultiLabelExample("3", "x", **beside)
-    assert read(line, make_task("regression", COLUMNS)) == RegressionExample("3", "x", **beside)
+    assert read(line, make_task("classification", COLUMNS)) == TextExample("3", "x", **beside)
+    assert read(line, make_task("multi_label", COLUMNS)) == TextExample("3", "x", **beside)
+    assert read(line, make_task("regression", COLUMNS)) == TextExample("3", "x", **beside)
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import pyarrow.parquet
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.specs import RecipeSpec
 from orchestrator.specs.task import Head
+from orchestrator.tasks import scoring
 from orchestrator.tasks.feature_cache import build_features
 from orchestrator.tasks.features import Features
 from orchestrator.tasks.text_files import BadRecords
@@ -45,6 +46,13 @@ def features_of(
     names = TASK_TYPES[head].options_type.window_fields()
     values = {name: options.pop(name) for name in list(options) if name in names}
     return build_features(define(head, labels, **options), examples, tokenizer, options_of(head, **values))
+
+
+def decode(
+    task: TaskDefinition, features: Features[Any], examples: Sequence[Any], outputs: Any, options: Any = None
+) -> list[Any]:
+    """Predictions by some options, or by those of a recipe that says nothing."""
+    return scoring.decode(task, features, examples, outputs, options or options_of(task.head))
 
 
 def write_records(path: Path, *records: Mapping[str, Any], features: Any = None) -> Path:

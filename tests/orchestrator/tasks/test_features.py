@@ -20,20 +20,18 @@ from orchestrator.base.errors import SpecError, TaskDataError
 from orchestrator.specs import TaskSpec
 from orchestrator.tasks.features import truncate_longest_first
 from orchestrator.tasks.loading import load_task
-from orchestrator.tasks.scoring import decode
-from orchestrator.tasks.types.classification import ClassificationExample
+from orchestrator.tasks.text_examples import TextExample
 from orchestrator.tasks.types.conll import NerExample
-from orchestrator.tasks.types.regression import RegressionExample
 from orchestrator.tasks.types.squad import Answer, QaExample
-from tests.orchestrator.tasks.definitions import SENTENCES, define, features_of
+from tests.orchestrator.tasks.definitions import SENTENCES, decode, define, features_of
 from tests.shared_data import shared_file
 
 CONTEXT = "Ada Lovelace wrote to Charles Babbage in London about the engine. It rained for nine days near Oslo."
 
 
 def test_missing_labels_are_left_out_of_a_loss(tokenizer: Tokenizer) -> None:
-    named = features_of("classification", ("a", "b"), [ClassificationExample("0", "x")], tokenizer, max_seq_length=8)
-    valued = features_of("regression", (), [RegressionExample("0", "x")], tokenizer, max_seq_length=8)
+    named = features_of("classification", ("a", "b"), [TextExample("0", "x")], tokenizer, max_seq_length=8)
+    valued = features_of("regression", (), [TextExample("0", "x")], tokenizer, max_seq_length=8)
     tagged = features_of("ner", ("O", "B-PER"), [NerExample("0", ("Ada",))], tokenizer, max_seq_length=8)
     assert named.head_arrays.labels.tolist() == [-100]
     assert np.isnan(valued.head_arrays.labels).all()
@@ -74,7 +72,7 @@ def test_windows_of_a_long_document_have_all_of_it_and_the_shorter_text_each(
     tokenizer = tokenizer_of("wordpiece")
     the, river = (tokenizer.encode_ids([word])[0] for word in ("the", "river"))
     pairs = [("the " * a, None if b is None else "river " * b) for a, b in num_words]
-    examples = [RegressionExample(str(n), *pair) for n, pair in enumerate(pairs)]
+    examples = [TextExample(str(n), *pair) for n, pair in enumerate(pairs)]
     pooled = {"long_documents": "max", "window_stride": stride}
     cut, whole = (
         features_of("regression", (), examples, tokenizer, max_seq_length=length, **options) for options in ({}, pooled)
@@ -96,7 +94,7 @@ def test_windows_of_a_long_document_have_all_of_it_and_the_shorter_text_each(
 
 def test_token_index_gathers_windows_in_the_order_asked_for(tokenizer: Tokenizer) -> None:
     texts = ["the house", "a river near Oslo", "the engine drives"]
-    examples = [ClassificationExample(str(i), text, None, "a") for i, text in enumerate(texts)]
+    examples = [TextExample(str(i), text, None, "a") for i, text in enumerate(texts)]
     features = features_of("classification", ("a", "b"), examples, tokenizer, max_seq_length=32)
     bounds = features.cu_seqlens
     expected = [i for window in (2, 0, 2) for i in range(bounds[window], bounds[window + 1])]
@@ -115,7 +113,7 @@ def test_lengths_that_leave_no_room_are_named(tokenizer: Tokenizer) -> None:
 
 def test_outputs_that_do_not_fit_are_named(tokenizer: Tokenizer) -> None:
     classes = define("classification", ("no", "yes"))
-    examples = [ClassificationExample("0", "a")]
+    examples = [TextExample("0", "a")]
     features = features_of("classification", classes.labels, examples, tokenizer, max_seq_length=8)
     with pytest.raises(DataError, match="2 outputs for 1 examples"):
         decode(classes, features, examples, np.zeros((2, 2)))

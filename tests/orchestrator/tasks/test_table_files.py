@@ -12,13 +12,14 @@ from typing import Any
 import numpy as np
 import pytest
 import zstandard
+from pydantic import TypeAdapter
 from sklearn.preprocessing import StandardScaler
 
 from orchestrator.base.errors import TaskDataError
 from orchestrator.tasks.table_files import column_names, is_json_table, read_rows
-from orchestrator.tasks.text_examples import NO_COLUMNS, TabularColumns
+from orchestrator.tasks.text_examples import NO_COLUMNS, TabularColumns, TextExample
 from orchestrator.tasks.text_files import BadRecords, find_file, plain_name, read_decompressed, read_lines
-from orchestrator.tasks.types.classification import ClassificationExample, ClassificationTable
+from orchestrator.tasks.types.classification import ClassificationTable
 from orchestrator.tasks.types.conll import NerExample, NerTable, PlainTagTable
 from orchestrator.tasks.types.regression import RegressionTable
 from tests.orchestrator.tasks.definitions import examples_of, read, write, write_records
@@ -66,7 +67,7 @@ def test_bytes_that_are_no_text_end_the_reading_or_are_counted(tmp_path: Path) -
 ROWS = [('He said "no"', "yes, or\nno", 1), ("ünder", "b", 0)]
 TEXT = ClassificationTable(("text",), "label")
 PAIRS = ClassificationTable(("first", "second"), "label", classes={"0": "off", "1": "on"})
-EXPECTED = [ClassificationExample(str(n), a, b, ("off", "on")[label]) for n, (a, b, label) in enumerate(ROWS)]
+EXPECTED = [TextExample(str(n), a, b, ("off", "on")[label]) for n, (a, b, label) in enumerate(ROWS)]
 
 
 WINDOWS = 'label,first,second\r\n1,"He said ""no""","yes, or\nno"\r\n\r\n0,ünder,b\r\n'
@@ -325,8 +326,8 @@ SIZES = ClassificationTable(("text",), "label", numerical_columns=("size",), cat
 def test_own_columns_are_read_beside_the_text_and_may_be_empty(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("color,size,text,label\nred,2.5,x,yes\n,,y,no\n")
     expected = [
-        ClassificationExample("0", "x", label="yes", numbers=(2.5,), categories=("red",)),
-        ClassificationExample("1", "y", label="no", numbers=(None,), categories=(None,)),
+        TextExample("0", "x", label="yes", numbers=(2.5,), categories=("red",)),
+        TextExample("1", "y", label="no", numbers=(None,), categories=(None,)),
     ]
     assert examples_of(SIZES, tmp_path / "a.csv") == expected
     records = [{"text": "x", "label": "yes", "color": "red", "size": 2.5}, {"text": "y", "label": "no"}]
@@ -342,12 +343,12 @@ def test_a_broken_column_is_named_or_left_out(tmp_path: Path, column: str, value
     with pytest.raises(TaskDataError, match=f"line 2: {column}"):
         examples_of(SIZES, path)
     regression = RegressionTable(("text",), "label", numerical_columns=("size",), categorical_columns=("color",))
-    assert [(example.numbers, example.value) for example in examples_of(regression, path, "skip")] == [((1.0,), 1.5)]
+    assert [(example.numbers, example.label) for example in examples_of(regression, path, "skip")] == [((1.0,), 1.5)]
 
 
-def make_examples(numbers: Sequence[float | None], categories: Sequence[str | None]) -> list[ClassificationExample]:
+def make_examples(numbers: Sequence[float | None], categories: Sequence[str | None]) -> list[TextExample]:
     return [
-        ClassificationExample("0", "x", numbers=(number,), categories=(category,))
+        TextExample("0", "x", numbers=(number,), categories=(category,))
         for number, category in zip(numbers, categories, strict=True)
     ]
 
@@ -377,7 +378,7 @@ def test_numbers_that_are_all_the_same_or_all_missing_count_as_they_are() -> Non
 
 def test_what_was_learnt_comes_back_from_json() -> None:
     for columns in (COLUMNS, NO_COLUMNS):
-        assert TabularColumns.from_dict(json.loads(json.dumps(asdict(columns)))) == columns
+        assert TypeAdapter(TabularColumns).validate_python(json.loads(json.dumps(asdict(columns)))) == columns
 
 
 def test_texts_are_no_categories() -> None:

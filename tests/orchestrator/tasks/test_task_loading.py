@@ -63,7 +63,7 @@ def test_a_known_task_without_a_folder_comes_from_the_hub_at_a_commit(tmp_path: 
         assert labels["mnli"] == ["contradiction", "entailment"]
         assert labels["rte"] == ["entailment", "not_entailment"]
         assert load(id="sst2").labels == ("negative", "positive")
-        assert [example.value for example in load(id="stsb").examples("validation")] == [2.5, 5.0]
+        assert [example.label for example in load(id="stsb").examples("validation")] == [2.5, 5.0]
         assert [example.tags for example in load(id="conll2003").examples("test")] == [("B-ORG", "O"), ("O",)]
         assert load(id="sst2").splits == ("train", "validation")
 

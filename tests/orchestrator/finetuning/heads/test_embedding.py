@@ -19,16 +19,16 @@ from orchestrator.base.errors import SpecError
 from orchestrator.finetuning.heads.embedding import CLASSIFIER_FILE, EMBEDDING_LOSSES, DualEncoder, EmbeddingHead
 from orchestrator.specs import RecipeSpec
 from orchestrator.specs.task import EmbeddingObjectiveName
+from orchestrator.tasks.text_examples import TextExample
 from orchestrator.tasks.types.embedding import MatchExample
-from orchestrator.tasks.types.regression import RegressionExample
 from tests.orchestrator.finetuning.heads.prepared import CONFIG, Prepared, assert_losses_wait_for_nothing, prepare
 
 
 @pytest.fixture
 def prepared(tokenizer: Tokenizer) -> Prepared:
     examples = [
-        RegressionExample("0", "the road", "a road", value=1.0),
-        RegressionExample("1", "one tree", "anna", value=0.25),
+        TextExample("0", "the road", "a road", label=1.0),
+        TextExample("1", "one tree", "anna", label=0.25),
     ]
     return prepare("embedding", (), examples, tokenizer, objective="cosine")
 

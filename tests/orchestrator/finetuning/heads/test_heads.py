@@ -15,13 +15,10 @@ from bert_core.text.tokenization import Tokenizer
 from orchestrator.finetuning.batches import make_batch
 from orchestrator.specs import RecipeSpec
 from orchestrator.specs.task import Head
-from orchestrator.tasks.text_examples import NumericalColumn, TabularColumns
+from orchestrator.tasks.text_examples import NumericalColumn, TabularColumns, TextExample
 from orchestrator.tasks.types import TASK_TYPES
-from orchestrator.tasks.types.classification import ClassificationExample
 from orchestrator.tasks.types.conll import NerExample
-from orchestrator.tasks.types.multi_label import MultiLabelExample
 from orchestrator.tasks.types.multiple_choice import MultipleChoiceExample
-from orchestrator.tasks.types.regression import RegressionExample
 from orchestrator.tasks.types.sentence_selection import SentencesExample
 from orchestrator.tasks.types.squad import Answer, QaExample
 from tests.orchestrator.finetuning.heads.prepared import (
@@ -33,9 +30,9 @@ from tests.orchestrator.finetuning.heads.prepared import (
 from tests.orchestrator.tasks.definitions import options_of
 
 CLASSES = [
-    ClassificationExample("0", "the good road", label="yes"),
-    ClassificationExample("1", "a tree"),
-    ClassificationExample("2", "bad", "the river", label="no"),
+    TextExample("0", "the good road", label="yes"),
+    TextExample("1", "a tree"),
+    TextExample("2", "bad", "the river", label="no"),
 ]
 CHOICES = ("the road", "a tree", "one stone")
 EXAMPLES: dict[Head, tuple[tuple[str, ...], list[Any]]] = {
@@ -43,12 +40,12 @@ EXAMPLES: dict[Head, tuple[tuple[str, ...], list[Any]]] = {
     "multi_label": (
         ("bad", "good", "plus"),
         [
-            MultiLabelExample("0", "the good plus road", labels=("plus", "good")),
-            MultiLabelExample("1", "a tree", labels=()),
+            TextExample("0", "the good plus road", label=("plus", "good")),
+            TextExample("1", "a tree", label=()),
         ],
     ),
     "multiple_choice": ((), [MultipleChoiceExample(str(label), "it is", CHOICES, label) for label in (2, None, 0)]),
-    "regression": ((), [RegressionExample("0", "plus", value=1.5), RegressionExample("1", "a tree", value=-2.0)]),
+    "regression": ((), [TextExample("0", "plus", label=1.5), TextExample("1", "a tree", label=-2.0)]),
     "ner": (
         ("O", "B-PER", "I-PER"),
         [
@@ -67,8 +64,8 @@ EXAMPLES: dict[Head, tuple[tuple[str, ...], list[Any]]] = {
     "embedding": (
         (),
         [
-            RegressionExample("0", "the road", "a road", value=1.0),
-            RegressionExample("1", "one tree", "anna", value=0.25),
+            TextExample("0", "the road", "a road", label=1.0),
+            TextExample("1", "one tree", "anna", label=0.25),
         ],
     ),
 }
@@ -212,7 +209,7 @@ def test_balanced_labels_weigh_as_much_as_their_absence(tokenizer: Tokenizer) ->
     model = prepared.model()
     prepared.head.prepare_loss(model, prepared.features, RecipeSpec(class_weights="balanced"))
     assert model.class_loss.weights.tolist() == [1.0, 2.0, 2.0], "of a label that never occurs nothing is known"
-    without = replace(examples[0], labels=None)
+    without = replace(examples[0], label=None)
     prepared = prepare("multi_label", labels, [examples[0], examples[1], examples[1], without], tokenizer)
     prepared.head.prepare_loss(model, prepared.features, RecipeSpec(class_weights="balanced"))
     assert model.class_loss.weights.tolist() == [1.0, 2.0, 2.0], "a text without labels says nothing of them"

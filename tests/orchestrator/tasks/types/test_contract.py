@@ -21,14 +21,14 @@ from orchestrator.storage import read_bytes
 from orchestrator.tasks.feature_cache import build_features
 from orchestrator.tasks.features import Features, join_features
 from orchestrator.tasks.loading import DATA_FIELDS, load_task
-from orchestrator.tasks.scoring import decode, decode_fitted, majority_baseline, prediction_rows, score
+from orchestrator.tasks.scoring import decode_fitted, majority_baseline, prediction_rows, score
 from orchestrator.tasks.task import Task
 from orchestrator.tasks.types import TASK_TYPES, TYPES, find_type
 from orchestrator.tasks.types.base import TaskOptions
 from orchestrator.tasks.types.requests import Request
 from orchestrator.tasks.types.retrieval import QueryExample, RankingPrediction
 from tests.orchestrator.finetuning import tiny_tasks
-from tests.orchestrator.tasks.definitions import define, options_of
+from tests.orchestrator.tasks.definitions import decode, define, options_of
 
 LENGTHS: Mapping[str, int] = {"max_seq_length": 16, "doc_stride": 3, "max_query_length": 4}
 """Short windows, so that passages and sentences need several; each type takes those of its options."""
@@ -279,10 +279,10 @@ def test_retrieval_is_searched_and_not_learned(tokenizer: Tokenizer) -> None:
 
 NO_LABEL: dict[str, dict[str, Any]] = {
     "classification": {"label": None},
-    "multi_label": {"labels": None},
+    "multi_label": {"label": None},
     "multiple_choice": {"choice": None},
     "columns": {"label": None},
-    "regression": {"value": None},
+    "regression": {"label": None},
     "ner": {"tags": ()},
     "token_classification": {"tags": ()},
     "qa": {"answers": ()},

@@ -10,21 +10,29 @@ from bert_core.text.tokenization import Tokenizer
 from orchestrator.base.errors import SpecError, TaskDataError
 from orchestrator.specs import TaskSpec
 from orchestrator.tasks.loading import load_task
-from orchestrator.tasks.scoring import decode
-from orchestrator.tasks.types.classification import ClassificationExample, ClassPrediction
+from orchestrator.tasks.text_examples import TextExample
+from orchestrator.tasks.types.classification import ClassPrediction
 from orchestrator.tasks.types.embedding import MatchExample, MatchTable
-from orchestrator.tasks.types.regression import RegressionExample, ValuePrediction
+from orchestrator.tasks.types.regression import ValuePrediction
 from orchestrator.tasks.types.retrieval import RankingPrediction
-from tests.orchestrator.tasks.definitions import define, examples_of, features_of, window_texts, write, write_records
+from tests.orchestrator.tasks.definitions import (
+    decode,
+    define,
+    examples_of,
+    features_of,
+    window_texts,
+    write,
+    write_records,
+)
 
 
 def test_a_pair_is_two_windows_with_one_label(tokenizer: Tokenizer) -> None:
-    scored = [RegressionExample("0", "the house", "a river", value=0.5), RegressionExample("1", "the", "engine")]
+    scored = [TextExample("0", "the house", "a river", label=0.5), TextExample("1", "the", "engine")]
     features = features_of("embedding", (), scored, tokenizer, max_seq_length=8, objective="cosine")
     assert features.example_index.tolist() == [0, 0, 1, 1]
     assert features.group_starts.tolist() == [0, 2, 4]
     np.testing.assert_array_equal(features.head_arrays.labels, np.array([0.5, np.nan], np.float32))
-    classes = [ClassificationExample("0", "the house", "a river", label="same")]
+    classes = [TextExample("0", "the house", "a river", label="same")]
     features = features_of(
         "embedding", ("other", "same"), classes, tokenizer, max_seq_length=8, objective="classification"
     )

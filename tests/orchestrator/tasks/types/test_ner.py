@@ -24,12 +24,11 @@ from orchestrator.tasks.bio_tags import (
     to_bio,
 )
 from orchestrator.tasks.features import Features
-from orchestrator.tasks.scoring import decode
 from orchestrator.tasks.text_files import BadRecords
 from orchestrator.tasks.types import TASK_TYPES
 from orchestrator.tasks.types.conll import ConllReader, NerExample, NerTable, has_tag_columns
 from orchestrator.tasks.types.ner import TagsPrediction
-from tests.orchestrator.tasks.definitions import define, examples_of, features_of, read, write, write_records
+from tests.orchestrator.tasks.definitions import decode, define, examples_of, features_of, read, write, write_records
 
 LABELS = ("O", "B-PER", "I-PER")
 TAGS = st.lists(st.sampled_from(["O", "B-PER", "I-PER", "B-LOC", "I-LOC"]))

@@ -27,16 +27,15 @@ from orchestrator.tasks.loading import load_task
 from orchestrator.tasks.scoring import majority_baseline
 from orchestrator.tasks.types import TASK_TYPES
 from orchestrator.tasks.types.base import Outputs, Scores, TaskDefinition
-from orchestrator.tasks.types.classification import ClassificationExample, ClassificationTable, ClassPrediction
+from orchestrator.tasks.types.classification import ClassificationTable, ClassPrediction
 from orchestrator.tasks.types.requests import Request
-from orchestrator.tasks.types.text import TextTarget, TextType, check_classes
+from orchestrator.tasks.types.text import Examples, TextTarget, TextType, check_classes
 from tests.orchestrator.finetuning import tiny_tasks
 
-Examples = Sequence[ClassificationExample]
 Predictions = Sequence[ClassPrediction]
 
 
-class GradeTarget(TextTarget[ClassificationExample, ClassPrediction]):
+class GradeTarget(TextTarget[ClassPrediction]):
     """A class for each text, in the order of the task's labels; outputs are logits (N, C)."""
 
     field = "label"
@@ -63,7 +62,7 @@ class GradeTarget(TextTarget[ClassificationExample, ClassPrediction]):
         return [ClassPrediction(task.labels[middle])] * len(examples)
 
 
-class Grade(TextType[ClassificationExample]):
+class Grade(TextType):
     head: Any = "grade"
     target = GradeTarget()
     reader_type = ClassificationTable

@@ -19,12 +19,20 @@ from orchestrator.specs import TaskSpec
 from orchestrator.tasks.feature_cache import prepare_features, unread_notes
 from orchestrator.tasks.features import Features, passage_windows
 from orchestrator.tasks.loading import load_task
-from orchestrator.tasks.scoring import decode, decode_fitted, score
+from orchestrator.tasks.scoring import decode_fitted, score
 from orchestrator.tasks.task import Task
 from orchestrator.tasks.text_files import BadRecords
 from orchestrator.tasks.types.qa import AnswerPrediction, whole_letters
 from orchestrator.tasks.types.squad import Answer, QaExample, SquadReader, are_question_columns, find_answer
-from tests.orchestrator.tasks.definitions import examples_of, features_of, options_of, read, write, write_records
+from tests.orchestrator.tasks.definitions import (
+    decode,
+    examples_of,
+    features_of,
+    options_of,
+    read,
+    write,
+    write_records,
+)
 
 CONTEXT = "the cat saw the cat and the ünruly cat"
 

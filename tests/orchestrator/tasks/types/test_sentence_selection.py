@@ -9,11 +9,10 @@ import pytest
 from bert_core.errors import DataError
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.base.errors import InputError, SpecError, TaskDataError
-from orchestrator.tasks.scoring import decode
 from orchestrator.tasks.types import TASK_TYPES
 from orchestrator.tasks.types.requests import Request
 from orchestrator.tasks.types.sentence_selection import SentencesExample, SentencesPrediction, SentencesTable
-from tests.orchestrator.tasks.definitions import define, examples_of, features_of, window_texts, write_records
+from tests.orchestrator.tasks.definitions import decode, define, examples_of, features_of, window_texts, write_records
 
 HEAD = TASK_TYPES["sentence_selection"]
 TASK = define("sentence_selection")

@@ -13,34 +13,34 @@ from bert_core.errors import DataError
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.base.errors import TaskDataError
 from orchestrator.specs.task import Head
-from orchestrator.tasks.scoring import decode
+from orchestrator.tasks.text_examples import TextExample
 from orchestrator.tasks.types import TASK_TYPES
-from orchestrator.tasks.types.classification import ClassificationExample, ClassPrediction
-from orchestrator.tasks.types.multi_label import LabelsPrediction, MultiLabelExample, MultiLabelTable
+from orchestrator.tasks.types.classification import ClassPrediction
+from orchestrator.tasks.types.multi_label import LabelsPrediction, MultiLabelTable
 from orchestrator.tasks.types.multiple_choice import ChoicePrediction, MultipleChoiceExample, MultipleChoiceTable
 from orchestrator.tasks.types.ner import TagsPrediction
 from orchestrator.tasks.types.qa import AnswerPrediction
-from orchestrator.tasks.types.regression import RegressionExample, ValuePrediction
+from orchestrator.tasks.types.regression import ValuePrediction
 from orchestrator.tasks.types.sentence_selection import SentencesPrediction
-from tests.orchestrator.tasks.definitions import define, examples_of, features_of, window_texts, write_records
+from tests.orchestrator.tasks.definitions import decode, define, examples_of, features_of, window_texts, write_records
 
 
 def test_sentences_and_pairs_become_windows(tokenizer: Tokenizer) -> None:
-    examples = [ClassificationExample("0", "The house", None, "b"), ClassificationExample("1", "a river", "the", "a")]
+    examples = [TextExample("0", "The house", None, "b"), TextExample("1", "a river", "the", "a")]
     features = features_of("classification", ("a", "b"), examples, tokenizer, max_seq_length=32)
     assert window_texts(features, tokenizer) == ["[CLS] the house [SEP]", "[CLS] a river [SEP] the [SEP]"]
     assert features.token_type_ids[features.cu_seqlens[1] :].tolist()[-2:] == [1, 1]
     assert features.token_type_ids.sum() == 2
     assert features.head_arrays.labels.tolist() == [1, 0]
     assert features.example_index.tolist() == [0, 1]
-    written = [ClassificationExample("0", "[SEP]")]
+    written = [TextExample("0", "[SEP]")]
     features = features_of("classification", ("a", "b"), written, tokenizer, max_seq_length=32)
     assert np.count_nonzero(features.input_ids == tokenizer.sep_id) == 1, "a special token in a text is text"
 
 
 def test_classes_are_the_likeliest_with_probabilities(tokenizer: Tokenizer) -> None:
     task = define("classification", ("no", "yes"))
-    examples = [ClassificationExample(str(i), "the house") for i in range(2)]
+    examples = [TextExample(str(i), "the house") for i in range(2)]
     features = features_of(task.head, task.labels, examples, tokenizer, max_seq_length=8)
     predictions = decode(task, features, examples, np.array([[0.0, np.log(3.0)], [900.0, -900.0]], np.float32))
     assert predictions[0] == ClassPrediction("yes", (pytest.approx(0.25), pytest.approx(0.75)))
@@ -49,7 +49,7 @@ def test_classes_are_the_likeliest_with_probabilities(tokenizer: Tokenizer) -> N
 
 def test_values_come_flat_or_in_a_column(tokenizer: Tokenizer) -> None:
     task = define("regression")
-    examples = [RegressionExample("0", "a")] * 2
+    examples = [TextExample("0", "a")] * 2
     features = features_of(task.head, (), examples, tokenizer, max_seq_length=8)
     expected = [ValuePrediction(1.5), ValuePrediction(-2.0)]
     assert decode(task, features, examples, np.array([1.5, -2.0])) == expected
@@ -66,7 +66,7 @@ TOPICS = MultiLabelTable(("text",), "topics", labels=tuple(NAMES))
 @settings(max_examples=25, deadline=None)
 def test_labels_are_the_same_in_every_form(rows: list[list[str]], tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("labels")
-    expected = [MultiLabelExample(str(i), "x", labels=tuple(row)) for i, row in enumerate(rows)]
+    expected = [TextExample(str(i), "x", label=tuple(row)) for i, row in enumerate(rows)]
     forms = {"lists.jsonl": rows, "names.jsonl": [" | ".join(row) for row in rows], "json.jsonl": map(json.dumps, rows)}
     for name, values in forms.items():
         path = write_records(folder / name, *({"text": "x", "topics": value} for value in values))
@@ -80,7 +80,7 @@ def test_labels_are_the_same_in_every_form(rows: list[list[str]], tmp_path_facto
 def test_the_separator_is_ones_own_and_a_label_may_be_a_number(tmp_path: Path) -> None:
     path = write_records(tmp_path / "a.jsonl", {"text": "x", "topics": "a|b;c"}, {"text": "y", "topics": 7})
     table = MultiLabelTable(("text",), "topics", separator=";")
-    assert [example.labels for example in examples_of(table, path)] == [("a|b", "c"), ("7",)]
+    assert [example.label for example in examples_of(table, path)] == [("a|b", "c"), ("7",)]
 
 
 @pytest.mark.parametrize("value", [{"loud": 1}, "loud||3", ["loud", ["3"]], '["loud"', "loud|quiet"])
@@ -88,7 +88,7 @@ def test_broken_labels_are_named_or_left_out(tmp_path: Path, value: object) -> N
     path = write_records(tmp_path / "a.jsonl", {"text": "x", "topics": "3"}, {"text": "y", "topics": value})
     with pytest.raises(TaskDataError, match=r"line 2: .*topics"):
         examples_of(TOPICS, path)
-    assert [example.labels for example in examples_of(TOPICS, path, "skip")] == [("3",)]
+    assert [example.label for example in examples_of(TOPICS, path, "skip")] == [("3",)]
 
 
 @pytest.mark.parametrize("learned", [None, tuple(sorted(map(str, range(12)))), ("0", "2")])
@@ -99,7 +99,7 @@ def test_a_list_of_flags_is_read_alike_whatever_labels_the_task_has_learned(
     rows = [{"text": "x", "topics": [int(place == there) for place in range(12)]} for there in (0, 2)]
     path = write_records(tmp_path / "a.jsonl", *rows)
     table = MultiLabelTable(("text",), "topics", labels=learned)
-    assert [example.labels for example in examples_of(table, path)] == [("0",), ("2",)]
+    assert [example.label for example in examples_of(table, path)] == [("0",), ("2",)]
     if learned == ("0", "2"):
         write_records(path, rows[0], {"text": "y", "topics": [int(place == 3) for place in range(12)]})
         with pytest.raises(TaskDataError, match=r"line 2: .*'3'"):
@@ -108,7 +108,7 @@ def test_a_list_of_flags_is_read_alike_whatever_labels_the_task_has_learned(
 
 def test_labels_are_those_above_one_half(tokenizer: Tokenizer) -> None:
     task = define("multi_label", ("a", "b", "c"))
-    examples = [MultiLabelExample(str(i), "the house", labels=labels) for i, labels in enumerate([("c", "a"), ()])]
+    examples = [TextExample(str(i), "the house", label=labels) for i, labels in enumerate([("c", "a"), ()])]
     features = features_of(task.head, task.labels, examples, tokenizer, max_seq_length=8)
     assert features.head_arrays.labels.tolist() == [[1, 0, 1], [0, 0, 0]]
     logits = np.array([[np.log(3.0), 0.0, 900.0], [-900.0, -1.0, -2.0]], np.float32)
