@@ -7,6 +7,7 @@ from itertools import chain
 from typing import Any
 
 from bert_core.text.characters import plain_text
+from orchestrator.base.console import counted
 from orchestrator.base.errors import InputError, NotFoundError, SpecError, TaskDataError
 from orchestrator.base.nearest import nearest, no_file
 from orchestrator.base.results import Split
@@ -66,7 +67,7 @@ def _known_task(spec: TaskSpec, known: KnownTask) -> Task:
     labels, complete = known.labels or tuple(dict.fromkeys(known.classes.values())), known.complete(spec)
     task = _make_task(complete, task_type, files, task_type.reader(complete, labels, known))
     columns = known.text_columns if known.header else ()
-    own = {"labels": labels, "text_columns": columns, "unanswerable": known.unanswerable}
+    own: dict[str, Any] = {"labels": labels, "text_columns": columns, "unanswerable": known.unanswerable}
     return replace(task, max_examples=_limits(spec), **own)
 
 
@@ -126,7 +127,7 @@ def _without_unlabeled_test(task: Task) -> Task:
     if next(iter(task.reader.read(bad.path, bad)), None) is not None or not bad.num_unlabeled:
         return task
     logger.info(f"{bad.path}: none of its {bad.num_unlabeled:,} rows has a label, so that there is no test split")
-    files = {split: path for split, path in task.files.items() if split != "test"}
+    files: dict[Split, str] = {split: path for split, path in task.files.items() if split != "test"}
     return replace(task, files=files)
 
 
@@ -170,10 +171,9 @@ def _checked_files(
     if spec.split is not None:
         if "train" not in files:
             raise TaskDataError(f"task.split: task {spec.id} has no training split to divide")
-        if path := files.get("validation"):
-            raise SpecError(
-                f"task.split: task {spec.id} has a validation split, {path}; leave one out (files: {{train: …}})"
-            )
+        if "validation" in files:
+            has = f"task {spec.id} has a validation split, {files['validation']}"
+            raise SpecError(f"task.split: {has}; leave one out (files: {{train: …}})")
         if spec.max_validation_examples is not None:
             raise SpecError("task.max_validation_examples: task.split says how many are for validation; leave it out")
         return {**files, "validation": files["train"]}
@@ -203,8 +203,9 @@ def data_remarks(task: Task) -> Iterator[tuple[str, str]]:
         looks = f"{names} look alike and are {len(alike)} classes"
         yield "labels", f"{looks}; if one is meant, write it in one way in {train}"
     for split in {task.files[split]: split for split in task.splits}.values():
-        if note := task.read(split).bad.repair_note:
-            yield "mended", note
+        bad = task.read(split).bad
+        if bad.num_repaired:
+            yield "mended", f"{bad.path}: {counted(bad.num_repaired, 'record')} mended, the first at {bad.first_repair}"
     for split in task.splits:
         if remark := task.target.labels_note(task.examples(split)):
             yield split, f"{task.files[split]}: {remark}; add others"

@@ -16,7 +16,6 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import Generic, Literal, Self, TypeVar
 
-from orchestrator.base.console import counted
 from orchestrator.base.errors import TaskDataError
 from orchestrator.base.nearest import no_file
 from orchestrator.specs.task import TaskSpec
@@ -80,12 +79,6 @@ class BadRecords:
     def repaired(self, place: str, what: str) -> None:
         self.first_repair = self.first_repair or f"{place}: {what}"
         self.num_repaired += 1
-
-    @property
-    def repair_note(self) -> str:
-        if not self.num_repaired:
-            return ""
-        return f"{self.path}: {counted(self.num_repaired, 'record')} mended, the first at {self.first_repair}"
 
 
 E_co = TypeVar("E_co", covariant=True)

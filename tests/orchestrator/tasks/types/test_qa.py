@@ -119,7 +119,7 @@ def test_the_first_repaired_answer_is_told(tmp_path: Path) -> None:
     )
     _, bad = read_json(tmp_path / "a.json", layout(right, moved, far))
     assert bad.num_repaired == 2
-    assert "qas[1]" in bad.repair_note
+    assert "qas[1]" in bad.first_repair
 
 
 def test_a_question_without_an_answer_is_known_in_each_spelling(tmp_path: Path) -> None:
