@@ -48,7 +48,7 @@ class SplitDigests(NamedTuple):
 class Task(TaskDefinition):
     """A labeled task with its files. A split is read once, also for tasks that `replace` makes of it.
 
-    Labels, columns and their reader may be replaced by others that give the same examples. Pickles without examples.
+    The reader may be replaced by another one only if it gives the same examples. Pickles without examples.
     """
 
     files: Mapping[Split, str]
@@ -87,7 +87,7 @@ class Task(TaskDefinition):
         """The split's examples and what its file was like. Raises: TaskDataError, naming what is missing or broken."""
         source = self._source(split)
         share = self.train_fraction if split == "train" else 1.0
-        key = (split, self.max_examples.get(source), share, self.held_out, self.folds, self.fold)
+        key = (*self._file_key(source), split, share, self.held_out, self.folds, self.fold)
         if key not in self._read:
             read = self._read_file(source)
             if self.is_divided and split != "test":
@@ -101,6 +101,9 @@ class Task(TaskDefinition):
     def _source(self, split: Split) -> Split:
         """The split whose file and limit a split has."""
         return "train" if self.is_divided and split == "validation" else split
+
+    def _file_key(self, split: Split) -> tuple[object, ...]:
+        return absolute(self.file(split)), self.on_bad_record, self.max_examples.get(split)
 
     def _part_of(self, whole: ReadSplit, split: Split) -> ReadSplit:
         """A split's part of the training file; the whole file where no fold is chosen."""
@@ -123,7 +126,7 @@ class Task(TaskDefinition):
         return whole._replace(examples=tuple(compress(whole.examples, is_wanted)))
 
     def _read_file(self, split: Split) -> ReadSplit:
-        key = (split, self.max_examples.get(split))
+        key = self._file_key(split)
         if key in self._read:
             return self._read[key]
         bad = BadRecords(self.file(split), self.on_bad_record)

@@ -334,10 +334,10 @@ def test_what_stands_beside_a_label_or_in_few_records_is_seen(
         ({"entities": [["PER", 0, 3]]}, "character spans"),
         ({"spans": {"start": [0], "end": [3], "label": ["PER"]}}, "character spans"),
         ({"questions": "who is it", "answers": ["Ada"]}, "SQuAD's JSON"),
-        ({"price": "$1,012.50"}, "currency or a unit"),
+        ({"price": "$1,012.50"}, "currency"),
         ({"w": ["Ada", "##bo"], "labels": [1, -100]}, "tags as numbers"),
         ({"sure": "12.5 %"}, "percent"),
-        ({"price": "12.50 EUR"}, "currency or a unit"),
+        ({"price": "12.50 EUR"}, "currency"),
     ],
 )
 def test_what_no_task_reads_is_named(tmp_path: Path, beside: dict[str, object], named: str) -> None:

@@ -45,7 +45,7 @@ def assert_equal(first: Features, second: Features) -> None:
 
 def test_the_second_time_they_are_mapped_read_only_and_no_example_is_read(prepare, task: Task) -> None:
     made = prepare()
-    unread = replace(task)
+    unread = replace(task, _read={})
     loaded = prepare(task=unread)
     assert (made.reused, loaded.reused) == (False, True)
     assert_equal(made, loaded)
