@@ -182,7 +182,7 @@ class Resolved:
 
     def drop_examples(self) -> None:
         """Let the examples that tasks have read go, so that those of a pipeline's stages are not all held at once."""
-        self._tasks = {key: replace(task, _read={}) for key, task in self._tasks.items()}
+        self._tasks = {key: replace(task, reads={}) for key, task in self._tasks.items()}
 
 
 def check_weights(folder: str) -> None:

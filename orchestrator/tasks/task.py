@@ -66,7 +66,7 @@ class Task(TaskDefinition):
     """Number of parts that the training file's examples are dealt into instead."""
     fold: int | None = None
     """The part that is the validation split, while the others are the training split; None where both are the whole."""
-    _read: dict[tuple[object, ...], ReadSplit] = field(default_factory=dict, repr=False, compare=False)
+    reads: dict[tuple[object, ...], ReadSplit] = field(default_factory=dict, repr=False, compare=False)
     """Files and parts that were read, by all that decides which examples they have."""
 
     @property
@@ -88,15 +88,15 @@ class Task(TaskDefinition):
         source = self._source(split)
         share = self.train_fraction if split == "train" else 1.0
         key = (*self._file_key(source), split, share, self.held_out, self.folds, self.fold)
-        if key not in self._read:
+        if key not in self.reads:
             read = self._read_file(source)
             if self.is_divided and split != "test":
                 read = self._part_of(read, split)
             if share < 1.0:
                 is_taken = _take_of_each_label(self.type, read.examples, lambda count: max(1, round(share * count)))
                 read = read._replace(examples=tuple(compress(read.examples, is_taken)))
-            self._read[key] = read
-        return self._read[key]
+            self.reads[key] = read
+        return self.reads[key]
 
     def _source(self, split: Split) -> Split:
         """The split whose file and limit a split has."""
@@ -127,8 +127,8 @@ class Task(TaskDefinition):
 
     def _read_file(self, split: Split) -> ReadSplit:
         key = self._file_key(split)
-        if key in self._read:
-            return self._read[key]
+        if key in self.reads:
+            return self.reads[key]
         bad = BadRecords(self.file(split), self.on_bad_record)
         examples = tuple(islice(self.reader.read(bad.path, bad), self.max_examples.get(split)))
         if not examples:
@@ -140,8 +140,8 @@ class Task(TaskDefinition):
             raise TaskDataError(f"{bad.path} gives no example for task {self.id}: {found}")
         for remark, number in bad.remarks.items():
             logger.info(f"{bad.path}: {remark}: {number:,}")
-        self._read[key] = ReadSplit(examples, bad)
-        return self._read[key]
+        self.reads[key] = ReadSplit(examples, bad)
+        return self.reads[key]
 
     def file(self, split: Split) -> str:
         """The split's file. Raises: TaskDataError when the task has no such split."""
@@ -170,7 +170,7 @@ class Task(TaskDefinition):
         if not exists(path):
             raise TaskDataError(f"unlabeled: {no_file(path)}")
         reader = self.reader.without_labels()
-        whole: dict[str, Any] = {"max_examples": {}, "held_out": None, "folds": None, "fold": None, "_read": {}}
+        whole: dict[str, Any] = {"max_examples": {}, "held_out": None, "folds": None, "fold": None, "reads": {}}
         return replace(self, id=f"{self.id}_unlabeled", files={"train": path}, reader=reader, **whole)
 
     def fingerprint(self, split: Split) -> str:
@@ -208,7 +208,7 @@ class Task(TaskDefinition):
         }
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_read": {}}
+        return {**self.__dict__, "reads": {}}
 
 
 def _take_of_each_label(task_type: AnyTaskType, examples: Sequence[Any], num_taken: Callable[[int], int]) -> list[bool]:

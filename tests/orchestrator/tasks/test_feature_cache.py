@@ -45,11 +45,11 @@ def assert_equal(first: Features, second: Features) -> None:
 
 def test_the_second_time_they_are_mapped_read_only_and_no_example_is_read(prepare, task: Task) -> None:
     made = prepare()
-    unread = replace(task, _read={})
+    unread = replace(task, reads={})
     loaded = prepare(task=unread)
     assert (made.reused, loaded.reused) == (False, True)
     assert_equal(made, loaded)
-    assert unread._read == {}
+    assert unread.reads == {}
     assert isinstance(loaded.input_ids.base, np.memmap)
     with pytest.raises(ValueError, match="read-only"):
         loaded.input_ids[0] = 1

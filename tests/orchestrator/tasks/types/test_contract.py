@@ -148,7 +148,7 @@ class TestTaskType:
         task.examples("train")
         again = pickle.loads(pickle.dumps(task))
         assert again == task
-        assert again._read == {}
+        assert again.reads == {}
         assert len(pickle.dumps(task)) < 4000
 
     def test_features_are_the_same_from_their_arrays(self, features: Features[Any], task: Task) -> None:
