@@ -21,7 +21,7 @@ from orchestrator.tasks.types.base import AnyTaskType, TaskDefinition
 
 logger = logging.getLogger(__name__)
 SPLITS: tuple[Split, ...] = ("train", "validation", "test")
-_READING_VERSION = 4
+_READING_VERSION = 5
 """Raised when the same file would be read into other examples."""
 
 
