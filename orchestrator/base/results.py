@@ -82,10 +82,10 @@ class FileCount:
 
 @dataclass(frozen=True)
 class DatasetResult:
-    """Data as a run used it: a token store, or a task's tokenized splits."""
+    """Data as a run used it: a token store, a task's tokenized splits, or a tokenizer."""
 
     name: str
-    kind: Literal["corpus", "task"]
+    kind: Literal["corpus", "task", "tokenizer"]
     fingerprint: str
     """SHA-256 over the content and everything that shaped it."""
     path: str

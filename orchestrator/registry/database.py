@@ -1,10 +1,8 @@
 """One database: its tables at the newest revision, transactions that commit or roll back, errors in a person's words.
 
 On SQLite, with `synchronous = NORMAL`, a killed process loses nothing; a power cut can lose the last transactions.
-
-An empty database gets the tables of the metadata when it is first used; one with another program's tables is refused.
-An older revision is refused until a person runs `orchestrator db upgrade`, which runs the Alembic scripts after it; one
-from before the first script and a newer one are refused. Alembic is imported only when scripts must run.
+An empty database gets the tables of the metadata when it is first used. An older revision is refused until a person
+runs `orchestrator db upgrade`, which runs the Alembic scripts after it; a newer one and another program's are refused.
 
 An error says which registry, what is wrong with it and what to do. Waiting helps where the server is down or starts,
 the connection broke, or another process holds a lock (`RegistryUnavailableError`): who needs the call asks a `patient`
@@ -15,12 +13,12 @@ import logging
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
-from sqlalchemy import URL, Column, Connection, Engine, MetaData, String, Table, insert, inspect, select
+from sqlalchemy import URL, Column, Connection, Engine, MetaData, Select, String, Table, insert, inspect, select
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import PoolProxiedConnection
 
@@ -40,6 +38,7 @@ from orchestrator.registry.tables import METADATA
 
 logger = logging.getLogger(__name__)
 _T = TypeVar("_T")
+_P = ParamSpec("_P")
 
 FIRST_REVISION, NEWEST_REVISION = "0014", "0014"
 MIGRATIONS = Path(__file__).with_name("migrations")
@@ -87,11 +86,10 @@ def _refuse_unknown(revision: str | None, place: str) -> None:
     """Refuse tables of a version that this one cannot upgrade or does not know. Raises: RegistryError."""
     if revision is None or FIRST_REVISION <= revision <= NEWEST_REVISION:
         return
-    advice = "newer than this version knows; upgrade bert-orchestrator."
+    advice = "newer than this version knows; upgrade bert-orchestrator"
     if revision < FIRST_REVISION:
-        advice = "of an earlier version that this one does not read; read it with the version that wrote it, and begin "
-        advice += "another registry here."
-    raise RegistryError(f"The registry {place} is at revision {revision}, {advice}")
+        advice = "of an earlier version; read it with the version that wrote it, and begin another registry here"
+    raise RegistryError(f"The registry {place} is at revision {revision}, {advice}.")
 
 
 def _run_scripts(connection: Connection) -> None:
@@ -117,8 +115,7 @@ class Database:
     """
 
     def __init__(self, location: str, *, read_only: bool = False, lost_after_s: float = LOST_AFTER_S) -> None:
-        self.url = resolve_url(location)
-        """URL, with its password: for other connections to the same database."""
+        self.url = resolve_url(location)  # with its password
         self.dialect = self.url.get_backend_name()
         """Kind of database: `sqlite` or `postgresql`."""
         self.lost_after_s = lost_after_s
@@ -155,6 +152,21 @@ class Database:
             if writing:
                 self._keys = {}  # and what others have found until a server's commit
 
+    def read(self, use: Callable[Concatenate[Connection, _P], _T], *given: _P.args, **named: _P.kwargs) -> _T:
+        """Call a function with a connection that reads, in one transaction. Raises: as `connection`."""
+        with self.connection(writing=False) as connection:
+            return use(connection, *given, **named)
+
+    def rows(self, statement: Select[Any]) -> Sequence[Any]:
+        """Rows that a statement selects, in a transaction of its own. Raises: as `connection`."""
+        with self.connection(writing=False) as connection:
+            return connection.execute(statement).all()
+
+    def scalar(self, statement: Select[Any]) -> Any:
+        """First value of the first row that a statement selects; None where there is none. Raises: as `connection`."""
+        with self.connection(writing=False) as connection:
+            return connection.scalar(statement)
+
     @contextmanager
     def transaction(self) -> Iterator[WriteTransaction]:
         """Open a transaction for writing by the driver itself, which costs a short one far less than SQLAlchemy does.
@@ -169,10 +181,7 @@ class Database:
                 # Keys that another thread forgets stay known to this transaction.
                 transaction = WriteTransaction(driver.cursor(), self.dialect, self._keys)
                 yield transaction
-                if self.dialect == "sqlite":
-                    driver.execute("COMMIT")  # prepared once
-                else:
-                    driver.commit()
+                driver.commit()
             except BaseException:
                 connection.invalidate()  # it is closed, and its transaction and its locks go with it
                 raise
@@ -202,8 +211,7 @@ class Database:
     def upgrade(self, before: Callable[[str], object] | None = None) -> str:
         """Bring the tables to the newest revision and return it; of several processes one does the work.
 
-        Args:
-            before: called with the revision of tables that are about to be changed, while other writers wait.
+        `before` is called with the revision of tables that are about to be changed, while other writers wait.
         """
         self._refuse_to_write()
         with self._translated_errors, self._open().execution_options(writing=True).begin() as connection:
@@ -259,10 +267,7 @@ class Database:
                 if revision is None:
                     self.upgrade()
                 elif revision != NEWEST_REVISION:
-                    raise RegistryError(
-                        f"The registry {self} is at an older revision ({revision}); back it up, then run: orchestrator "
-                        "db upgrade"
-                    )
+                    raise RegistryError(f"The registry {self} is at revision {revision}; run: orchestrator db upgrade")
                 self._is_checked = True
             return self._open()
 
@@ -336,8 +341,7 @@ def _translate(error: Exception, url: URL) -> InputError | RegistryError:
 def retry_while_unavailable(use: Callable[[], _T], given_up: threading.Event | None = None) -> _T:
     """Use the registry; while it does not answer, warn once and try again, for PATIENCE_S at most or until given up.
 
-    It may be done twice: a broken connection leaves open whether the first try was committed. Training goes on
-    meanwhile: measurements wait in the event queue, and checkpoints carry what is not recorded.
+    It may be done twice: a broken connection leaves open whether the first try was committed.
     """
     given_up = given_up or threading.Event()
     give_up_at, has_said = time.monotonic() + PATIENCE_S, False

@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import Any
 
 import sqlalchemy as sql
-from sqlalchemy import ColumnElement, Connection, Dialect, Insert, Row, Select, Table, func, literal_column, select
+from sqlalchemy import ColumnElement, Connection, Dialect, Insert, Row, Select, Table, literal_column, select
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.expression import FunctionElement
@@ -134,8 +134,8 @@ class ReferenceKey(TypeDecorator[str]):
     """Reference to a row: its integer key in rows, a text to whoever writes and reads them.
 
     A text becomes a key where it is a parameter, and a key a text where it is what a statement returns; within a
-    statement keys are compared with keys. A text that is not there has no key: NULL. A list of texts that may be empty,
-    or that a column is not in, is given as a selection of keys (`select_runs`).
+    statement keys are compared with keys. A text that is not there has no key: NULL. A list of texts is given as a
+    selection of keys (`select_runs`).
     """
 
     impl, cache_ok = Integer, True
@@ -161,31 +161,32 @@ key_of_run, id_of_run = RUN_KEY.key_of, RUN_KEY.column_expression
 key_of_name, name_of_key = NAME_KEY.key_of, NAME_KEY.column_expression
 
 
-def select_list(dialect: str, name: str, **given: Any) -> Select[Any]:
+class _json_items(_Function):  # noqa: N801  (an SQL function)
+    """SQL function: a row for each text of a list."""
+
+    inherit_cache = True
+    sqlite, postgresql = "json_each({}) AS items", "json_array_elements_text(CAST({} AS JSON)) AS items(value)"
+
+
+def select_list(name: str, **given: Any) -> Select[Any]:
     """Select the items of a list of texts, one parameter: `IN (…)` has one for each, of which SQLite takes 32,766."""
     texts = sql.bindparam(name, type_=Json, **given)
-    if dialect == "sqlite":
-        return select(func.json_each(texts).table_valued("value").c.value)
-    return select(func.json_array_elements_text(sql.cast(texts, JSON)))
+    return select(literal_column("items.value", Text)).select_from(_json_items(texts))
 
 
-def select_items(connection: Connection, items: Iterable[str]) -> Select[Any]:
+def select_items(items: Iterable[str]) -> Select[Any]:
     """Select texts that are given."""
-    return select_list(connection.dialect.name, "items", value=list(items), unique=True)
+    return select_list("items", value=list(items), unique=True)
 
 
-def select_runs(connection: Connection, run_ids: Iterable[str]) -> Select[Any]:
+def select_runs(run_ids: Iterable[str]) -> Select[Any]:
     """Select the keys of the runs with these ids, to compare rows' references to runs with."""
     runs = sql.table("all_runs", sql.column("key", Integer), sql.column("id", Text))
-    return select(runs.c.key).where(runs.c.id.in_(select_items(connection, run_ids)))
+    return select(runs.c.key).where(runs.c.id.in_(select_items(run_ids)))
 
 
 def find_row(connection: Connection, table: Table, *, for_update: bool = False, **values: Any) -> Row[Any] | None:
-    """The row of a table that has these values; None where there is none.
-
-    Args:
-        for_update: whether other writers of the row wait until this transaction ends.
-    """
+    """The row of a table that has these values; other writers of it wait until this transaction ends (`for_update`)."""
     found = select(table).where(*(table.c[name] == value for name, value in values.items()))
     return connection.execute(found.with_for_update() if for_update else found).first()
 
@@ -204,9 +205,7 @@ def upsert(
     update: tuple[str, ...] = (),
     also: Callable[[Any], Mapping[str, Any]] = lambda new: {},
 ) -> Insert:
-    """Statement that inserts rows, and updates rows whose natural key is in the table already.
-
-    Building such a statement costs far more than running it, so each is built once.
+    """Statement that inserts rows, and updates rows whose natural key is in the table already; each is built once.
 
     Args:
         keys: columns of the natural key.
@@ -215,10 +214,9 @@ def upsert(
     """
     insert = import_module(f"sqlalchemy.dialects.{dialect}").insert(table)
     changes = {**{name: insert.excluded[name] for name in update}, **also(insert.excluded)}
-    changed: Insert = (
-        insert.on_conflict_do_update(index_elements=keys, set_=changes) if changes else insert.on_conflict_do_nothing()
-    )
-    return changed
+    if not changes:
+        return insert.on_conflict_do_nothing()  # type: ignore[no-any-return]
+    return insert.on_conflict_do_update(index_elements=keys, set_=changes)  # type: ignore[no-any-return]
 
 
 def upsert_rows(

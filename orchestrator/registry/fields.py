@@ -1,9 +1,8 @@
 """Fields of runs: the one table of what a query can ask for, and each field's value as SQL; and runs as tables.
 
 A field is a column of the run, or a value in the rows of another table. A comparison on rows is
-`run IN (SELECT run …)`: the database finds these runs once, whatever stands beside the comparison. Only after such a
-comparison and an `and`, where few runs are left or the page is soon full, rows are looked up run by run (`EXISTS`). No
-text of a query becomes part of the SQL: names and values are bound parameters, columns come from the table below.
+`run IN (SELECT run …)`: the database finds these runs once. Only after such a comparison and an `and`, where few runs
+are left, rows are looked up run by run (`EXISTS`). No text of a query becomes part of the SQL.
 """
 
 import math
@@ -23,7 +22,7 @@ from orchestrator.base.run_states import RunState
 from orchestrator.registry import tables
 from orchestrator.registry.dialects import id_of_run, key_of_name
 from orchestrator.registry.parameters import LARGEST_EXACT, decode_parameter, group_key
-from orchestrator.registry.query_language import METRIC_SPLITS, WrongValueError, metric_name, short_names
+from orchestrator.registry.query_language import METRIC_SPLITS, WrongValueError, metric_name, series_order, short_names
 from orchestrator.registry.records import RecordTable, check_page, is_flagged, paused_collection
 from orchestrator.registry.tables import RUNS, of_whole_run
 
@@ -262,8 +261,7 @@ def read_in_order(
 ) -> list[Any]:
     """Read a column of runs in the order of a field; those without it come last, newest first.
 
-    Args:
-        by: the field, whether the order descends, and whether each of the runs is known to have a value.
+    `by` has the field, whether the order descends, and whether each of the runs is known to have a value.
 
     Raises: InputError for a page that there is not.
     """
@@ -331,8 +329,7 @@ def list_runs(connection: Connection, state: sql.ColumnElement[RunState], keys: 
         records[key][names[path]] = value
     for key, record in records.items():
         record["tags"] = ", ".join(sorted(tags.get(key, ())))
-    parts = sorted((series.split(".", 1) for series in metrics), key=lambda part: (METRIC_SPLITS.index(part[0]), part))
-    measured = [f"metrics.{metric_name('.'.join(part))}" for part in parts]
+    measured = [f"metrics.{metric_name(series)}" for series in sorted(metrics, key=series_order)]
     dtypes = dict.fromkeys([*measured, "seconds"], "float64") | dict.fromkeys(["seed", "number"], "Int64")
     columns_of_all = [*RUN_COLUMNS, "tags", *measured, *sorted(names.values())]
     return RecordTable(columns_of_all, [record for record in records.values() if "id" in record], dtypes)

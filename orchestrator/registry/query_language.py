@@ -91,6 +91,12 @@ def metric_name(series: str) -> str:
     return series.removeprefix(f"{METRIC_SPLITS[0]}.")
 
 
+def series_order(series: str) -> tuple[int, str]:
+    """Sort key of a measurement's series: by split, then by name."""
+    split, _, name = series.partition(".")
+    return METRIC_SPLITS.index(split), name
+
+
 def short_names(paths: Iterable[str]) -> dict[str, str]:
     """Short name of each path: its last part, or the whole path where several end in that part.
 
@@ -211,8 +217,7 @@ def errors_in(text: str) -> Iterator[None]:
     except MisplacedError as error:
         before, after = text[: error.place].rpartition("\n")[2], text[error.place :].partition("\n")[0]
         if len(before) + len(after) > 2 * _SHOWN_AROUND:
-            before = before if len(before) <= _SHOWN_AROUND else "…" + before[-_SHOWN_AROUND:]
-            after = after if len(after) <= _SHOWN_AROUND else after[:_SHOWN_AROUND] + "…"
+            before, after = before[-_SHOWN_AROUND:], after[:_SHOWN_AROUND]
         visible = "".join(letter if letter.isprintable() else " " for letter in before + after)
         raise InputError(f"{error}\n  {visible}\n  {' ' * len(before)}^") from None
 
@@ -265,9 +270,9 @@ def _with_value(read: Callable[["Token"], Value], token: "Token") -> "Token":
 
 
 class _Tree:
-    """Builder of the tree, from the leaves up; its methods are named like the rules of the grammar.
+    """Builder of the tree, from the leaves up; its methods are named like the rules of the grammar and get their parts.
 
-    They get the rule's parts. A side of a comparison is an operand, or the token of a literal with its `value`.
+    A side of a comparison is an operand, or the token of a literal with its `value`.
     """
 
     def any(self, parts: list[Condition]) -> Condition:

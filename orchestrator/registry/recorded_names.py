@@ -1,8 +1,7 @@
 """Names that a registry has recorded: for whoever completes a word, and for a query whose field no run has.
 
-A shell asks at each press of the Tab key, so that the answer must be there at once. A SQLite file is read by the
-standard library alone, since loading SQLAlchemy and the tables takes longer than all the rest. A registry of 100,000
-runs has millions of rows of parameters, and some hundred names. Nothing is ever written.
+A shell asks at each press of the Tab key, so that a SQLite file is read by the standard library alone: loading
+SQLAlchemy and the tables takes longer than all the rest. Nothing is ever written.
 """
 
 import sqlite3
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from orchestrator.registry.location import reading_address
-from orchestrator.registry.query_language import METRIC_SPLITS, metric_name, short_names
+from orchestrator.registry.query_language import metric_name, series_order, short_names
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -77,9 +76,7 @@ class RecordedNames:
 
     def metrics(self, run: str = "") -> list[str]:
         """Measurements as queries name them (`f1`, `train.loss`): of all runs, or of those of a name or an id."""
-        found = [name.split(".", 1) for name in self._used("series WHERE series.name", run)]
-        in_order = sorted(found, key=lambda part: (METRIC_SPLITS.index(part[0]), part))
-        return [metric_name(".".join(part)) for part in in_order]
+        return [metric_name(name) for name in sorted(self._used("series WHERE series.name", run), key=series_order)]
 
     def has_metric(self, series: str) -> bool:
         """Whether some run has this measurement; true in a registry without any, where no name is wrong."""

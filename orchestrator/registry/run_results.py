@@ -3,7 +3,6 @@
 Of a measurement there is a history by step, and the latest value. NaN is NULL: SQLite keeps no NaN.
 """
 
-from collections import defaultdict
 from collections.abc import Collection, Iterable
 from dataclasses import asdict
 from functools import lru_cache
@@ -12,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import BigInteger, Integer, Text, bindparam, func, literal_column, select, update
 
+from orchestrator.base.results import DatasetResult
 from orchestrator.base.run_states import RunState
 from orchestrator.registry.connections import Prepared, WriteTransaction
 from orchestrator.registry.database import RegistryPart
 from orchestrator.registry.dialects import key_of_run, replace_unstorable, select_runs, upsert, upsert_rows, utc_now
 from orchestrator.registry.parameters import name_keys
-from orchestrator.registry.query_language import METRIC_SPLITS, metric_name
+from orchestrator.registry.query_language import METRIC_SPLITS, metric_name, series_order
 from orchestrator.registry.records import AttemptCostRecord, CheckpointRecord, RecordTable, record_columns, record_table
 from orchestrator.registry.tables import (
     ALL_RUNS,
@@ -33,7 +33,7 @@ from orchestrator.registry.tables import (
 )
 
 if TYPE_CHECKING:
-    from orchestrator.base.results import CheckpointEvent, DatasetResult, MetricEvent, TokenizerResult
+    from orchestrator.base.results import CheckpointEvent, MetricEvent, TokenizerResult
 
 Curve = tuple[str, str, str]
 """Run, split and name of measurements."""
@@ -47,9 +47,7 @@ class RunMetrics(RegistryPart):
     def record(self, run_id: str, events: "Iterable[MetricEvent]", *, final: bool = False) -> int:
         """Record measurements and return how many; the value of the highest step becomes the latest value.
 
-        Args:
-            final: whether these belong to the run's result: they become the latest values whatever their step, and
-                stay so until another result is recorded.
+        `final` ones are the run's result: they become the latest values whatever their step, until another result.
         """
         events = list(events)
         if not events:
@@ -63,15 +61,13 @@ class RunMetrics(RegistryPart):
     def latest(self, run_id: str) -> dict[str, float]:
         """Latest values of a run by their names in queries: `f1` is the validation split's, `test.f1` the test's."""
         columns = select(SERIES.c.name, SERIES.c.value).where(SERIES.c.run_id == run_id)
-        with self._database.connection(writing=False) as connection:
-            values = dict(connection.execute(columns).all())
-        return {metric_name(name): nan if (value := values[name]) is None else value for name in _in_order(values)}
+        values = sorted(self._database.rows(columns), key=lambda row: series_order(row.name))
+        return {metric_name(name): nan if value is None else value for name, value in values}
 
     def last_step(self, run_id: str) -> int | None:
         """Highest step at which something was measured; None where nothing was."""
-        with self._database.connection(writing=False) as connection:
-            step: int | None = connection.scalar(select(func.max(SERIES.c.step)).where(SERIES.c.run_id == run_id))
-            return step
+        step: int | None = self._database.scalar(select(func.max(SERIES.c.step)).where(SERIES.c.run_id == run_id))
+        return step
 
     def history(self, run_id: str, name: str | None = None) -> RecordTable:
         """Measurements of a run, a record each, by split, name and step.
@@ -79,28 +75,16 @@ class RunMetrics(RegistryPart):
         Args:
             name: one measurement of every split (`mlm_loss`) or of one split (`train.mlm_loss`); all when None.
         """
-        points = select(SERIES.c.name, POINTS.c.step, POINTS.c.epoch, POINTS.c.value)
-        statement = points.join(SERIES, SERIES.c.key == POINTS.c.series).where(SERIES.c.run_id == run_id)
+        columns = SERIES.c.name, POINTS.c.step, POINTS.c.epoch, POINTS.c.value
+        statement = select(*columns).join(SERIES, SERIES.c.key == POINTS.c.series).where(SERIES.c.run_id == run_id)
         if name is not None:
             is_of_one = name.partition(".")[0] in METRIC_SPLITS and "." in name
-            names = [name] if is_of_one else [f"{split}.{name}" for split in METRIC_SPLITS]
-            statement = statement.where(SERIES.c.name.in_(names))
-        found: dict[str, list[Any]] = defaultdict(list)
-        with self._database.connection(writing=False) as connection:
-            for series, *point in connection.execute(statement.order_by(POINTS.c.series, POINTS.c.step)):
-                found[series].append(point)
-        rows = [
-            (*series.split(".", 1), step, epoch, nan if value is None else value)
-            for series in _in_order(found)
-            for step, epoch, value in found[series]
-        ]
-        columns = ("split", "name", "step", "epoch", "value")
-        return record_table(columns, rows, step="int64", epoch="float64", value="float64")
-
-
-def _in_order(series: Iterable[str]) -> list[str]:
-    """Names of series: those of the validation first, then of the training, then of a test."""
-    return sorted(sorted(series), key=lambda name: name.partition(".")[0], reverse=True)
+            series = [name] if is_of_one else [f"{split}.{name}" for split in METRIC_SPLITS]
+            statement = statement.where(SERIES.c.name.in_(series))
+        points = sorted(self._database.rows(statement), key=lambda point: (series_order(point.name), point.step))
+        rows = [(*one.split(".", 1), *place, nan if value is None else value) for one, *place, value in points]
+        names = ("split", "name", "step", "epoch", "value")
+        return record_table(names, rows, step="int64", epoch="float64", value="float64")
 
 
 def write_metrics(
@@ -108,9 +92,7 @@ def write_metrics(
 ) -> int:
     """Write measurements of runs into their histories, bring the latest values up to date, and return how many.
 
-    Args:
-        final: whether they are results, of which the last one counts, rather than measurements, of which the one of
-            the highest step does.
+    Of `final` ones, which are results, the last one counts; of others the one of the highest step.
     """
     curves: dict[Curve, tuple[list[int], list[float], list[float]]] = {}
     for run_id, events in measured:
@@ -187,34 +169,30 @@ class RunDatasets(RegistryPart):
 
     def record(self, run_id: str, result: "DatasetResult") -> None:
         """Record data and that this run made or used it."""
-        self._record(run_id, {name: value for name, value in asdict(result).items() if name != "reused"})
+        row = asdict(result)
+        del row["reused"]
+        with self._database.connection(writing=True) as connection:
+            upsert_rows(connection, DATASETS, [row], ("path", "counts", "files", "tokenizer_digest"))
+            upsert_rows(connection, OWN_DATASETS, [{"run_id": run_id, "fingerprint": result.fingerprint}])
 
     def record_tokenizer(self, run_id: str, result: "TokenizerResult") -> None:
         """Record a tokenizer and that this run trained it."""
-        own = {"fingerprint": result.fingerprint, "path": result.folder, "counts": {"vocab_size": result.vocab_size}}
-        self._record(run_id, {"kind": "tokenizer", "name": "tokenizer", "files": [], "tokenizer_digest": None, **own})
-
-    def _record(self, run_id: str, row: dict[str, Any]) -> None:
-        link, changing = {"run_id": run_id, "fingerprint": row["fingerprint"]}, ("path", "counts", "files")
-        with self._database.connection(writing=True) as connection:
-            upsert_rows(connection, DATASETS, [row], (*changing, "tokenizer_digest"))
-            upsert_rows(connection, OWN_DATASETS, [link])
+        counts = {"vocab_size": result.vocab_size}
+        self.record(run_id, DatasetResult("tokenizer", "tokenizer", result.fingerprint, result.folder, counts))
 
     def tokenizer_at(self, path: str) -> str | None:
         """Fingerprint of the tokenizer that was last trained into a folder; None where none was."""
         statement = select(DATASETS.c.fingerprint).where(DATASETS.c.kind == "tokenizer", DATASETS.c.path == path)
-        with self._database.connection(writing=False) as connection:
-            return connection.scalar(statement.order_by(DATASETS.c.recorded_at.desc()).limit(1))
+        fingerprint: str | None = self._database.scalar(statement.order_by(DATASETS.c.recorded_at.desc()).limit(1))
+        return fingerprint
 
     def table(self, run_id: str) -> RecordTable:
         """Data that a run made or used, of a trial those of its sweep, a record each."""
-        columns = [
-            DATASETS.c[name] for name in ("name", "kind", "fingerprint", "path", "counts", "files", "recorded_at")
-        ]
-        statement = select(*columns).join(RUN_DATASETS, RUN_DATASETS.c.fingerprint == DATASETS.c.fingerprint)
-        ordered = statement.where(RUN_DATASETS.c.run_id == run_id).order_by(DATASETS.c.kind, DATASETS.c.name)
-        with self._database.connection(writing=False) as connection:
-            return record_table([column.key for column in columns], connection.execute(ordered).all())
+        names = ("name", "kind", "fingerprint", "path", "counts", "files", "recorded_at")
+        data = select(*(DATASETS.c[name] for name in names))
+        used = data.join(RUN_DATASETS, RUN_DATASETS.c.fingerprint == DATASETS.c.fingerprint)
+        its = used.where(RUN_DATASETS.c.run_id == run_id).order_by(DATASETS.c.kind, DATASETS.c.name)
+        return record_table(names, self._database.rows(its))
 
 
 class RunCheckpoints(RegistryPart):
@@ -230,8 +208,7 @@ class RunCheckpoints(RegistryPart):
     def of_run(self, run_id: str) -> list[CheckpointRecord]:
         """Checkpoints of a run, oldest first; some of them may have been deleted since."""
         found = select(*record_columns(CheckpointRecord, CHECKPOINTS)).where(CHECKPOINTS.c.run_id == run_id)
-        with self._database.connection(writing=False) as connection:
-            return [CheckpointRecord(*row) for row in connection.execute(found.order_by(CHECKPOINTS.c.step))]
+        return [CheckpointRecord(*row) for row in self._database.rows(found.order_by(CHECKPOINTS.c.step))]
 
 
 class RunCosts(RegistryPart):
@@ -246,10 +223,9 @@ class RunCosts(RegistryPart):
     def of_runs(self, run_ids: Collection[str]) -> list[AttemptCostRecord]:
         """Costs of the attempts of some runs, by run and number; none of attempts of which nothing is recorded."""
         columns = select(*record_columns(AttemptCostRecord, ATTEMPTS)).where(ATTEMPTS.c.seconds.is_not(None))
-        with self._database.connection(writing=False) as connection:
-            statement = columns.where(ATTEMPTS.c.run_id.in_(select_runs(connection, run_ids)))
-            rows = connection.execute(statement.order_by(ATTEMPTS.c.run_id, ATTEMPTS.c.number))
-            return [AttemptCostRecord(*row) for row in rows]
+        theirs = columns.where(ATTEMPTS.c.run_id.in_(select_runs(run_ids)))
+        ordered = theirs.order_by(ATTEMPTS.c.run_id, ATTEMPTS.c.number)
+        return [AttemptCostRecord(*row) for row in self._database.rows(ordered)]
 
     def trial_seconds(self, sweep_id: str, attempt: int) -> float | None:
         """Seconds that a sweep's trials have worked in one attempt, those at work included; None without trials."""

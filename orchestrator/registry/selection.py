@@ -1,11 +1,8 @@
 """Selection of runs: queries and sort keys as SQL.
 
 Names of fields are checked against what runs have. A comparison that no run can ever meet is a slip of the pen, and an
-error; a word of which a run may come is told where nothing was found.
-
-A day such as `2026-11-20` is its first moment, in UTC; equal to a day is any time of it. An age such as `7d` is the
-moment so long before now, by the database's clock, or for a duration so many seconds. Whole numbers are compared as
-such, however large. NaN is equal to `nan` alone and has no order.
+error; a word of which a run may come is told where nothing was found. What times, ages and NaN mean is told by
+`orchestrator help queries`; whole numbers are compared as such, however large.
 """
 
 import math
@@ -91,10 +88,6 @@ class Selection:
             for each, _ in language.comparisons(language.parse_filter(text)) if text.strip() else ():
                 if each.operator in ("=", "in"):
                     told += self._unmatched_words(each)
-                elif each.operator == "like":  # a star, where the language has a percent sign
-                    starred = [one for one in each.values if isinstance(one, str) and "*" in one and "%" not in one]
-                    patterns = [f"{each.operand} like {language.quoted(one.replace('*', '%'))}" for one in starred]
-                    told += [f"any text is % in a pattern: {pattern}" for pattern in patterns]
         return told
 
     def order(self, text: str) -> tuple[Field, bool, bool]:
@@ -187,26 +180,22 @@ class Selection:
         if len(ending) > 1:  # which is looked into only here: names of removed runs are harmless elsewhere
             ending = [path for path in ending if self._names.is_of_a_run(path)] or ending
         if len(ending) > 1:
-            which = ", ".join(
-                language.field_text(f"params.{path}") if "." in path else f'params."{path}"' for path in ending
-            )
+            whole = (language.field_text(f"params.{path}") if "." in path else f'params."{path}"' for path in ending)
+            which = ", ".join(whole)
             raise MisplacedError(operand.place, f"params.{name} is {' or '.join(ending)}; say which: {which}")
         return ending[0]
 
     def _history(self, operand: Operand) -> Field:
         function, step, measured = operand.function, operand.step, replace(operand, function="", step=None)
         if function not in language.FUNCTIONS:
-            raise MisplacedError(
-                operand.start, f"{function} is no function; there are {', '.join(language.FUNCTIONS)}:"
-            )
+            known = ", ".join(language.FUNCTIONS)
+            raise MisplacedError(operand.start, f"{function} is no function; there are {known}:")
         if self._field(measured).kind != "number" or not operand.name.startswith("metrics"):
             message = f"{measured} has no history; {function} takes a measurement, such as metrics.f1:"
             raise MisplacedError(operand.place, message)
         if (function == "at") != (step is not None) or not (step is None or (0 <= step < 2**63 and step == int(step))):
-            takes = (
-                "at(metrics.loss, 1000) takes a step, a whole number from 0 to 2**63 - 1; other functions take none:"
-            )
-            raise MisplacedError(operand.start, takes)
+            message = "at(metrics.loss, 1000) takes a step, a whole number from 0 to 2**63 - 1; other functions none:"
+            raise MisplacedError(operand.start, message)
         return fields.history(function, _measurement(operand), None if step is None else int(step))
 
     def _unmatched_words(self, tree: Comparison) -> list[str]:
@@ -218,11 +207,12 @@ class Selection:
             key, keys = tree.operand.name.partition(".")[2], self._names.tag_keys()
             near, known = ([language.field_text(f"tags.{key}") for key in some] for some in (nearest(key, keys), keys))
             return [f"no run has the tag {_shortened(key)}{_offer(near, known)}"]
-        for value in tree.values if field.kind in ("text", "kind", "group") else ():
+        is_offered = name in _OFFERED or field.kind == "parameter"
+        for value in tree.values if field.kind in ("text", "kind", "group", "parameter") else ():
             if isinstance(value, str):
                 is_so = self._test(replace(tree, operator="=", values=(value,)))
                 if not _occurs(self.connection, select(RUNS.c.id).where(is_so)):
-                    those = _nearest_words(self.connection, field, value) if name in _OFFERED else ""
+                    those = _nearest_words(self.connection, field, value) if is_offered else ""
                     told.append(f"no run has {name} = {_shortened(value)}{those}")
         return told
 
@@ -249,7 +239,10 @@ def _condition(
         return not_(_condition(connection, field, "=", values))
     tests, others, plain = list[Test](), list[Test](), list[Value]()
     names = {"between": (">=", "<="), "in": ("=",) * len(values)}.get(operator, (operator,))
-    for name, value in zip(names, _range(field, *values) if operator == "between" else values, strict=True):
+    end = values[-1]
+    if operator == "between" and field.kind == "time" and isinstance(end, str) and "T" not in end:  # a whole day
+        values = values[0], (as_time(end) + (_DAY - datetime.resolution)).isoformat()
+    for name, value in zip(names, values, strict=True):
         if isinstance(value, Field):
             others.append(of_two(field, name, value))
         elif isinstance(value, bool | None) and name != "=":
@@ -260,7 +253,7 @@ def _condition(
             tests.append(_of_one(connection, field, name, value))
             plain.append(value)
     if field.kind == "parameter":
-        _check_parameter(connection, field, operator, plain)
+        _check_types(connection, field, plain)
     join = and_ if operator == "between" else or_
     return join(*([field.of_runs(join(*tests), run_by_run=run_by_run)] if tests else []), *others)
 
@@ -278,24 +271,6 @@ def as_time(value: Value) -> datetime:
 
 def _wrong_type(types: Sequence[str]) -> WrongValueError:
     return WrongValueError(f"compare it with {', or '.join(_IN_WORDS[each] for each in types)}")
-
-
-def _range(field: Field, low: Value | Field, high: Value | Field) -> tuple[Value | Field, Value | Field]:
-    """The ends of an interval, a day's its last moment. Raises: WrongValueError for one that ends before it begins."""
-
-    def place(one: Value | Field) -> float:
-        if field.kind != "time":
-            return one.seconds if isinstance(one, Age) else one if isinstance(one, int | float) else math.nan
-        if isinstance(one, Age):  # by this machine's clock: two times are put in order, no run is held beside
-            return (datetime.now(UTC) - timedelta(seconds=one.seconds)).timestamp()
-        return as_time(one).timestamp() if isinstance(one, str) else math.nan
-
-    end = high
-    if field.kind == "time" and isinstance(high, str) and "T" not in high:
-        end = (as_time(high) + (_DAY - datetime.resolution)).isoformat()
-    if place(low) > place(end):
-        raise WrongValueError(f"nothing is between {low} and {high}; the other way round: between {high} and {low}")
-    return low, end
 
 
 def _of_one(connection: Connection, field: Field, operator: str, value: Value) -> Test:
@@ -379,9 +354,7 @@ def _of_group(connection: Connection, text: str) -> Test:
     """Runs of a group, by the beginning of its digest, and after a dot of its code's, which stands in no column."""
     found, version = _GROUP.fullmatch(text), RUNS.c.code_version
     if found is None:
-        raise WrongValueError(
-            "this is a group's id; give 4 or more of its digits, in quotes, as `orchestrator leaderboard` shows it"
-        )
+        raise WrongValueError("this is a group's id; give 4 or more of its digits, as `leaderboard` shows it")
     begins = RUNS.c.group_key.startswith(found[1], autoescape=True)
     if found[2] is None:
         return begins
@@ -402,22 +375,16 @@ def _known_word(connection: Connection, field: Field, text: str) -> str:
     raise WrongValueError(f"no run is ever {_shortened(text)}; there are {there}")
 
 
-def _check_parameter(connection: Connection, field: Field, operator: str, values: Sequence[Value]) -> None:
-    """Check that some run may have a parameter as a comparison says. Raises: WrongValueError, with what there is."""
+def _check_types(connection: Connection, field: Field, values: Sequence[Value]) -> None:
+    """Check that some run has a parameter with values of these types. Raises: WrongValueError, with those there are."""
     rows = select(field.table.c.kind).where(field.where)
 
     def occurs_as(kind: str) -> bool:
         return _occurs(connection, rows.where(field.table.c.kind.in_(("text", "json") if kind == "text" else (kind,))))
 
-    if not all(occurs_as(_VALUE_TYPES[type(value)]) for value in values):
-        if types := list(filter(occurs_as, field.parts)):  # else no run has it, or only runs whose value is null
-            raise _wrong_type(types)
-        return
-    texts = [replace_unstorable(value) for value in values if isinstance(value, str)]
-    is_of_texts = operator in ("=", "in") and len(texts) == len(values) > 0
-    if is_of_texts and not _occurs(connection, rows.where(field.parts["text"].in_(texts))):
-        none = " or ".join(map(_shortened, texts))
-        raise WrongValueError(f"no run has {none}{_nearest_words(connection, field, texts[0])}")
+    is_possible = all(occurs_as(_VALUE_TYPES[type(value)]) for value in values)
+    if not is_possible and (types := [*filter(occurs_as, field.parts)]):  # else no run has it, or null alone
+        raise _wrong_type(types)
 
 
 def _occurs(connection: Connection, rows: sql.Select[Any]) -> bool:

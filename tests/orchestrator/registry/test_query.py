@@ -222,6 +222,7 @@ def test_words_that_no_run_has_are_told(filled: Registry) -> None:
     assert nobody.startswith("no run has name = 'nobody'; there are: '', '100%'")
     assert unknown == "no run has id = '77'"
     assert filled.unmatched("name = 'colla'") == ["no run has name = 'colla'; nearest: 'cola'"]
+    assert filled.unmatched("params.size = 'SST2'") == ["no run has params.size = 'SST2'; nearest: 'sst2'"]
     assert filled.unmatched(" ") == []
 
 
