@@ -1,7 +1,6 @@
 """Backups of a registry, made while others write: whole or not at all, and read once before they count.
 
-A SQLite file is copied by SQLite itself, a server's tables go into an archive of `pg_dump`. Before tables are brought
-to a newer revision, a copy is made of them as they are: of a SQLite file beside it, of a server's into a folder.
+A SQLite file is copied by SQLite itself, a server's tables go into an archive of `pg_dump`.
 """
 
 import logging
@@ -57,10 +56,8 @@ def back_up_before_migration(url: URL, revision: str, folder: Path | None) -> Pa
         place.mkdir(parents=True, exist_ok=True)
         _copy(url, path)
     except (OSError, sqlite3.Error, RegistryError) as error:
-        raise RegistryError(
-            f"{stays}: no backup could be made in {place} ({str(error).rstrip('.')}); mend that, or back it up "
-            "elsewhere and upgrade with --no-backup."
-        ) from error
+        cause = str(error).rstrip(".")
+        raise RegistryError(f"{stays}: no backup could be made in {place} ({cause}); or give --no-backup.") from error
     logger.info(f"the registry as it was, at revision {revision}, is kept in {path}")
     return path
 
@@ -91,10 +88,8 @@ def _dump(url: URL, path: Path) -> None:
     """Have `pg_dump` write the registry's schema; the password goes by the environment, which others cannot read."""
     program = shutil.which("pg_dump")
     if program is None:
-        raise RegistryError(
-            f"The registry {display_url(url)} is backed up by pg_dump, which is not on this machine; install "
-            "PostgreSQL's client programs."
-        )
+        needed = "pg_dump, which is not on this machine; install PostgreSQL's client programs"
+        raise RegistryError(f"The registry {display_url(url)} is backed up by {needed}.")
     engine = open_engine(url, read_only=True)
     with engine.connect() as connection:
         schema = str(connection.scalar(text("SELECT current_schema()")))

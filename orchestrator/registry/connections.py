@@ -2,12 +2,11 @@
 
 A SQLite file has a write-ahead log, so that readers and a writer do not wait for one another. Every writing transaction
 begins with `BEGIN IMMEDIATE`, which takes the write lock before it reads; a reading one refuses to write
-(`query_only`). SQLite lets writers wait for one another by itself: of 16 that write all the time 99 of 100 transactions
-wait for a few milliseconds at most, and a few for seconds.
+(`query_only`). Of 16 that write all the time 99 of 100 transactions wait for a few milliseconds at most.
 
-Running a statement through SQLAlchemy costs several times what the database needs for a short one. So what is written
-all the time, measurements and trials, is written by the driver itself (`WriteTransaction`): SQLAlchemy makes the text
-of a statement once, and the driver runs it, on a connection that is kept for the next transaction.
+Running a statement through SQLAlchemy costs several times what the database needs for a short one. So measurements and
+trials are written by the driver itself (`WriteTransaction`), with SQL text that SQLAlchemy makes once, on a connection
+that is kept for the next transaction.
 """
 
 import math
@@ -18,6 +17,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache, partial
 from pathlib import Path
+from statistics import median
 from typing import Any, Self
 
 from sqlalchemy import URL, Connection, Dialect, Engine, Table, create_engine, event
@@ -85,8 +85,8 @@ def _set_up(connection: sqlite3.Connection, _record: Any, *, written: Path | Non
     # 64 MB of pages: those of a big registry lie apart, and with SQLite's 2 MB a board reads most of them repeatedly.
     connection.execute("PRAGMA cache_size = -65536")
     connection.create_function("folded", 1, lambda text: text and text.lower(), deterministic=True)
-    connection.create_aggregate("stddev_samp", 1, _Deviation)
-    connection.create_aggregate("median", 1, _Median)
+    connection.create_aggregate("stddev_samp", 1, partial(_Aggregate, _deviation))  # type: ignore[arg-type]
+    connection.create_aggregate("median", 1, partial(_Aggregate, median))  # type: ignore[arg-type]
     if written is None:
         return
     connection.execute("PRAGMA foreign_keys = ON")
@@ -100,32 +100,23 @@ def _set_up(connection: sqlite3.Connection, _record: Any, *, written: Path | Non
         _switch_to_wal(connection)
 
 
-class _Median:
-    """Median of the numbers of a group, NULLs aside."""
+class _Aggregate:
+    """Statistic of the numbers of a group, NULLs aside; NULL of none."""
 
-    def __init__(self) -> None:
-        self._values: list[float | None] = []
+    def __init__(self, compute: Callable[[list[float]], float | None]) -> None:
+        self._compute, self._values = compute, list[float | None]()
         self.step = self._values.append  # without a function of Python's between, which would take as long as all else
 
-    @property
-    def numbers(self) -> list[float]:
-        return [value for value in self._values if value is not None]
-
-    def finalize(self) -> Any:
-        ordered = sorted(self.numbers)
-        count = len(ordered)
-        return (ordered[(count - 1) // 2] + ordered[count // 2]) / 2 if ordered else None
+    def finalize(self) -> float | None:
+        numbers = [value for value in self._values if value is not None]
+        return self._compute(numbers) if numbers else None
 
 
-class _Deviation(_Median):
-    """Standard deviation of the numbers of a group, NULLs aside; of one number, or an infinite one, NULL."""
+def _deviation(numbers: list[float]) -> float | None:
+    """Standard deviation; None of one number, or an infinite one."""
+    from orchestrator.significance.summary import sample_variance  # of use to who groups runs alone
 
-    def finalize(self) -> Any:
-        from orchestrator.significance.summary import sample_variance  # of use to who groups runs alone
-
-        numbers = self.numbers
-        is_known = len(numbers) > 1 and math.isfinite(sum(numbers))
-        return math.sqrt(sample_variance(numbers)) if is_known else None
+    return math.sqrt(sample_variance(numbers)) if len(numbers) > 1 and math.isfinite(sum(numbers)) else None
 
 
 def _switch_to_wal(connection: sqlite3.Connection) -> None:
@@ -159,10 +150,8 @@ def allow_writing(connection: PoolProxiedConnection, is_writing: bool = True) ->
 def refuse_foreign(tables: Collection[str], place: str) -> None:
     """Refuse a database that has tables, and not the one that every registry has. Raises: RegistryError."""
     if tables and VERSION_TABLE not in tables:
-        raise RegistryError(
-            f"The database {place} is another program's: it has a table {min(tables)!r} that is not the "
-            "registry's; give the registry a database of its own, or on PostgreSQL a schema of its own."
-        )
+        advice = "give the registry a database of its own, or on PostgreSQL a schema of its own"
+        raise RegistryError(f"The database {place} is another program's: it has a table {min(tables)!r}; {advice}.")
 
 
 class Prepared:
@@ -207,27 +196,24 @@ class WriteTransaction:
         return self._cursor.execute(statement.sql, statement.values(row))
 
     def read(self, statement: Prepared, row: Mapping[str, Any]) -> list[tuple[Any, ...]]:
-        """Run a statement that returns rows, and return them as the driver gives them."""
+        """Rows that a statement returns, as the driver gives them."""
         rows: list[tuple[Any, ...]] = self.run(statement, row).fetchall()
         return rows
 
     def run_many(self, statement: Prepared, rows: Sequence[Mapping[str, Any]]) -> None:
         """Run a statement once for each row."""
-        if len(rows) == 1:
-            self.run(statement, rows[0])
-        elif rows:
+        if rows:
             self._cursor.executemany(statement.sql, [statement.values(row) for row in rows])
 
     def upsert(
         self, table: Table, columns: Sequence[Sequence[Any]], keys: tuple[str, ...], update: tuple[str, ...] = ()
     ) -> None:
-        """Insert many rows, or update those that are there.
+        """Insert many rows, or update the columns `update` of those that are there.
 
         Args:
             columns: values of the table's columns but its `key`, as they are stored; of rows with the same natural key
                 the last one counts. NaN is stored as NULL, and sooner written than None.
             keys: columns of the natural key, which are the first ones.
-            update: columns to update; a row that is there stays as it is where there are none.
         """
         if not columns or not columns[0]:
             return

@@ -80,15 +80,11 @@ class PriceTable:
         """Price of what was held; None where a type of GPU has none."""
         price = usage.cpu_seconds / HOUR_S * self.cpu_hour
         for gpu, seconds in usage.gpu_seconds.items():
-            gpu_hour = self._gpu_hour(gpu)
-            if gpu_hour is None:
+            parts = [part for part in self.gpu_hours if not part or re.search(rf"\b{re.escape(part)}\b", gpu, re.I)]
+            if not parts:
                 return None
-            price += seconds / HOUR_S * gpu_hour
+            price += seconds / HOUR_S * self.gpu_hours[max(parts, key=len)]
         return price
-
-    def _gpu_hour(self, gpu: str) -> float | None:
-        parts = [part for part in self.gpu_hours if not part or re.search(rf"\b{re.escape(part)}\b", gpu, re.I)]
-        return self.gpu_hours[max(parts, key=len)] if parts else None
 
 
 def with_price(usage: Usage, prices: PriceTable | None) -> str:

@@ -33,6 +33,7 @@ from orchestrator.significance.summary import LEVEL, has_spread, why_noise_is_un
 from orchestrator.storage import read_bytes
 
 logger = logging.getLogger(__name__)
+Result = comparison.DifferenceResult | comparison.McNemarResult
 
 
 class AnswerComparison(NamedTuple):
@@ -58,7 +59,7 @@ class ExampleComparison(NamedTuple):
     """Name of what McNemar's test counts."""
     score: comparison.DifferenceResult | None
     """Difference of the score, the mean over the pairs of runs; None for a score that the kept rows do not give."""
-    result: comparison.McNemarResult | comparison.DifferenceResult
+    result: Result
     """Result of the test that speaks: McNemar's of the only pair, where it is about the score, or the bootstrap."""
     test: str
     """Test that speaks, in words."""
@@ -83,7 +84,7 @@ class Comparison:
     examples: ExampleComparison | None
     """Comparison over the examples that runs of both answered; None where no predictions of the same ones are kept,
     or these do not give the score."""
-    result: comparison.DifferenceResult | comparison.McNemarResult
+    result: Result
     """Result of the test that speaks: over seeds, or where these show no noise, over examples."""
     test: str
     """Test that speaks, in words; empty where the noise of seeds is not known, and nothing else tells."""
@@ -111,33 +112,29 @@ class Comparison:
     def words(self) -> str:
         """The answer in one sentence: whether the groups differ, by what, and how many seeds would settle it."""
         metric, result, corrected = self.first.metric, self.result, self.corrected_p_value
-        is_known = self.of_seeds.p_value is not None
-        why = "" if is_known else why_noise_is_unknown(self.first.scores, self.second.scores)
+        why = "" if self.of_seeds.p_value is not None else why_noise_is_unknown(self.first.scores, self.second.scores)
         facts = f"difference {_amount(metric, result.difference)}"
         if result.p_value is None or corrected is None:
-            return (
-                f"nothing can tell: {facts} cannot be held against the noise of seeds ({why}), and no predictions "
-                f"of the same examples are kept that tell of {metric}; run further seeds"
-            )
+            missing = f"no predictions of the same examples are kept that tell of {metric}; run further seeds"
+            return f"nothing can tell: {facts} cannot be held against the noise of seeds ({why}), and {missing}"
         if result.interval is not None:
             low, high = result.interval
             facts += f", 95 % interval {_amount(metric, low, unit='')} to {_amount(metric, high)}"
         facts += f", p = {_p_text(result.p_value)} ({self.test})"
         if self.num_comparisons > 1:
             facts += f"; corrected for {self.num_comparisons} comparisons (Holm): p = {_p_text(corrected)}"
-        if not is_known:
+        if why:
             models = "these two models are" if self.is_distinguishable else "not even these two models are"
             return f"{models} distinguishable: {facts}; {why}: whether further seeds would say so is not known"
         if self.is_distinguishable:
             is_first = (result.difference > 0) != is_better_lower(metric)
             return f"distinguishable: {'the first' if is_first else 'the second'} is better, {facts}"
+        further = "no number of seeds settles so small a difference"
+        if (needed := self.num_seeds_needed) is not None:
+            further = f"about {needed} seeds each would settle a difference of this size"
+            if needed <= min(len(self.first.seeds), len(self.second.seeds)):
+                further = f"{needed} seeds each find a difference of this size {comparison.POWER:.0%} of the time"
         among = f" among {self.num_comparisons} comparisons" if self.num_comparisons > 1 else ""
-        needed = self.num_seeds_needed
-        further = f"about {needed} seeds each would settle a difference of this size"
-        if needed is None:
-            further = "no number of seeds settles so small a difference"
-        elif needed <= min(len(self.first.seeds), len(self.second.seeds)):
-            further = f"{needed} seeds each find a difference of this size {comparison.POWER:.0%} of the time"
         return f"not distinguishable{among}: {facts}; {further}"
 
 
@@ -151,7 +148,7 @@ def _compare(
     paired = comparison.compare_pairs(differences) if len(common) > 1 else None
     welch = of_seeds = comparison.compare_means(first.scores, second.scores)
     level = 1 - (1 - LEVEL) / num_comparisons  # of the first of Holm's steps
-    result: comparison.DifferenceResult | comparison.McNemarResult = welch
+    result: Result = welch
     test, num_needed = "", None
     shows_noise = any(map(has_spread, zip(*common, strict=True)))
     if paired is not None and shows_noise and comparison.least_p_value(len(common)) < 1 - level:
@@ -178,12 +175,10 @@ def compare_groups(names: Sequence[str], groups: Sequence[GroupRecord]) -> list[
     first = groups[0]
     for group in groups:
         for field in ("task", "metric", "split", "data"):
-            its, wanted = getattr(group, field), getattr(first, field)
-            if its != wanted:
-                raise InputError(
-                    f"groups {first.label} and {group.label} cannot be compared: the {field} of one is {wanted}, of "
-                    f"the other {its}; score both models on the same data by runs of a spec with `kind: evaluate`"
-                )
+            one, other = getattr(first, field), getattr(group, field)
+            if one != other:
+                what = f"groups {first.label} and {group.label} cannot be compared: their {field} is {one} and {other}"
+                raise InputError(f"{what}; score both models on the same data by runs of a spec with `kind: evaluate`")
         if not group.seeds:
             why = group.refusal or "no run of it completed with a score"
             raise InputError(f"group {group.label} cannot be compared: {why}")
@@ -206,7 +201,7 @@ def compare_examples(first: GroupRecord, second: GroupRecord) -> ExampleComparis
     num_examples, is_of_score = len(next(iter(pairs.values()))), first.metric in predictions.OF_RIGHT_ANSWERS
     about = "right answers" if is_of_score else "wholly right examples"
     if len(answers) == 1 and (is_of_score or score is None):
-        result: comparison.McNemarResult | comparison.DifferenceResult | None = answers[0].result
+        result: Result | None = answers[0].result
         test = "McNemar's exact test" if is_of_score else f"McNemar's exact test of {about}"
     else:
         result, test = score, "paired bootstrap"
@@ -248,13 +243,10 @@ def _compare_answers(pairs: Mapping[tuple[str, str], Mapping[Any, predictions.Pa
         key = "correct" if "correct" in keys else "exact_match"
         if key not in keys:
             return []
-        results.append(
-            comparison.compare_answers(*([bool(row[key]) for row in side] for side in zip(*rows.values(), strict=True)))
-        )
+        sides = zip(*rows.values(), strict=True)
+        results.append(comparison.compare_answers(*([bool(row[key]) for row in side] for side in sides)))
     corrected = comparison.holm([result.p_value for result in results])
-    return [
-        AnswerComparison(*ids, *both) for ids, both in zip(pairs, zip(results, corrected, strict=True), strict=True)
-    ]
+    return [AnswerComparison(*ids, *told) for ids, *told in zip(pairs, results, corrected, strict=True)]
 
 
 def _compare_scores(metric: str, pairs: Sequence[Mapping[Any, predictions.Pair]]) -> comparison.DifferenceResult | None:
@@ -280,18 +272,18 @@ def read_predictions(path: str) -> list[predictions.PredictionRow]:
     Raises: InputError where the file is not there, or a line of it is no prediction, which is named.
     """
     rows: list[predictions.PredictionRow] = []
-    first = None
+    kinds = set[str]()
     try:
         for number, line in enumerate(read_bytes(path).decode().split("\n"), start=1):
             if not line.strip():
                 continue
             rows.append(json.loads(line))
             kind = predictions.prediction_kind(rows[-1])
-            first = first or kind
             if kind is None:
                 raise ValueError(f"line {number} is no prediction beside what is right, in a form that a task keeps")
-            if kind != first:
-                raise ValueError(f"line {number} predicts a {kind}, and those before it a {first}")
+            kinds.add(kind)
+            if len(kinds) > 1:
+                raise ValueError(f"line {number} predicts a {kind}, and those before it something else")
     except (OSError, ValueError, OrchestratorError) as error:
         raise InputError(f"The predictions at {path} cannot be read: {error}") from error
     return rows

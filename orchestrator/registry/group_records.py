@@ -73,8 +73,7 @@ class SeedScore(NamedTuple):
 class GroupRecord:
     """Runs that differ only in seed and fold: of one recipe and task, on the same data, with the same threads and code.
 
-    A seed that ran on folds of the data, or again, counts once, by the mean of its runs: folds are no seeds, and the
-    same bits are no new evidence.
+    A seed that ran on several folds, or again, counts once, by the mean of its runs.
     """
 
     key: str
@@ -195,11 +194,8 @@ def load_groups(
 ) -> list[GroupRecord]:
     """Load the groups of the runs for which conditions are true, with these runs alone.
 
-    A group's runs come from any number of sweeps. Runs of a task without a score that ranks are in no group.
-
-    Args:
-        archived: whether archived runs and their trials are among them.
-        across_code: whether runs that differ in the version of the code are one group.
+    Runs of a task without a score that ranks are in no group. Runs that differ in the version of the code are one group
+    where `across_code`.
     """
     if not archived:
         conditions = (*conditions, sql.not_(records.is_flagged("archived")))
@@ -214,10 +210,8 @@ def load_groups(
     for rows in found.values():
         last, is_evaluated = rows[-1], rows[-1].kind == _EVALUATION
         own = {path: value for path, value in parameters[last.id].items() if path not in (SEED_PATH, FOLD_PATH, START)}
-        data, versions = (
-            model_origins.SplitData.of(own, last.split),
-            tuple(dict.fromkeys(row.code_version for row in rows)),
-        )
+        data = model_origins.SplitData.of(own, last.split)
+        versions = tuple(dict.fromkeys(row.code_version for row in rows))
         refused = [refusals.get(row.id) for row in rows]
         runs = [(*row[6:], None if is_evaluated else why) for row, why in zip(rows, refused, strict=True)]
         groups.append(
@@ -295,20 +289,15 @@ def find_group(connection: sql.Connection, name: str, state: sql.ColumnElement[R
         except SeveralRunsError:
             raise
         except NotFoundError:
-            raise NotFoundError(
-                f"No group's id begins with {name!r}, and no run is called so; groups: orchestrator leaderboard --all"
-            ) from None
+            no_group = f"No group's id begins with {name!r}, and no run is called so"
+            raise NotFoundError(f"{no_group}; groups: orchestrator leaderboard --all") from None
         groups = load_groups(connection, RUNS.c.parent_id == run.id) or load_groups(connection, RUNS.c.id == run.id)
         if not groups:
-            raise InputError(
-                f"run {run.id} ({run.kind}) has no score that ranks; name a sweep, a trial or an evaluation"
-            )
+            raise InputError(f"run {run.id} ({run.kind}) has no score that ranks; name a sweep, trial or evaluation")
     if len(groups) > 1:
         told = [f"{one.label} ({one.metric}, run {one.runs[-1].id})" for one in groups]
-        raise InputError(
-            f"{name} stands for {len(groups)} groups; name one by its id, as `orchestrator leaderboard --all` shows "
-            f"it: {names_text(told, records.MAX_CANDIDATES)}"
-        )
+        ids = names_text(told, records.MAX_CANDIDATES)
+        raise InputError(f"{name} stands for {len(groups)} groups; name one by its id: {ids}")
     return groups[0]
 
 

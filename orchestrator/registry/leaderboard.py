@@ -137,7 +137,7 @@ def rank_groups(
     for ranking, noise in noises.items():
         first = rankings[ranking][in_order(rankings[ranking], ranking.metric, by, noise, most)]
         shown[ranking] = [joined_key(*pair) for pair in first[["key", "code"]].tolist()]
-    digests = select_items(connection, {key.partition(".")[0] for keys in shown.values() for key in keys})
+    digests = select_items({key.partition(".")[0] for keys in shown.values() for key in keys})
     found = load_groups(connection, RUNS.c.group_key.in_(digests), archived=archived, across_code=across_code)
     groups = {(Ranking.of(group), group.key): group for group in found}
     of_digest: dict[tuple[Ranking, str], list[str]] = defaultdict(list)
@@ -146,7 +146,7 @@ def rank_groups(
     texts = _recipe_texts([groups[ranking, key] for ranking, keys in shown.items() for key in keys])
     folders = {group.best.model_folder for group in found if group.best and group.best.model_folder is not None}
     labels = select(MODELS.c.folder, MODELS.c.name, MODELS.c.version)
-    labels = labels.where(MODELS.c.folder.in_(select_items(connection, folders)))
+    labels = labels.where(MODELS.c.folder.in_(select_items(folders)))
     models = {folder: f"{name}@{version}" for folder, name, version in connection.execute(labels)}
     records = []
     for ranking, keys in shown.items():

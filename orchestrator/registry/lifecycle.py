@@ -53,8 +53,8 @@ class RunLifecycle(RegistryPart):
         parameters, run_id = _parameters_of(spec), run_id or new_run_id()
         row: dict[str, Any] = {"id": run_id, "kind": kind, "name": name, "task": task, "metric": metric, "seed": seed}
         row |= {"spec": dict(spec), "fingerprint": fingerprint, "storage_path": storage_path}
+        row["group_key"] = run_group_digest(kind, parameters)
         with self._database.connection(writing=True) as connection:
-            row["group_key"] = run_group_digest(kind, parameters)
             statement = upsert(connection.dialect.name, ALL_RUNS, ("id",)).returning(ALL_RUNS.c.key)
             key = connection.scalar(statement, row)
             if key is not None:
@@ -68,10 +68,7 @@ class RunLifecycle(RegistryPart):
     def replace_spec(self, run_id: str, spec: Mapping[str, Any], fingerprint: str, *, after: int | None = None) -> None:
         """Put a spec with the same fields into a run's record; a completed run is STOPPED until its next attempt.
 
-        Args:
-            after: number of the newest attempt, as far as the caller knows; any when left out.
-
-        Raises: NotFoundError; InputError where a newer attempt has begun, whose spec stays.
+        Raises: NotFoundError; InputError where a newer attempt than `after` has begun, whose spec stays.
         """
         with self._database.connection(writing=True) as connection:
             run = _locked(connection, run_id)
@@ -99,11 +96,8 @@ class RunLifecycle(RegistryPart):
     ) -> int:
         """Start an attempt of a run and return its number; older attempts are fenced off from then on.
 
-        An attempt that never ended is lost: the trials that it had begun stopped when they were last known to run.
-
-        Args:
-            number: number of the attempt, where it was announced before: the same process may start it twice, which
-                changes nothing. The next number when left out.
+        An attempt that never ended is lost: the trials that it had begun stopped when they were last known to run. A
+        `number` that was announced before may be started twice by the same process, which changes nothing.
 
         Raises: InputError for a run that cannot run again, or whose attempt of this number is another process's;
             NotFoundError.
@@ -116,10 +110,8 @@ class RunLifecycle(RegistryPart):
             if number <= run.attempt:
                 known = find_row(connection, ATTEMPTS, run_id=run_id, number=number)
                 if known is not None and (known.host, known.pid) != (host and replace_unstorable(host), pid):
-                    raise InputError(
-                        f"Run {run_id} was resumed by process {known.pid} on {known.host} just now; leave it to that "
-                        "one, or end it, then resume."
-                    )
+                    other = f"process {known.pid} on {known.host}"
+                    raise InputError(f"Run {run_id} was resumed by {other} just now; leave it to that one, or end it.")
                 return number
             open_run(connection, run_id)
             died_at, message = run.heartbeat_at or utc_now(), "another attempt took over"
@@ -155,11 +147,10 @@ class RunLifecycle(RegistryPart):
             groups: list[dict[str, Any]] = attempt.workers or []
             for event in events:
                 groups = [group for group in groups if group["first_step"] < event.first_step]
-                if groups and groups[-1]["hosts"] == list(event.hosts):
-                    continue
-                groups.append({"first_step": event.first_step, "hosts": list(event.hosts)})
-                if event.machine is not None and event.machine.get("hostname") != driver:
-                    groups[-1]["machine"] = dict(event.machine)
+                if not groups or groups[-1]["hosts"] != list(event.hosts):
+                    is_elsewhere = event.machine is not None and event.machine.get("hostname") != driver
+                    machine = {"machine": dict(event.machine or {})} if is_elsewhere else {}
+                    groups.append({"first_step": event.first_step, "hosts": list(event.hosts), **machine})
             change_row(connection, ATTEMPTS, {"workers": groups}, run_id=run_id, number=number)
 
     def heartbeat(self, run_id: str, attempt: int | None = None) -> bool:

@@ -5,8 +5,8 @@
 A node is known by a digest: of content for data, tokenizers and models, of the place for a file, a folder that is not
 registered, and an export. So the same weights under two names are one node, and a file that changes stays one.
 
-The edges of a run follow from what it has recorded anyway: its data and their files, its models, and the names in its
-spec. They are written as it completes; those of runs from elsewhere come with them.
+The edges of a run follow from what it has recorded: its data and their files, its models, and the names in its spec.
+They are written as it completes.
 
 A child is stale whose parent has changed, or was superseded by a newer one, since the child was made: a file is gone,
 has another size than was read, or was written since with other content; a model has a newer version under each of its
@@ -240,10 +240,8 @@ def _model_node(connection: Connection, name: str) -> LineageNode | None:
 def _tokenizer_node(connection: Connection, name: str, before: datetime, digest: str | None) -> LineageNode:
     """Node of the tokenizer that a name meant: that of the digest, else the last one in that folder by then."""
     is_it = DATASETS.c.path == name if digest is None else DATASETS.c.fingerprint == digest
-    by_then = DATASETS.c.recorded_at <= before
-    newest = select(DATASETS).order_by(by_then.desc(), DATASETS.c.recorded_at.desc()).limit(1)
-    tokenizer = connection.execute(newest.where(DATASETS.c.kind == "tokenizer", is_it)).first()
-    if tokenizer is not None:
+    newest = select(DATASETS).order_by((DATASETS.c.recorded_at <= before).desc(), DATASETS.c.recorded_at.desc())
+    for tokenizer in connection.execute(newest.where(DATASETS.c.kind == "tokenizer", is_it).limit(1)):
         return _data_node(tokenizer)
     unknown = _place_node("tokenizer", name) if digest is None else LineageNode(digest, "tokenizer", name)
     return _model_node(connection, name) or unknown
@@ -305,20 +303,13 @@ def _made_by(connection: Connection, name: str) -> LineageNode:
     except SeveralRunsError:
         raise
     except NotFoundError:
-        labels = newest_labels(connection)
-        raise NotFoundError(
-            f"nothing called {name!r} stands in the lineage; give a model, run, file or the beginning of a digest"
-            + (f"; models are: {labels}" if labels else "")
-        ) from None
-    parent = called.parent_id
-    is_kept = parent is not None and load_kept_trials(connection, [parent]).get(parent) == called.id
-    run = find_row(connection, RUNS, id=parent if is_kept else called.id)
+        wanted = f"give a model ({newest_labels(connection) or 'none yet'}), run, file or the beginning of a digest"
+        raise NotFoundError(f"nothing called {name!r} stands in the lineage; {wanted}") from None
+    kept = load_kept_trials(connection, [called.parent_id]) if called.parent_id is not None else {}
+    run = find_row(connection, RUNS, id=called.parent_id if called.id in kept.values() else called.id)
     if run is None or run.parent_id or run.state != RunState.COMPLETED or not (edges := _made_in_run(connection, run)):
-        others = "its stages did" if called.kind == "pipeline" else "what it used and recorded"
-        raise NotFoundError(
-            f"run {called.id} ({called.name}, {called.kind}) made nothing that stands in the lineage; "
-            f"{others}: orchestrator runs show {called.id}"
-        )
+        nothing = f"run {called.id} ({called.name}, {called.kind}) made nothing that stands in the lineage"
+        raise NotFoundError(f"{nothing}; what it used, and its stages: orchestrator runs show {called.id}")
     return min((made for made, _, _ in edges), key=lambda node: node.kind != "model")
 
 

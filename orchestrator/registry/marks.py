@@ -1,12 +1,11 @@
 """Tags, flags and notes that people add to runs, and the trash, from which removed runs come back.
 
 A mark is written to the run alone that a person names, and whom it reaches is found when it is read, by the view
-`marks` (`tables.MARKS`). So a stage that was archived by itself stays so whatever becomes of its pipeline, and trials
-and stages that begin later are reached as well. Pipelines that have been removed reach nobody.
+`marks` (`tables.MARKS`). So trials and stages that begin later are reached as well.
 
 Removing marks a run, its trials and the models in their folders; the views that everything reads leave them out.
-Its files stay until `gc` deletes them. Whoever deletes them claims the run first, in a transaction that a restoration
-cannot cross: either the run is back by then, and its files stay, or it is claimed, and cannot be restored.
+Its files stay until `gc` deletes them, which claims the run first, in a transaction that a restoration cannot cross:
+either the run is back by then, and its files stay, or it is claimed, and cannot be restored.
 """
 
 import hashlib
@@ -56,8 +55,8 @@ class RunAnnotations(RegistryPart):
 
     def notes(self, run_ids: str | Collection[str]) -> list[NoteRecord]:
         """Notes on a run or on several, the oldest first."""
-        with self._database.connection(writing=False) as connection:
-            return [note for _, note in _load_notes(connection, [run_ids] if isinstance(run_ids, str) else run_ids)]
+        asked = [run_ids] if isinstance(run_ids, str) else run_ids
+        return [note for _, note in self._database.read(_load_notes, asked)]
 
     def remove_note(self, run_id: str, number: int) -> NoteRecord:
         """Remove a note by its place, from 1 on, and return it. Raises: NotFoundError."""
@@ -72,14 +71,12 @@ class RunAnnotations(RegistryPart):
     def tags(self, run_id: str) -> list[str]:
         """Tags of a run, with those of its sweep and its pipelines, sorted."""
         tags = select(MARKS.c.word).where(MARKS.c.run_id == run_id, MARKS.c.kind == "tag")
-        with self._database.connection(writing=False) as connection:
-            return list(connection.scalars(tags.distinct().order_by(MARKS.c.word)))
+        return [tag for (tag,) in self._database.rows(tags.distinct().order_by(MARKS.c.word))]
 
     def tag(self, run_id: str, tags: Sequence[str], *, reserved: bool = False) -> None:
         """Add tags to a run; queries find by them its trials as well, and a pipeline's stages.
 
-        Raises: InputError for a tag that is empty, or says where a run belongs and is not from the laboratory
-            (`reserved`).
+        `reserved` tags say where a run belongs. Raises: InputError for one that is empty, or should have been reserved.
         """
         if not reserved:
             _check_tags(tags)
@@ -105,8 +102,7 @@ class RunAnnotations(RegistryPart):
 
     def flagged(self, flag: Flag) -> set[str]:
         """Ids of the runs that a flag reaches: those that have it, and what belongs to them."""
-        with self._database.connection(writing=False) as connection:
-            return set(connection.scalars(select(RUNS.c.id).where(is_flagged(flag))))
+        return {run_id for (run_id,) in self._database.rows(select(RUNS.c.id).where(is_flagged(flag)))}
 
     def bearers(self, run_id: str, word: str, kind: str = "flag") -> list[str]:
         """Ids of the runs whose flag or tag reaches a run: itself first, then its sweep, then pipelines.
@@ -118,10 +114,10 @@ class RunAnnotations(RegistryPart):
         with self._database.connection(writing=False) as connection:
             own = connection.execute(select(RUNS.c.id, RUNS.c.parent_id).where(RUNS.c.key.in_(reaches))).first()
             family = [one for one in own or () if one is not None]
-            of_family = STAGES.c.run_id.in_(select_runs(connection, family))
+            of_family = STAGES.c.run_id.in_(select_runs(family))
             pipelines = select(STAGES.c.pipeline).where(of_family).order_by(STAGES.c.pipeline)
             candidates = [*family, *connection.scalars(pipelines)]
-            bearing = {*connection.scalars(having.where(OWN_MARKS.c.run_id.in_(select_runs(connection, candidates))))}
+            bearing = {*connection.scalars(having.where(OWN_MARKS.c.run_id.in_(select_runs(candidates))))}
         return [candidate for candidate in candidates if candidate in bearing]
 
 
@@ -135,7 +131,7 @@ def _load_notes(connection: Connection, run_ids: Collection[str]) -> list[tuple[
     """Notes on some runs with their words, the oldest first."""
     mark = OWN_MARKS.c
     notes = select(mark.word, mark.run_id, mark.text, mark.author, mark.at).where(mark.kind == "note")
-    theirs = notes.where(mark.run_id.in_(select_runs(connection, run_ids))).order_by(mark.at, mark.word)
+    theirs = notes.where(mark.run_id.in_(select_runs(run_ids))).order_by(mark.at, mark.word)
     return [(word, NoteRecord(*note)) for word, *note in connection.execute(theirs)]
 
 
@@ -162,7 +158,7 @@ class TrashRecord:
     created_at: datetime
     removed_at: datetime
     claimed_at: datetime | None
-    """Time from which on it cannot be restored: a garbage collection began to delete its files."""
+    """Time from which on it cannot be restored: its files are being deleted."""
 
 
 class Trash(RegistryPart):
@@ -184,9 +180,8 @@ class Trash(RegistryPart):
         num_trials = select(func.count()).where(trial.c.parent_id == ALL_RUNS.c.key).scalar_subquery()
         columns = record_columns(TrashRecord, ALL_RUNS, run_id=ALL_RUNS.c.id, num_trials=num_trials)
         found = select(*columns).where(ALL_RUNS.c.removed_at.is_not(None), ALL_RUNS.c.parent_id.is_(None), *conditions)
-        with self._database.connection(writing=False) as connection:
-            rows = connection.execute(found.order_by(ALL_RUNS.c.removed_at.desc(), ALL_RUNS.c.id))
-            return [TrashRecord(*row) for row in rows]
+        newest_first = found.order_by(ALL_RUNS.c.removed_at.desc(), ALL_RUNS.c.id)
+        return [TrashRecord(*row) for row in self._database.rows(newest_first)]
 
     def called(self, wanted: str) -> list[TrashRecord]:
         """Runs in the trash with that id, else those of that name and those whose id begins so, the newest first."""
@@ -219,10 +214,8 @@ class Trash(RegistryPart):
             if run is None or run.removed_at is None:
                 raise NotFoundError(f"run {run_id} is not in the trash")
             if run.claimed_at is not None:
-                raise InputError(
-                    f"run {run_id} cannot be restored: a garbage collection has deleted its files, or does so, since "
-                    f"{run.claimed_at:%Y-%m-%d %H:%M} UTC; what is left goes with: orchestrator gc"
-                )
+                why = f"gc has deleted its files, or does so, since {run.claimed_at:%Y-%m-%d %H:%M} UTC"
+                raise InputError(f"run {run_id} cannot be restored: {why}; what is left goes with: orchestrator gc")
             change_row(connection, ALL_RUNS, {"num_bytes": None}, id=run_id)
             _move(connection, run_id, run.removed_at, None)
 
@@ -231,8 +224,8 @@ class Trash(RegistryPart):
         """Hold off whoever writes runs until the end of the block, to see what may go and to claim it.
 
         The block gets a function that claims a run in the trash, and returns whether its files may be deleted: not
-        where the run is back, or gone. A claim may be claimed again, to finish what another has begun. The block reads
-        by another `Registry`, and writes nothing else.
+        where the run is back, or gone. A claim may be repeated. The block reads by another `Registry`, and writes
+        nothing else.
         """
         with self._database.connection(writing=True) as connection:
             if self._database.dialect == "postgresql":  # SQLite has one lock, which the transaction holds
@@ -250,7 +243,11 @@ class Trash(RegistryPart):
 
 def _move(connection: Connection, run_id: str, before: datetime | None, after: datetime | None) -> None:
     """Change the time at which a run, its trials and those of their models were removed that have the time before."""
-    from orchestrator.registry.roll_up import roll_up_runs, roll_up_tests  # numpy is of no use to who reads
+    from orchestrator.registry.roll_up import (  # numpy is of no use to who reads
+        keys_of_runs,
+        roll_up_again,
+        roll_up_tests,
+    )
 
     family = or_(ALL_RUNS.c.id == run_id, ALL_RUNS.c.parent_id == run_id)
     keys, folders = (select(column).where(family) for column in (ALL_RUNS.c.key, ALL_RUNS.c.model_folder))
@@ -261,5 +258,5 @@ def _move(connection: Connection, run_id: str, before: datetime | None, after: d
     for table, are_its in ((ALL_MODELS, models), (ALL_RUNS, family)):
         marked = update(table).where(are_its, table.c.removed_at.is_not_distinct_from(before)).values(removed_at=after)
         connection.execute(marked)
-    roll_up_runs(connection, [run_id])
+    roll_up_again(connection, keys_of_runs(connection, [run_id]))
     roll_up_tests(connection)

@@ -6,12 +6,12 @@
     model          of such a run, or of none: recorded under its name, with a new version where theirs is taken, or was;
                    numbers that removed models had there are given to none here
     alias          new here: recorded · on other weights: a conflict
-    other rows     new ones are copied: their keys are digests, so that those of the same key tell the same; an edge of
-                   the lineage that names no run here, as its run was deleted, names theirs
+    other rows     new ones are copied, since their keys are digests; an edge of the lineage that names no run here, as
+                   its run was deleted, names theirs
 
-Names, data and changes of code come first, as runs rest on them. Each run is one transaction, and those that are the
-same in both take none. So a merge that breaks off is done again, and one that is done again changes nothing. What is in
-the other's trash stays there. The ranking's own tables follow from runs (`roll_up`), and are not merged.
+Each run is one transaction, and those that are the same in both take none. So a merge that breaks off is done again,
+and one that is done again changes nothing. What is in the other's trash stays there. The ranking's own tables follow
+from runs (`roll_up`), and are not merged.
 """
 
 from collections import Counter, defaultdict
@@ -66,7 +66,7 @@ def merge_registry(
     """Join what another registry has to `target`; yields what became of each thing as soon as it is there.
 
     Args:
-        location: of the other registry, by what `Registry` takes; it is only read.
+        location: of the other registry, which is only read.
         unfinished: whether runs come along that have not ended there; they would differ from what becomes of them.
         dry_run: only tell what would become of each.
 
@@ -175,7 +175,7 @@ def _select_rows(table: Table, dialect: str) -> Select[Any]:
     Without keys, which each registry counts by itself: points have the run and the name of their series.
     """
     run, trial = ALL_RUNS.alias(), ALL_RUNS.alias()
-    wanted = select(run.c.key).where(run.c.id.in_(select_list(dialect, "runs")))
+    wanted = select(run.c.key).where(run.c.id.in_(select_list("runs")))
     family = union_all(wanted, select(trial.c.key).where(trial.c.parent_id.in_(wanted)))
     columns, owner = [column for column in table.columns if column.name not in ("key", "series")], table
     rows = select(*columns).select_from(table)

@@ -1,7 +1,7 @@
 """Lookup of models and tokenizers by the names in a spec: their folders, digests, and the tasks that were learned."""
 
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import Any
 
 from bert_core.checkpoints.weight_files import WEIGHTS_FILE
@@ -36,18 +36,14 @@ def resolve_model(name: str, settings: Settings, field: str = "init_from") -> st
             raise NotFoundError(f"{name} has no {needed}" if exists(name) else f"there is no folder {name}")
         return name
     found, registered = {f"./{name}": name} if is_here else {}, ""
-    try:
-        with Registry(settings.registry, read_only=True) as registry:
-            try:
-                model = registry.models.get(name)
-                found[model.label] = model.folder if is_here else _found_again(model.folder, settings)
-            except NotFoundError as error:
-                registered = str(error).partition("; ")[2].rstrip(".")
-                folder = None if is_here else _left_by_run(name, field, registry, settings)
-                found |= {} if folder is None else {name: folder}
-    except RegistryError:
-        if not is_here:
-            raise
+    with suppress(RegistryError) if is_here else nullcontext(), Registry(settings.registry, read_only=True) as registry:
+        try:
+            model = registry.models.get(name)
+            found[model.label] = model.folder if is_here else _found_again(model.folder, settings)
+        except NotFoundError as error:
+            registered = str(error).partition("; ")[2].rstrip(".")
+            if not is_here and (folder := _left_by_run(name, field, registry, settings)) is not None:
+                found[name] = folder
     uri = uri_of_name(name)
     if found and uri is not None and is_cached(uri):
         found[uri] = uri
@@ -73,10 +69,11 @@ def _left_by_run(name: str, field: str, registry: Registry, settings: Settings) 
         raise
     except NotFoundError:
         return None
-    for made in (run, *registry.stages(run.id)):
+    family = (run, *registry.stages(run.id))
+    for made in family:
         if made.model_folder is not None:
             return _found_again(made.model_folder, settings)
-    for made in (run, *registry.stages(run.id)) if field in TOKENIZER_FIELDS else ():
+    for made in family if field in TOKENIZER_FIELDS else ():
         if made.kind == "tokenizer" and (folders := registry.datasets.table(made.id).values("path")):
             return _found_again(str(folders[0]), settings)
     raise NotFoundError(f"run {run.id} ({run.kind}, {run.state}) has left no model; see `orchestrator models list`")
@@ -86,10 +83,8 @@ def _found_again(folder: str, settings: Settings) -> str:
     """A recorded folder, or where it lies below the present storage. Raises: InputError where it is in neither."""
     found = moved_path(folder, settings.storage)
     if is_local(found) and not exists(found):
-        raise InputError(
-            f"{folder} is gone, and {settings.storage} does not have it either; if its storage was moved, name that "
-            "by --storage DIR, else run what made it again"
-        )
+        gone = f"{folder} is gone, and {settings.storage} does not have it either"
+        raise InputError(f"{gone}; if its storage was moved, give --storage DIR, else run what made it again")
     return found
 
 

@@ -113,7 +113,6 @@ def use_of(used: Used, data: SplitData) -> Origin | None:
     """Use that was made of the data of a score, the gravest that is certain; None where it is not known.
 
     A limit takes the first examples (`max_train_examples`): two parts of one whole share the first example at least.
-    Of a file that was read another way nothing is certain: the examples that both took may be different ones.
 
     >>> part = frozenset([("trained", "taken", "first 100"), ("trained", "whole", "w"), ("trained", "file", "f")])
     >>> [use_of(part, SplitData(taken, "w", "f")) for taken in ("first 100", "w")]
@@ -146,7 +145,7 @@ def load_test_refusals(connection: Connection, run_ids: Collection[str]) -> dict
     A file that was read another way may have given other examples, and refuses nothing.
     """
     of_tests = select(NAMES.c.key).where(NAMES.c.text.startswith("test."))
-    is_tested = SERIES.c.run_id.in_(select_runs(connection, run_ids)), SERIES.c.name.in_(of_tests)
+    is_tested = SERIES.c.run_id.in_(select_runs(run_ids)), SERIES.c.name.in_(of_tests)
     scored = connection.scalars(select(SERIES.c.run_id).where(*is_tested).distinct()).all()
     kept = load_kept_trials(connection, scored)  # the score of a sweep is that of the trial whose model it kept
     texts = load_parameters_of(connection, {*scored, *kept.values()}, (*_MAKING_PATHS, *_paths("test")))
@@ -162,9 +161,7 @@ def load_test_refusals(connection: Connection, run_ids: Collection[str]) -> dict
 def load_origins(connection: Connection, runs: Mapping[str, Parameters]) -> dict[str, Used]:
     """Data that the model of each run was trained and chosen on, and earlier those of all models that it was made of.
 
-    Args:
-        runs: parameters of each run. A run that names a `model` is an evaluation: it made none, and its model is that
-            one.
+    `runs` are parameters of each run. One that names a `model` is an evaluation: it made none, its model is that one.
     """
     makers: dict[str, set[str]] = {}  # of the models that a run names, as far as they are known here
     made: dict[str, Used] = {}
@@ -201,7 +198,7 @@ def _load_texts(connection: Connection, run_ids: Collection[str]) -> dict[str, U
     of_run = DATASETS.c.fingerprint == RUN_DATASETS.c.fingerprint
     corpora = select(RUN_DATASETS.c.run_id, DATASETS.c.files).join(DATASETS, of_run).where(DATASETS.c.kind == "corpus")
     read: dict[str, Used] = defaultdict(frozenset)
-    for run_id, files in connection.execute(corpora.where(RUN_DATASETS.c.run_id.in_(select_runs(connection, run_ids)))):
+    for run_id, files in connection.execute(corpora.where(RUN_DATASETS.c.run_id.in_(select_runs(run_ids)))):
         read[run_id] |= {("trained", "file", file["digest"][:RECORDED_DIGITS]) for file in files if file.get("digest")}
     return read
 
@@ -223,7 +220,7 @@ def _load_references(connection: Connection, runs: Mapping[str, Parameters]) -> 
     if asked := [run_id for run_id, names in named.items() if any("@" in name for name in names)]:
         of_run = LINEAGE.c.run_id == func.coalesce(RUNS.c.parent_id, RUNS.c.key)
         edges = select(RUNS.c.id, LINEAGE.c.parent_name, LINEAGE.c.parent).join(LINEAGE, of_run)
-        is_asked = RUNS.c.id.in_(select_items(connection, asked)), LINEAGE.c.role.in_(("weights", "teacher"))
+        is_asked = RUNS.c.id.in_(select_items(asked)), LINEAGE.c.role.in_(("weights", "teacher"))
         for run_id, name, digest in connection.execute(edges.where(*is_asked)):
             meant[run_id, name] = digest[:RECORDED_DIGITS]
     meant |= {(run_id, str(own[_MODEL])): own.get(_MODEL_DIGEST) for run_id, own in runs.items() if _MODEL in own}
@@ -240,7 +237,7 @@ def _load_makers(connection: Connection, references: Collection[_Reference]) -> 
     run_ids = {name: [name, *ids_of_path(name)][-1] for name, _ in references}
     digests = {digest for _, digest in references if digest is not None}
     labels = {split_version(name)[0] for name in run_ids}
-    asked = select_items(connection, {*run_ids, *digests, *run_ids.values(), *labels})
+    asked = select_items({*run_ids, *digests, *run_ids.values(), *labels})
     recorded = {*connection.scalars(select(RUNS.c.id).where(RUNS.c.id.in_(asked)))}
     model, digest = MODELS.c, func.substr(MODELS.c.digest, 1, RECORDED_DIGITS)
     of_digests = [digest.in_(asked)] if digests else []  # which reads all models

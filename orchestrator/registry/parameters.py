@@ -33,9 +33,7 @@ LARGEST_EXACT = 2**53
 
 
 def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Flatten nested sections into dotted paths: `{"recipe": {"seed": 0}}` becomes `{"recipe.seed": 0}`.
-
-    A list of sections gets numbers as path parts; a list of plain values stays one value.
+    """Flatten nested sections into dotted paths; a list of sections gets numbers as path parts.
 
     >>> flatten({"recipe": {"seed": 0}, "phases": [{"share": 1.0}], "tags": ["a", "b"]})
     {'recipe.seed': 0, 'phases.0.share': 1.0, 'tags': ['a', 'b']}
@@ -90,8 +88,8 @@ def is_source_digest(path: str) -> bool:
 def group_digest(parameters: Mapping[str, Any]) -> str:
     """Digest of parameters without seed and fold: 16 hexadecimal digits, equal for trials that differ in these alone.
 
-    Where digests of the data are recorded, these count, and no paths. The data of a test are no part of a group, but of
-    one of evaluations, which are scored on nothing else.
+    Where digests of the data are recorded, these count, and no paths. The data of a test count for evaluations alone,
+    which are scored on nothing else.
     """
     ignored = (START,) if parameters.get("kind") == "evaluate" else (START, "data.test_digest")
     places = _DATA_PLACES if any(path.startswith(DATA) for path in parameters) else ()
@@ -207,24 +205,21 @@ def write_parameters(transaction: WriteTransaction, parameters: Mapping[int, Map
 
 
 def read_parameters(transaction: WriteTransaction, run_id: str) -> dict[str, Any]:
-    """Read the parameters of a run by dotted path, to write by them."""
-    rows = transaction.read(_prepare_select(transaction.dialect), {"run_id": run_id})
+    """Read the parameters of a run by dotted path."""
+    rows = transaction.read(_parameters_statement(transaction.dialect), {"run_id": run_id})
     return {path: decode_parameter(kind, text) for path, kind, text in rows}
 
 
 def load_parameters(connection: Connection, run_id: str) -> dict[str, Any]:
     """Load the parameters of a run by dotted path."""
-    rows = connection.execute(_OF_RUN, {"run_id": run_id})
-    return {path: decode_parameter(kind, text) for path, kind, text in rows}
+    return read_parameters(WriteTransaction.within(connection), run_id)
 
 
-_OF_RUN = (
-    select(NAMES.c.text, PARAMETERS.c.kind, PARAMETERS.c.text)
-    .join(NAMES, NAMES.c.key == PARAMETERS.c.path)
-    .where(PARAMETERS.c.run_id == bindparam("run_id", type_=RUN_KEY))
-    .order_by(NAMES.c.text)
-)
-_prepare_select = lru_cache(lambda dialect: Prepared(_OF_RUN, dialect, ["run_id"]))
+@lru_cache
+def _parameters_statement(dialect: str) -> Prepared:
+    columns = select(NAMES.c.text, PARAMETERS.c.kind, PARAMETERS.c.text).join(NAMES, NAMES.c.key == PARAMETERS.c.path)
+    of_run = columns.where(PARAMETERS.c.run_id == bindparam("run_id", type_=RUN_KEY))
+    return Prepared(of_run.order_by(NAMES.c.text), dialect, ["run_id"])
 
 
 def name_keys(transaction: WriteTransaction, texts: Iterable[str]) -> dict[str, int]:
@@ -243,5 +238,5 @@ def name_keys(transaction: WriteTransaction, texts: Iterable[str]) -> dict[str, 
 
 @lru_cache
 def _find_statement(dialect: str) -> Prepared:
-    named = select(NAMES.c.text, NAMES.c.key).where(NAMES.c.text.in_(select_list(dialect, "texts")))
+    named = select(NAMES.c.text, NAMES.c.key).where(NAMES.c.text.in_(select_list("texts")))
     return Prepared(named, dialect, ["texts"])

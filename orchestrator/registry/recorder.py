@@ -42,7 +42,6 @@ class Recorder:
         self.given_up = threading.Event()
         """Set when the driver must end: what still has to be read or written is then tried once."""
         self.registry = patient(registry, self.given_up)
-        """The registry, which is waited for where it does not answer."""
         self._lifecycle = registry.lifecycle
         self._job_id, self._made_with = job_id, made_with
         self._attempts: dict[str, tuple[int, float]] = {}
@@ -77,8 +76,7 @@ class Recorder:
     def resume(self, run_id: str, after: int | None = None) -> RunRecord:
         """Record another attempt of a run that is there; of two processes that do so at once, one is refused.
 
-        Args:
-            after: number of the attempt that was seen to have ended; the newest one of now when left out.
+        `after` is the number of the attempt that was seen to have ended; the newest one of now when left out.
 
         Raises: NotFoundError; InputError where the run has completed, or another process has resumed it since.
         """

@@ -1,8 +1,7 @@
 """Records that the registry returns: frozen, made of plain values, independent of any connection; tables of them; and
 how runs are found and loaded as records.
 
-Commands show the plain values. Pandas is imported where a person's own code asks for a DataFrame: importing it takes
-longer than reading the registry.
+Pandas is imported where a person's own code asks for a DataFrame: importing it takes longer than reading the registry.
 """
 
 from __future__ import annotations
@@ -295,7 +294,7 @@ def load_kept_trials(connection: Connection, sweep_ids: Collection[str]) -> dict
     sweep, trial = RUNS.alias(), RUNS.alias()
     is_kept = (trial.c.parent_id == sweep.c.key) & (trial.c.model_folder == sweep.c.model_folder)
     kept = select(sweep.c.id, trial.c.id).join(trial, is_kept).order_by(trial.c.id)
-    return dict(connection.execute(kept.where(sweep.c.id.in_(select_items(connection, sweep_ids)))).all())
+    return dict(connection.execute(kept.where(sweep.c.id.in_(select_items(sweep_ids)))).all())
 
 
 def load_parameters_of(
@@ -305,7 +304,7 @@ def load_parameters_of(
     if not run_ids:
         return {}
     stored = json_object(name_of_key(PARAMETERS.c.path), PARAMETERS.c.kind + _KIND_END + PARAMETERS.c.text)
-    asked = select(PARAMETERS.c.run_id, stored).where(PARAMETERS.c.run_id.in_(select_runs(connection, run_ids)))
+    asked = select(PARAMETERS.c.run_id, stored).where(PARAMETERS.c.run_id.in_(select_runs(run_ids)))
     if paths:
         asked = asked.where(PARAMETERS.c.path.in_(select(NAMES.c.key).where(NAMES.c.text.in_(paths))))
     parameters: dict[str, dict[str, Any]] = {run_id: {} for run_id in run_ids}
@@ -330,7 +329,7 @@ def load_named(connection: Connection, fields: Collection[str], except_of: Colle
     paths = select(NAMES.c.key).where(or_(NAMES.c.text.in_(fields), *ends))
     whole, stored = func.coalesce(RUNS.c.parent_id, RUNS.c.key), PARAMETERS.c
     rows = select(whole, stored.kind, stored.text).join(RUNS, RUNS.c.key == stored.run_id).distinct()
-    are_others = stored.run_id.not_in(select_runs(connection, except_of)), stored.kind != "null"
+    are_others = stored.run_id.not_in(select_runs(except_of)), stored.kind != "null"
     named: dict[str, set[str]] = defaultdict(set)
     for run_id, *value in connection.execute(rows.where(stored.path.in_(paths), *are_others)):
         decoded = decode_parameter(*value)

@@ -18,6 +18,7 @@ from orchestrator.registry.records import (
     RunRecord,
     check_page,
     record_columns,
+    record_table,
 )
 from orchestrator.registry.tables import ALIASES, ALL_MODELS, MODELS, RUNS
 
@@ -55,8 +56,7 @@ class RegisteredModels(RegistryPart):
 
         Raises: NotFoundError, which lists models that are registered.
         """
-        with self._database.connection(writing=False) as connection:
-            return _find_model(connection, name)
+        return self._database.read(_find_model, name)
 
     def set_alias(self, model: str, alias: str) -> tuple[ModelRecord, int | None]:
         """Let an alias mean a version of a model; returns that, and the version that it meant before.
@@ -83,16 +83,14 @@ class RegisteredModels(RegistryPart):
     def aliases(self) -> dict[tuple[str, int], list[str]]:
         """Aliases of each version, sorted, by the model's name and version."""
         found: dict[tuple[str, int], list[str]] = {}
-        with self._database.connection(writing=False) as connection:
-            is_there = (MODELS.c.name == ALIASES.c.name) & (MODELS.c.version == ALIASES.c.version)
-            for row in connection.execute(select(ALIASES).join(MODELS, is_there).order_by(ALIASES.c.alias)):
-                found.setdefault((row.name, row.version), []).append(row.alias)
+        is_there = (MODELS.c.name == ALIASES.c.name) & (MODELS.c.version == ALIASES.c.version)
+        for row in self._database.rows(select(ALIASES).join(MODELS, is_there).order_by(ALIASES.c.alias)):
+            found.setdefault((row.name, row.version), []).append(row.alias)
         return found
 
     def of_run(self, *run_ids: str) -> list[ModelRecord]:
         """Models that a run registered, or several, newest first."""
-        with self._database.connection(writing=False) as connection:
-            return _load_models(connection, MODELS.c.run_id.in_(select_runs(connection, run_ids)))
+        return self._database.read(_load_models, MODELS.c.run_id.in_(select_runs(run_ids)))
 
     def left_by(self, run: RunRecord) -> list[ModelRecord]:
         """Models that a run left, newest first: also one that another run had registered with the same weights.
@@ -102,22 +100,18 @@ class RegisteredModels(RegistryPart):
         is_its: ColumnElement[bool] = MODELS.c.run_id == run.id
         if run.parent_id is None:
             is_its |= MODELS.c.folder == run.model_folder
-        with self._database.connection(writing=False) as connection:
-            return _load_models(connection, is_its)
+        return self._database.read(_load_models, is_its)
 
     def count(self) -> int:
         """Number of the registered models, each version counted."""
-        with self._database.connection(writing=False) as connection:
-            return connection.scalar(select(func.count()).select_from(MODELS)) or 0
+        return int(self._database.scalar(select(func.count()).select_from(MODELS)))
 
     def table(self, *, limit: int | None = None, offset: int = 0) -> RecordTable:
         """Registered models, newest first, each with the task of the run that registered it."""
         check_page(limit, offset)
         columns = [*_COLUMNS, RUNS.c.task]
         page = select(*columns).outerjoin(RUNS, RUNS.c.key == MODELS.c.run_id).limit(limit).offset(offset)
-        with self._database.connection(writing=False) as connection:
-            found = connection.execute(page.order_by(*_NEWEST_FIRST)).mappings()
-            return RecordTable([column.key for column in columns], [dict(row) for row in found])
+        return record_table([column.key for column in columns], self._database.rows(page.order_by(*_NEWEST_FIRST)))
 
 
 def _find_model(connection: Connection, name: str) -> ModelRecord:
@@ -136,9 +130,8 @@ def _find_model(connection: Connection, name: str) -> ModelRecord:
     near = [other for other in names if other.startswith(f"{plain or name}/")] or nearest(plain or name, names, 1)
     hint = f"did you mean {near[0]}? " if near else ""
     labels = newest_labels(connection)
-    raise NotFoundError(
-        f"No model {name!r} is registered; {hint}" + (f"the latest: {labels}." if labels else "there is none yet.")
-    )
+    latest = f"the latest: {labels}" if labels else "there is none yet"
+    raise NotFoundError(f"No model {name!r} is registered; {hint}{latest}.")
 
 
 def _load_models(connection: Connection, *are: ColumnElement[bool], limit: int | None = None) -> list[ModelRecord]:

@@ -128,7 +128,7 @@ class Registry:
             filter: a query, such as `metrics.f1 > 0.9 and params.recipe.size = 'tiny'`; all runs when empty.
             sort: a field, `-field` or `field desc` for descending order; runs without the field come last.
             limit: number of rows at most, after the first `offset` ones.
-            trials: whether trials are included, beside runs without a parent.
+            trials: whether trials are included.
             archived: whether archived runs and their trials are included.
 
         Raises: InputError with a caret under the place that is wrong.
@@ -138,17 +138,17 @@ class Registry:
             return list_runs(selection.connection, selection.state, keys)
 
     def run_ids(self, filter: str = "", *, sort: str = "-created_at", archived: bool = True) -> list[str]:
-        """Ids of the runs and trials that a query selects, in the order of `run_table`. Raises: as `run_table`."""
+        """Ids of the runs and trials that a query selects, in the order of `run_table`."""
         with self._selection(filter, True, archived) as (selection, conditions):
             return read_in_order(selection.connection, RUNS.c.id, conditions, selection.order(sort))
 
     def find_records(self, filter: str) -> list[records.RunRecord]:
-        """Records of the runs, without trials, that a query selects, the newest first. Raises: as `run_table`."""
+        """Records of the runs, without trials, that a query selects, the newest first."""
         with self._selection(filter, False) as (selection, conditions):
             return records.load_runs(selection.connection, selection.state, *conditions)
 
     def num_runs(self, filter: str = "", *, trials: bool = True, archived: bool = True) -> int:
-        """Number of the runs and trials that a query selects. Raises: InputError, as `run_table` does."""
+        """Number of the runs and trials that a query selects."""
         with self._selection(filter, trials, archived) as (selection, conditions):
             return selection.connection.scalar(select(func.count()).select_from(RUNS).where(*conditions)) or 0
 
@@ -171,16 +171,13 @@ class Registry:
         """Groups of the runs that a query selects, a row each: `grouped("params.recipe.size", "task = 'mrpc'")`.
 
         Scores of different measurements or tasks are never taken together: where runs have several, `metric` and `task`
-        become fields of `by`. Aggregates of the score take completed runs alone, and leave out runs whose trials are
-        selected as well: the score of a sweep is that of its best trial. `notes` tell how many. Aggregates of a named
-        field take every run that is selected. A run with several tags is in the group of each.
+        become fields of `by`. Aggregates of the score take completed runs alone, without sweeps whose trials are
+        selected as well; `notes` tell how many are left out. A run with several tags is in the group of each.
 
         Args:
             by: fields whose values make a group, as one text with commas or several.
-            filter: a query, as `run_table` takes it, as are `trials` and `archived`.
-            aggregates: `count`, `n` (how many have a value), `mean`, `sd`, `min`, `max`, `median`, `sum`, `best` and
-                `worst`, of the score; or of a field: `max(seconds)`, `mean(best(metrics.loss))`. When empty count, n,
-                mean, sd, min and max of the score; with a pivot the mean.
+            aggregates: of `AGGREGATES`, of the score or a field: `max(seconds)`, `mean(best(metrics.loss))`. When empty
+                count, n, mean, sd, min and max of the score; with a pivot the mean.
             pivot: field each of whose values becomes a column, such as `seed`.
             sort: a column of the table, `-mean` from the largest down; groups stand in the order of `by` when None.
 
@@ -222,11 +219,11 @@ class Registry:
             newest = select(RUNS.c.name).where(RUNS.c.parent_id.is_(None)).order_by(RUNS.c.created_at.desc())
             is_model = "@" in wanted and connection.execute(named_version(wanted)).first() is not None
             names = dict.fromkeys(connection.scalars(newest.limit(1000)))
+        if is_model:
+            raise NotFoundError(f"{wanted} is a model: `orchestrator models show {wanted}`")
         for removed in (one for one in self.trash.called(wanted) if one.claimed_at is None):
             back = f"orchestrator runs restore {removed.run_id}"
             raise NotFoundError(f"Run {removed.run_id} ({removed.name}) is in the trash; to bring it back: {back}")
-        if is_model:
-            raise NotFoundError(f"{wanted} is a model: `orchestrator models show {wanted}`")
         close = nearest(wanted, [*names, *(self.ranked_tasks() if or_task else ())], 1) if wanted else []
         raise NotFoundError(f"{no_run}{f'; did you mean {close[0]}?' if close else '.'}")
 
@@ -234,47 +231,42 @@ class Registry:
         """Number of the runs that are called as a run is, or of a trial of the trials."""
         is_alike = RUNS.c.parent_id.is_(None) if run.parent_id is None else RUNS.c.parent_id.is_not(None)
         so_called = select(func.count()).select_from(RUNS).where(RUNS.c.name == run.name, is_alike)
-        with self._database.connection(writing=False) as connection:
-            return connection.scalar(so_called) or 0
+        return int(self._database.scalar(so_called))
 
     def run_records(self, run_ids: Collection[str]) -> list[records.RunRecord]:
         """Records of the runs with these ids, the newest first; without those that are not there."""
-        with self._database.connection(writing=False) as connection:
-            return records.load_runs(connection, self._state(), RUNS.c.id.in_(select_items(connection, run_ids)))
+        are_asked = RUNS.c.id.in_(select_items(run_ids))
+        return self._database.read(records.load_runs, self._state(), are_asked)
 
     def newest_completed(self, fingerprints: Collection[str]) -> records.RunRecord | None:
-        """Newest completed run of a spec, by the fingerprints that it may have; None where there is none."""
+        """Newest completed run of a spec, by the fingerprints that it may have."""
         is_done = RUNS.c.fingerprint.in_(fingerprints), RUNS.c.state == RunState.COMPLETED, RUNS.c.parent_id.is_(None)
-        with self._database.connection(writing=False) as connection:
-            return next(iter(records.load_runs(connection, self._state(), *is_done, limit=1)), None)
+        return next(iter(self._database.read(records.load_runs, self._state(), *is_done, limit=1)), None)
 
     def stages(self, run_id: str) -> list[records.RunRecord]:
         """Stages of a pipeline that have begun, or were done before, the newest first; none of any other run."""
         of_pipeline = select(STAGES.c.run_id).where(STAGES.c.pipeline == run_id)
-        with self._database.connection(writing=False) as connection:  # without the parser, which takes longer to load
-            return records.load_runs(connection, self._state(), RUNS.c.key.in_(of_pipeline), RUNS.c.parent_id.is_(None))
+        are_stages = RUNS.c.key.in_(of_pipeline), RUNS.c.parent_id.is_(None)
+        return self._database.read(records.load_runs, self._state(), *are_stages)
 
     def named_in_specs(self, fields: Collection[str], *, except_of: Collection[str] = ()) -> dict[str, set[str]]:
         """Values of fields in specs of any run or trial but `except_of`, each with the ids of the runs, or sweeps."""
-        with self._database.connection(writing=False) as connection:
-            return records.load_named(connection, fields, except_of)
+        return self._database.read(records.load_named, fields, except_of)
 
     def attempts(self, run_id: str) -> list[records.AttemptRecord]:
         """Attempts of a run, in order."""
         found = select(*records.record_columns(records.AttemptRecord, ATTEMPTS)).where(ATTEMPTS.c.run_id == run_id)
-        with self._database.connection(writing=False) as connection:
-            return [records.AttemptRecord(*row) for row in connection.execute(found.order_by(ATTEMPTS.c.number))]
+        return [records.AttemptRecord(*row) for row in self._database.rows(found.order_by(ATTEMPTS.c.number))]
 
     def code_diff(self, run_id: str, attempt: int) -> str | None:
         """Changes of an attempt's code that were in no commit; None where there were none, or too many to keep."""
-        statement = select(CODE_DIFFS.c.diff).join(ATTEMPTS, ATTEMPTS.c.diff_digest == CODE_DIFFS.c.digest)
-        with self._database.connection(writing=False) as connection:
-            return connection.scalar(statement.where(ATTEMPTS.c.run_id == run_id, ATTEMPTS.c.number == attempt))
+        diffs = select(CODE_DIFFS.c.diff).join(ATTEMPTS, ATTEMPTS.c.diff_digest == CODE_DIFFS.c.digest)
+        diff: str | None = self._database.scalar(diffs.where(ATTEMPTS.c.run_id == run_id, ATTEMPTS.c.number == attempt))
+        return diff
 
     def parameters(self, run_id: str) -> dict[str, Any]:
         """Parameters of a run by dotted path: the values of its spec, or the whole recipe of a trial."""
-        with self._database.connection(writing=False) as connection:
-            return load_parameters(connection, run_id)
+        return self._database.read(load_parameters, run_id)
 
     def leaderboard(
         self,
@@ -289,8 +281,7 @@ class Registry:
 
         They are trials of sweeps and probes, students, and evaluations of models. Another recipe, other data, another
         number of threads or other code make another group. The noise of seeds is estimated over all groups of a ranking
-        together (`SeedNoise`), so that a group of one seed has an interval, too; where none has seeds that differ, no
-        group has one.
+        together (`SeedNoise`), so that a group of one seed has an interval, too.
 
         Columns: `rank` among `num_ranked` groups, none without a score, as `num_scored` have; `may_be_best`, whether
         the best mean is not significantly better (the truly best group is among these with a probability of 95 %);
@@ -303,23 +294,21 @@ class Registry:
 
         Args:
             by: number that ranks: the worse end of the mean's interval (`lower`), which ranks few seeds and noisy ones
-                lower; the `mean`, which finds the best a little more often where groups do not differ in either, and
-                much less often where they do; the `median`; or the `best` seed, which is the luckiest of n.
+                lower; the `mean`; the `median`; or the `best` seed, which is the luckiest of n.
             limit: number of the first places of each ranking that are asked for; None for all.
             archived: whether archived runs and their trials are ranked, too; `num_ranked_archived` counts them.
             across_code: whether runs that differ in the version of the code are one group; `notes` name the versions.
         """
         from orchestrator.registry.leaderboard import rank_groups
 
-        with self._database.connection(writing=False) as connection:
-            return rank_groups(connection, task, by, archived=archived, across_code=across_code, limit=limit)
+        options = {"archived": archived, "across_code": across_code}
+        return self._database.read(rank_groups, task, by, limit=limit, **options)
 
     def seed_noise(self, group: GroupRecord) -> SeedNoise | None:
         """Noise of seeds in the ranking that a group belongs to; None where no group of it has seeds that differ."""
         from orchestrator.registry.leaderboard import load_noise
 
-        with self._database.connection(writing=False) as connection:
-            return load_noise(connection, group)
+        return self._database.read(load_noise, group)
 
     def check_groups(self, *, mend: bool = False) -> list[str]:
         """Keys of the groups whose numbers do not follow from their runs: none, ever. `mend` makes all of them anew."""
@@ -333,26 +322,20 @@ class Registry:
         opened = select(OPEN_RUNS.c.run_id)
         of_open = or_(RUNS.c.key.in_(opened), RUNS.c.parent_id.in_(opened))
         tasks = union(select(RANKED_GROUPS.c.task), select(RUNS.c.task).where(records.is_ranked(), of_open))
-        with self._database.connection(writing=False) as connection:
-            return sorted(connection.scalars(tasks))
+        return sorted(task for (task,) in self._database.rows(tasks))
 
     def num_ranked_archived(self, task: str | None = None) -> int:
         """Number of the runs that the leaderboard leaves out since they, or their sweeps, are archived."""
         of_task = [] if task is None else [RUNS.c.task == task]
-        archived = (
-            select(func.count()).select_from(RUNS).where(records.is_ranked(), records.is_flagged("archived"), *of_task)
-        )
-        with self._database.connection(writing=False) as connection:
-            return connection.scalar(archived) or 0
+        are_left_out = records.is_ranked(), records.is_flagged("archived"), *of_task
+        return int(self._database.scalar(select(func.count()).select_from(RUNS).where(*are_left_out)))
 
     def groups_of(self, run_ids: Collection[str], *, archived: bool = True) -> list[GroupRecord]:
         """Groups of some runs, each with all of its runs, or without archived ones."""
         from orchestrator.registry.group_records import load_groups
 
-        with self._database.connection(writing=False) as connection:
-            are_own = RUNS.c.id.in_(select_items(connection, run_ids)), records.is_ranked()
-            keys = connection.scalars(select(RUNS.c.group_key).where(*are_own).distinct()).all()
-            return load_groups(connection, RUNS.c.group_key.in_(select_items(connection, keys)), archived=archived)
+        keys = select(RUNS.c.group_key).where(RUNS.c.id.in_(select_items(run_ids)), records.is_ranked())
+        return self._database.read(load_groups, RUNS.c.group_key.in_(keys.correlate(None)), archived=archived)
 
     def test_refusals(self, run_ids: Collection[str]) -> dict[str, str]:
         """Reason for each of these runs and trials whose score on the test split is refused, by its id.
@@ -361,41 +344,34 @@ class Registry:
         """
         from orchestrator.registry.model_origins import load_test_refusals
 
-        with self._database.connection(writing=False) as connection:
-            return load_test_refusals(connection, run_ids)
+        return self._database.read(load_test_refusals, run_ids)
 
     def earlier_use(self, model: str, data: Mapping[str, str], split: Split) -> str | None:
         """Sentence on the use that a model, or one that it was made of, made of data; None where none is known.
 
-        Args:
-            model: its folder, or another name by which a spec calls it.
-            data: digests of the split, as `SweepTrials.set_data` takes them.
+        `model` is a folder, or another name as specs have it; `data` are digests as `SweepTrials.set_data` takes.
         """
         from orchestrator.registry.model_origins import sentence_on_use
 
-        with self._database.connection(writing=False) as connection:
-            return sentence_on_use(connection, model, data, split)
+        return self._database.read(sentence_on_use, model, data, split)
 
     def group(self, name: str) -> GroupRecord:
         """Group whose digest begins with `name` (four characters), or the part of its group that a run or trial is.
 
         A group that a digest names has its archived runs only where it has no others, as the leaderboard.
 
-        Raises: NotFoundError where nothing is called so, or several are; InputError for a run without a score that
-            ranks, or with several groups.
+        Raises: NotFoundError; InputError for a run without a score that ranks, or with several groups.
         """
         from orchestrator.registry.group_records import find_group
 
-        with self._database.connection(writing=False) as connection:
-            return find_group(connection, name, self._state())
+        return self._database.read(find_group, name, self._state())
 
     def compare(self, *names: str) -> list[Comparison]:
         """Compare groups, runs or trials, each two of them, over their seeds and over kept predictions.
 
         p-values are corrected for the number of comparisons by Holm's method. `Comparison.words` is the answer.
 
-        Raises: NotFoundError, InputError, as `group` does; InputError for less than two, or where they were not scored
-            on the same data by the same score.
+        Raises: as `group`; InputError for less than two, or where they were not scored alike on the same data.
         """
         from orchestrator.registry.group_comparison import compare_groups
 
@@ -408,8 +384,7 @@ class Registry:
     def upgrade(self, backups: Path | None = None, *, with_backup: bool = True) -> str:
         """Bring the tables to the newest revision and return it; of several processes one does the work.
 
-        A SQLite file is copied beside itself before, a server's tables by `pg_dump` into `backups`. Raises:
-        RegistryError where no copy can be made, or a server's has no folder to go to.
+        A SQLite file is copied beside itself before, a server's tables by `pg_dump` into `backups`.
         """
         from orchestrator.registry.backups import back_up_before_migration  # what it needs is long in loading
 

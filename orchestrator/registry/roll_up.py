@@ -1,15 +1,14 @@
 """Roll-up of groups: the numbers by which a board ranks them, so that it reads no run that it does not show.
 
-A board ranks tens of thousands of groups. As a row of a table each, they would take longer to become Python values than
-all else that it does, so that a row has many of them, as one array.
+A row has the numbers of many groups, as one array: a row each would take longer to become Python values than all else
+that a board does.
 
 A run is *open* from its creation until it has ended and its groups are rolled up, in the same transaction; what changes
 it afterwards opens it again. Groups are rolled up from the runs that are not open. A board reads those of open runs
 from the runs themselves, and so the groups that have archived runs, where it leaves these out.
 
 Whether a score on test data is refused follows from what is recorded of other runs. So groups with such scores are
-rolled up again when any run ends that has left a model, or is removed, restored or merged. What a board shows of a
-group is read from the runs anyway.
+rolled up again when any run ends that has left a model, or is removed, restored or merged.
 """
 
 from collections import defaultdict
@@ -81,7 +80,7 @@ def open_run(connection: Connection, run_id: str) -> None:
     connection.execute(upsert(connection.dialect.name, OPEN_RUNS, ("run_id",)), {"run_id": run_id})
     state = connection.scalar(select(ALL_RUNS.c.state).where(ALL_RUNS.c.id == run_id))
     if state is not None and state.is_final:  # although it may be open already: `open_statement`
-        roll_up_runs(connection, [run_id])
+        roll_up_again(connection, keys_of_runs(connection, [run_id]))
 
 
 def roll_up(connection: Connection) -> None:
@@ -89,13 +88,8 @@ def roll_up(connection: Connection) -> None:
     has_ended = ALL_RUNS.c.state.in_([state for state in RunState if state.is_final])
     run_ids = connection.scalars(select(ALL_RUNS.c.id).where(ALL_RUNS.c.key.in_(_OPEN), has_ended)).all()
     if run_ids:
-        connection.execute(delete(OPEN_RUNS).where(OPEN_RUNS.c.run_id.in_(select_runs(connection, run_ids))))
-        roll_up_runs(connection, run_ids)
-
-
-def roll_up_runs(connection: Connection, run_ids: Collection[str]) -> None:
-    """Roll up the groups of some runs and their trials anew."""
-    roll_up_again(connection, keys_of_runs(connection, run_ids))
+        connection.execute(delete(OPEN_RUNS).where(OPEN_RUNS.c.run_id.in_(select_runs(run_ids))))
+        roll_up_again(connection, keys_of_runs(connection, run_ids))
 
 
 def roll_up_tests(connection: Connection) -> None:
@@ -106,7 +100,7 @@ def roll_up_tests(connection: Connection) -> None:
 
 def keys_of_runs(connection: Connection, run_ids: Collection[str]) -> set[str]:
     """Keys of the groups of some runs and of their trials, without that of the code."""
-    asked = select_runs(connection, run_ids)
+    asked = select_runs(run_ids)
     are_theirs = or_(ALL_RUNS.c.key.in_(asked), ALL_RUNS.c.parent_id.in_(asked))
     return set(connection.scalars(select(ALL_RUNS.c.group_key).where(are_theirs)))
 
@@ -130,16 +124,15 @@ def roll_up_again(connection: Connection, keys: Collection[str]) -> None:
 
 def _stored_numbers(connection: Connection, *conditions: Any) -> dict[tuple[str, ...], Numbers]:
     """Numbers of the groups that are rolled up, by ranking and beginning."""
-    return {
-        tuple(place): np.frombuffer(pack, NUMBERS) for *place, pack in connection.execute(_PACKS.where(*conditions))
-    }
+    packs = connection.execute(_PACKS.where(*conditions))
+    return {tuple(place): np.frombuffer(pack, NUMBERS) for *place, pack in packs}
 
 
 def _numbers_of_runs(connection: Connection, keys: Collection[str]) -> dict[tuple[str, ...], Numbers]:
     """Numbers of the groups with these keys, by ranking and beginning, from the runs that are not open."""
     is_open = func.coalesce(RUNS.c.parent_id, RUNS.c.key).in_(_OPEN)
     found: dict[tuple[str, ...], list[GroupRecord]] = defaultdict(list)
-    for group in load_groups(connection, RUNS.c.group_key.in_(select_items(connection, keys)), not_(is_open)):
+    for group in load_groups(connection, RUNS.c.group_key.in_(select_items(keys)), not_(is_open)):
         found[*Ranking.of(group), group.key[:2]].append(group)
     return {place: numbers_of(groups) for place, groups in found.items()}
 
@@ -154,8 +147,7 @@ def _replace(numbers: Numbers, keys: Iterable[str], new: Numbers) -> Numbers:
 def check_roll_up(connection: Connection, *, mend: bool = False) -> list[str]:
     """Keys of the groups whose numbers are not those that follow from the runs, without those of open runs.
 
-    Args:
-        mend: whether all groups are rolled up anew.
+    `mend` rolls all groups up anew.
     """
     keys = set(connection.scalars(select(RUNS.c.group_key).where(is_ranked()).distinct()))
     stored, followed = (
@@ -174,9 +166,7 @@ def load_rankings(
 ) -> dict[Ranking, Numbers]:
     """Load the numbers of the groups of a task, or of all, each ranking's in the order of their keys.
 
-    Args:
-        archived: whether archived runs belong to them.
-        across_code: whether runs that differ in the version of the code belong to one group.
+    With `archived` runs or without; runs that differ in the version of the code are one group where `across_code`.
     """
     packs = _PACKS if task is None else _PACKS.where(RANKED_GROUPS.c.task == task)
     rankings = {
@@ -191,7 +181,7 @@ def load_rankings(
             is_twin = numbers["key"][1:] == numbers["key"][:-1]
             live |= set(map(joined_key, numbers["key"][1:][is_twin].tolist()))
     found: dict[Ranking, list[GroupRecord]] = defaultdict(list)
-    is_live = RUNS.c.group_key.in_(select_items(connection, live))
+    is_live = RUNS.c.group_key.in_(select_items(live))
     for group in load_groups(connection, is_live, archived=archived, across_code=across_code) if live else ():
         if task in (None, group.task):
             found[Ranking.of(group)].append(group)

@@ -108,7 +108,7 @@ def _refused_tests(
     if not refused:
         return {}, []
     note = f"left out: the test score of {counted(len(refused), 'run')}, refused; `orchestrator runs show` says why"
-    return {name: RUNS.c.id.not_in(select_items(connection, refused)) for name in names}, [note]
+    return {name: RUNS.c.id.not_in(select_items(refused)) for name in names}, [note]
 
 
 def _with_own_scores(

@@ -55,14 +55,11 @@ class SweepTrials(RegistryPart):
 
     def states(self, sweep_id: str) -> dict[str, RunState]:
         """State of each trial of a sweep by its key, as it was recorded."""
-        with self._database.connection(writing=False) as connection:
-            rows = connection.execute(select(RUNS.c.trial_key, RUNS.c.state).where(RUNS.c.parent_id == sweep_id))
-            return {str(key): state for key, state in rows}
+        return dict(self._database.rows(select(RUNS.c.trial_key, RUNS.c.state).where(RUNS.c.parent_id == sweep_id)))
 
     def kept(self, sweep_id: str) -> str | None:
         """Id of the trial whose model a sweep kept; None of one that kept none, and of another run."""
-        with self._database.connection(writing=False) as connection:
-            return load_kept_trials(connection, [sweep_id]).get(sweep_id)
+        return self._database.read(load_kept_trials, [sweep_id]).get(sweep_id)
 
     def drop(self, sweep_id: str) -> None:
         """Delete the trials of a sweep with all that is recorded of them: what they have read is no longer there."""
@@ -74,15 +71,13 @@ class SweepTrials(RegistryPart):
         """Set which data the trials of a sweep, or a run itself, learn from and are scored on: digests by name.
 
         A split's name stands for the examples that are used; `train_file` for its file and `train_whole` for all of its
-        examples without a limit, which make no groups. The sweep, and trials that are recorded from then on, have these
-        as parameters, such as `data.train_digest`.
+        examples without a limit, which make no groups. They become parameters, such as `data.train_digest`, also of
+        trials that are recorded from then on.
         """
         data = {f"{DATA}{name}{TAKEN_DIGEST}": value for name, value in digests.items()}
         with self._database.connection(writing=True) as connection:
             _open_run(connection, sweep_id)
-            key, kind = connection.execute(
-                select(ALL_RUNS.c.key, ALL_RUNS.c.kind).where(ALL_RUNS.c.id == sweep_id)
-            ).one()
+            key, kind = connection.execute(select(ALL_RUNS.c.key, ALL_RUNS.c.kind).filter_by(id=sweep_id)).one()
             write_parameters(WriteTransaction.within(connection), {key: data})
             group = run_group_digest(kind, load_parameters(connection, sweep_id))
             change_row(connection, ALL_RUNS, {"group_key": group}, id=sweep_id)
@@ -96,8 +91,7 @@ class SweepTrials(RegistryPart):
 
     def table(self, sweep_id: str) -> RecordTable:
         """Trials of a sweep by number, a record each, with the columns of `Registry.runs`."""
-        with self._database.connection(writing=False) as connection:
-            return list_trials(connection, state_as_read(self._database.lost_after_s), sweep_id)
+        return self._database.read(list_trials, state_as_read(self._database.lost_after_s), sweep_id)
 
 
 def _open_run(connection: Connection, run_id: str) -> None:
@@ -195,7 +189,7 @@ def _statements(dialect: str) -> dict[str, Prepared]:
     """Statements about one run, the sweep or a trial, by what they do."""
     is_row = ALL_RUNS.c.id == bindparam("row", type_=Text)
     sweep = select(*(ALL_RUNS.c[name] for name in ("state", "name", *_SHARED))).where(is_row)
-    asked = select(ALL_RUNS.c.id, ALL_RUNS.c.state).where(ALL_RUNS.c.id.in_(select_list(dialect, "ids")))
+    asked = select(ALL_RUNS.c.id, ALL_RUNS.c.state).where(ALL_RUNS.c.id.in_(select_list("ids")))
     states = asked.order_by(ALL_RUNS.c.id).with_for_update(key_share=True)
     # Another process may have inserted it just now: then its state is read.
     begins = bindparam("begins", type_=Integer)

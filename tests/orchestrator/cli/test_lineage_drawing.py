@@ -57,5 +57,5 @@ def test_an_export_is_a_descendant(command: Command, model_folder: Path, tmp_pat
 def test_a_model_that_is_not_there_is_not_found(command: Command, model_folder: Path) -> None:
     outcome = command("models", "lineage", "nothing")
     assert (outcome.status, outcome.out) == (3, "")
-    assert "models are: words@1" in outcome.err
+    assert "give a model (words@1)" in outcome.err
     assert command("models", "lineage", "--down", "words").err == "nothing was made of it\n"

@@ -213,8 +213,8 @@ def test_six_common_seeds_can_tell_three_groups_apart() -> None:
 def test_what_was_not_scored_alike_is_not_compared() -> None:
     one, other = group_of("a", [0.8, 0.9]), group_of("b", [0.8, 0.9])
     for second, message in (
-        (dataclasses.replace(other, data="w"), "the data of one is None, of the other w; .* `kind: evaluate`"),
-        (group_of("b", [0.8], "f1"), "the metric of one is accuracy, of the other f1"),
+        (dataclasses.replace(other, data="w"), "their data is None and w; .* `kind: evaluate`"),
+        (group_of("b", [0.8], "f1"), "their metric is accuracy and f1"),
         (group_of("b", [float("nan")]), "cannot be compared: no run of it completed with a score"),
         (one, "are the same runs"),
     ):
