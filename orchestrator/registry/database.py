@@ -107,11 +107,7 @@ def _run_scripts(connection: Connection) -> None:
 class Database:
     """One database, opened on first use. Several threads may use it at once, each by connections of its own.
 
-    Args:
-        location: as `resolve_url` takes it.
-        read_only: whether it is opened for reading alone: nothing is created or changed, and a database that is not
-            there, or has no tables yet, reads as an empty one.
-        lost_after_s: age in seconds at which the last heartbeat of a running run is too old, so that it reads as LOST.
+    One that is `read_only`, and is not there or has no tables yet, reads as an empty one.
     """
 
     def __init__(self, location: str, *, read_only: bool = False, lost_after_s: float = LOST_AFTER_S) -> None:
@@ -135,9 +131,7 @@ class Database:
     def connection(self, *, writing: bool) -> Iterator[Connection]:
         """Open a connection in one transaction: committed at the end of the block, rolled back when the block raises.
 
-        Args:
-            writing: whether the block writes; the database refuses to write in one for reading, and SQLite takes
-                no lock in it.
+        One that is not for writing refuses to write, and takes no lock in SQLite.
 
         Raises: RegistryUnavailableError where the database may answer again by itself, RegistryError for other errors.
         """

@@ -112,21 +112,15 @@ class Field:
             return first or True
         return bool(first) if self.kind == "flag" else first
 
-    def lowest(self) -> "Field":
-        """The field itself; where a run may have several values, one of the lowest of them."""
+    def once(self, *, lowest: bool = False) -> "Field":
+        """The field itself; where a run may have several values, with each of them once, or with the lowest alone."""
         if not self.of_several:
             return self
         run = self.table.c.run_id
-        rows = sql.select(run, func.min(self.value).label("value")).where(self.where).group_by(run).subquery()
-        return Field(self.kind, rows.c.value, rows)
-
-    def distinct(self) -> "Field":
-        """The field itself; where a run may have several values, with each of them once, however many rows have it."""
-        if not self.of_several:
-            return self
-        rows = sql.select(self.table.c.run_id, self.value.label("value")).where(self.where, self.value.is_not(None))
-        each = rows.distinct().subquery()
-        return Field(self.kind, each.c.value, each, of_several=True)
+        value = (func.min(self.value) if lowest else self.value).label("value")
+        rows = sql.select(run, value).where(self.where, self.value.is_not(None))
+        each = (rows.group_by(run) if lowest else rows.distinct()).subquery()
+        return Field(self.kind, each.c.value, each, of_several=not lowest)
 
     def of_runs(self, test: Test, *, run_by_run: bool = False) -> Test:
         """Condition for runs that have a value of which a test is true; never NULL, so that it can be negated."""
@@ -266,7 +260,7 @@ def read_in_order(
     Raises: InputError for a page that there is not.
     """
     check_page(limit, offset)
-    key, descends, all_have_it = by[0].lowest(), *by[1:]
+    key, descends, all_have_it = by[0].once(lowest=True), *by[1:]
     end, runs = None if limit is None else offset + limit, sql.select(column).where(*conditions)
     newest = RUNS.c.created_at.desc(), RUNS.c.id.desc()
 

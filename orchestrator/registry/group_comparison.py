@@ -49,7 +49,7 @@ class AnswerComparison(NamedTuple):
 class ExampleComparison(NamedTuple):
     """Two groups over the same examples, the first one's score minus the second one's.
 
-    Runs are paired by their seed; where the groups have none in common, one run of each is taken, the best one.
+    Runs are paired by their seed; where the groups have no seed in common, their best ones are.
     """
 
     num_examples: int

@@ -265,8 +265,7 @@ def find_group(connection: sql.Connection, name: str, state: sql.ColumnElement[R
     """Find the group that a name means, as `Registry.group` describes it.
 
     A whole digest, or one as lists show it, means that group, although longer ones begin with it, or a run is called
-    so. A trial, a student or an evaluation stands for itself alone; a sweep for its own trials, where they are one
-    group, without those of other sweeps that the group has.
+    so. A sweep stands for its own trials, where they are one group, without those of other sweeps that the group has.
     """
     digest, _, code = name.lower().partition(".")
     is_called = RUNS.c.group_key.between(digest, f"{digest}g")  # by the index; no digit comes after f
@@ -284,13 +283,9 @@ def find_group(connection: sql.Connection, name: str, state: sql.ColumnElement[R
         begun = names_text(keys, records.MAX_CANDIDATES)
         raise SeveralRunsError(f"{name!r} begins the digests of several groups; give more of it: {begun}.")
     if not groups:
-        try:
-            run = records.find_run(connection, name, state)
-        except SeveralRunsError:
-            raise
-        except NotFoundError:
+        if (run := records.find_run(connection, name, state)) is None:
             no_group = f"No group's id begins with {name!r}, and no run is called so"
-            raise NotFoundError(f"{no_group}; groups: orchestrator leaderboard --all") from None
+            raise NotFoundError(f"{no_group}; groups: orchestrator leaderboard --all")
         groups = load_groups(connection, RUNS.c.parent_id == run.id) or load_groups(connection, RUNS.c.id == run.id)
         if not groups:
             raise InputError(f"run {run.id} ({run.kind}) has no score that ranks; name a sweep, trial or evaluation")
@@ -302,11 +297,7 @@ def find_group(connection: sql.Connection, name: str, state: sql.ColumnElement[R
 
 
 def group_notes(group: GroupRecord, alike: Sequence[str] = ()) -> Iterator[str]:
-    """Yield what a reader of the group's mean has to know.
-
-    Args:
-        alike: keys of groups that differ from it in the version of the code alone.
-    """
+    """Yield what a reader of the group's mean has to know; `alike` are keys of groups that differ in the code alone."""
     if group.refusal:
         yield f"score refused: {group.refusal}"
     num_tested = sum(run.test is not None for run in group.runs)

@@ -72,11 +72,7 @@ def noise_among(groups: Sequence[GroupRecord]) -> SeedNoise | None:
 def in_order(
     numbers: Numbers, metric: str, by: Order, noise: SeedNoise | None, limit: int | None = None
 ) -> NDArray[np.intp]:
-    """Places of the groups of a ranking in an array of their numbers, the best first; those without a score come last.
-
-    Args:
-        limit: number of the first ones that are asked for; None for all.
-    """
+    """Places of the first groups of a ranking in an array of their numbers, the best first; without a score last."""
     sign = 1.0 if is_better_lower(metric) else -1.0
     value = numbers["mean" if by == "lower" else by]
     if by == "lower" and noise is not None:

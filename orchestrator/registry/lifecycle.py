@@ -184,8 +184,7 @@ class RunLifecycle(RegistryPart):
 
         Args:
             attempt: number of the attempt that ends; the newest when left out. An older one ends itself alone.
-            seconds: duration of that attempt by a clock that never jumps; by the database's clock when left out, of a
-                lost run up to its last heartbeat.
+            seconds: duration of that attempt by a clock that never jumps; by the database's clock when left out.
 
         Raises: NotFoundError.
         """

@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, case, func, literal, or_, select, union_all
 
-from orchestrator.base.errors import NotFoundError, SeveralRunsError
+from orchestrator.base.errors import NotFoundError
 from orchestrator.base.formatting import printable
 from orchestrator.base.run_states import RunState
 from orchestrator.registry.database import RegistryPart
@@ -211,7 +211,7 @@ def _named_parents(
 ) -> Iterator[tuple[LineageNode, str]]:
     """Yield the models and tokenizers that a run named, each with its role; of a sweep, the trial whose model it kept.
 
-    Specs name models by versions or folders alone (`models.resolve.pin_names`), so that a name means the same later.
+    Specs name models by versions or folders alone (`model_names.pin_names`), so that a name means the same later.
     """
     named_by = load_kept_trials(connection, [run.id]).get(run.id, run.id)
     names = {
@@ -278,8 +278,7 @@ def _files(data: Row[Any], spec: Mapping[str, Any]) -> list[str]:
 def _find_node(connection: Connection, name: str, *, file_first: bool) -> LineageNode:
     """Find a node: by a model's name, a path, a name of data, the beginning of a digest, or else a run's id or name.
 
-    A path that is a file's and that of the corpus made of it means the file where `file_first`: all that was made of
-    the corpus was made of the file, too. Raises: NotFoundError, also for several runs, or one that has made nothing.
+    A path that is a file's and that of the corpus made of it means the file where `file_first`. Raises: NotFoundError.
     """
     if (model := _model_node(connection, name)) is not None:
         return model
@@ -298,13 +297,9 @@ def _find_node(connection: Connection, name: str, *, file_first: bool) -> Lineag
 
 def _made_by(connection: Connection, name: str) -> LineageNode:
     """Find what a run has made, its model first; a kept trial stands for its sweep. Raises: NotFoundError."""
-    try:
-        called = find_run(connection, name, RUNS.c.state.expression)
-    except SeveralRunsError:
-        raise
-    except NotFoundError:
+    if (called := find_run(connection, name, RUNS.c.state.expression)) is None:
         wanted = f"give a model ({newest_labels(connection) or 'none yet'}), run, file or the beginning of a digest"
-        raise NotFoundError(f"nothing called {name!r} stands in the lineage; {wanted}") from None
+        raise NotFoundError(f"nothing called {name!r} stands in the lineage; {wanted}")
     kept = load_kept_trials(connection, [called.parent_id]) if called.parent_id is not None else {}
     run = find_row(connection, RUNS, id=called.parent_id if called.id in kept.values() else called.id)
     if run is None or run.parent_id or run.state != RunState.COMPLETED or not (edges := _made_in_run(connection, run)):
@@ -353,8 +348,7 @@ def _file_reason(connection: Connection, edge: Edge) -> str | None:
 def file_change(path: Path, read: Mapping[str, Any], since: datetime) -> str | None:
     """Tell how a file has changed since it was read, by its size, else by its time and content; None where it has not.
 
-    Args:
-        read: its `num_bytes` and its SHA-256 `digest` then, where these were recorded.
+    `read` has its `num_bytes` and its SHA-256 `digest` then, where these were recorded.
     """
     try:
         status = path.stat()

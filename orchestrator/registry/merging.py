@@ -32,7 +32,7 @@ from orchestrator.registry.database import Database
 from orchestrator.registry.dialects import change_row, find_row, lock_until_commit, select_list, upsert_rows
 from orchestrator.registry.parameters import name_keys
 from orchestrator.registry.records import state_as_read
-from orchestrator.registry.registered_models import free_version
+from orchestrator.registry.registered_models import IS_ITS_ALIAS, free_version
 from orchestrator.registry.roll_up import roll_up, roll_up_tests
 from orchestrator.registry.tables import ALIASES, ALL_MODELS, ALL_RUNS, LINEAGE, MODELS, OWN_MARKS, POINTS, RUNS, SERIES
 
@@ -65,10 +65,7 @@ def merge_registry(
 ) -> Iterator[Merged]:
     """Join what another registry has to `target`; yields what became of each thing as soon as it is there.
 
-    Args:
-        location: of the other registry, which is only read.
-        unfinished: whether runs come along that have not ended there; they would differ from what becomes of them.
-        dry_run: only tell what would become of each.
+    Runs that are `unfinished` there would differ from what becomes of them.
 
     Raises: RegistryError where there is no other registry; InputError where it is the target itself.
     """
@@ -222,8 +219,7 @@ def _merge_models(there: Connection, here: Connection, runs: Collection[str]) ->
             if is_new and (run is None or label != here_called):  # that of a run comes with it
                 remark = "" if label == here_called else f"model {label} is {here_called} here"
                 yield Merged("model", here_called, model["name"], "new", remark)
-    is_its = (MODELS.c.name == ALIASES.c.name) & (MODELS.c.version == ALIASES.c.version)
-    with_weights = select(ALIASES, MODELS.c.digest).join(MODELS, is_its).order_by(ALIASES.c.name, ALIASES.c.alias)
+    with_weights = select(ALIASES, MODELS.c.digest).join(MODELS, IS_ITS_ALIAS).order_by(ALIASES.c.name, ALIASES.c.alias)
     for alias in there.execute(with_weights).all():
         version = versions.get((alias.name, alias.digest))
         own = find_row(here, ALIASES, name=alias.name, alias=alias.alias)

@@ -129,10 +129,7 @@ def resolve_name(field: str, name: str, settings: Settings) -> str:
 def pin_names(spec: SpecT, settings: Settings, resolve: Callable[[str, str], str]) -> SpecT:
     """Put `name@version` and commits of the hub in the place of names, so that the spec means the same for ever.
 
-    Args:
-        resolve: the folder that a field and its value lead to, as `resolve_name` finds it.
-
-    Raises: what `resolve` raises for a name that leads nowhere.
+    `resolve` finds the folder of a field and its value, as `resolve_name`; what it raises is raised.
     """
     with Registry(settings.registry, read_only=True) as registry:
         labels = {

@@ -228,9 +228,9 @@ def _load_references(connection: Connection, runs: Mapping[str, Parameters]) -> 
 
 
 def _load_makers(connection: Connection, references: Collection[_Reference]) -> dict[_Reference, str]:
-    """Id of the run that made a model, by how it is named; the maker of a sweep's model is the trial that it kept.
+    """Id of the run that made a model, by how it is named: by its label, folder or run, or a path in the run's folder.
 
-    A model is named by its label, by its folder, by the run that made it, or by a path in the folder of that run.
+    The maker of a sweep's model is the trial that it kept.
     """
     if not references:
         return {}

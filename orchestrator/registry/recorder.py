@@ -1,7 +1,7 @@
 """Recorder of the runs of one driver: their starts, attempts, heartbeats, measurements, results and ends.
 
 The driver is the only process that writes the registry. Everything can be recorded twice; the second time changes
-nothing. Messages are not recorded here: they are the run's log, a file on the storage.
+nothing.
 """
 
 import logging

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from sqlalchemy import ColumnElement, Connection, Table, and_, case, func, literal, or_, select
 
-from orchestrator.base.errors import InputError, NotFoundError, SeveralRunsError
+from orchestrator.base.errors import InputError, SeveralRunsError
 from orchestrator.base.run_states import RunState
 from orchestrator.registry.dialects import StateText, json_object, name_of_key, select_items, select_runs, utc_now
 from orchestrator.registry.parameters import decode_parameter, ids_of_path
@@ -251,8 +251,8 @@ def load_runs(
     return [RunRecord(*row) for row in rows]
 
 
-def find_run(connection: Connection, wanted: str, state: ColumnElement[RunState]) -> RunRecord:
-    """Run or trial that a text means, as `Registry.run` finds it. Raises: NotFoundError, SeveralRunsError."""
+def find_run(connection: Connection, wanted: str, state: ColumnElement[RunState]) -> RunRecord | None:
+    """Run or trial that a text means, as `Registry.run` finds it; None for none. Raises: SeveralRunsError."""
     begins = wanted.lower()
     for whole in load_runs(connection, state, RUNS.c.id == begins, limit=1):
         return whole
@@ -262,16 +262,19 @@ def find_run(connection: Connection, wanted: str, state: ColumnElement[RunState]
         is_begun = and_(is_near, RUNS.c.id.startswith(begins, autoescape=True))
         begun = load_runs(connection, state, is_begun, limit=MAX_CANDIDATES + 1)
     meant = [*{run.id: run for run in (*([named] if named else []), *begun)}.values()]
-    if len(meant) == 1:
-        return meant[0]
-    if meant:
+    if len(meant) > 1:
         what = f"is the name of run {named.id} and begins an id" if named else "begins the ids of several runs"
         others = _listed(meant[1:] if named else meant)
         raise SeveralRunsError(f"{wanted!r} {what}; give a whole id: {others}.")
+    return meant[0] if meant else None
+
+
+def no_run(connection: Connection, wanted: str, state: ColumnElement[RunState]) -> str:
+    """Words on a text that means no run: which runs there are."""
     recent = load_runs(connection, state, RUNS.c.parent_id.is_(None), limit=MAX_CANDIDATES)
     known = f"the latest are: {_listed(recent)}" if recent else "the registry has no run yet"
     short = f" ({MIN_ID_DIGITS} characters are needed)" if wanted and len(wanted) < MIN_ID_DIGITS else ""
-    raise NotFoundError(f"No run's id begins with {wanted!r}{short}; {known}.")
+    return f"No run's id begins with {wanted!r}{short}; {known}"
 
 
 def _listed(runs: Sequence[RunRecord]) -> str:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 _NEWEST_FIRST = (MODELS.c.created_at.desc(), MODELS.c.name, MODELS.c.version.desc())  # two may share a millisecond
 _COLUMNS = record_columns(ModelRecord, MODELS)
+IS_ITS_ALIAS = (MODELS.c.name == ALIASES.c.name) & (MODELS.c.version == ALIASES.c.version)
 _ALIAS = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,59}")
 
 
@@ -36,8 +37,8 @@ class RegisteredModels(RegistryPart):
     def register(self, name: str, model: "ModelResult", run_id: str | None = None) -> int:
         """Register a model folder under a name and return its version.
 
-        The same weights under the same name keep their version, and get it back after they were removed; no other
-        weights ever get it. They are looked for in the folder that was given last, since an older one may be deleted.
+        The same weights under the same name keep their version, also after they were removed; no other weights ever
+        get it. They are looked for in the folder that was given last, since an older one may be deleted.
         """
         with self._database.connection(writing=True) as connection:
             lock_until_commit(connection, f"models/{name}")
@@ -83,8 +84,7 @@ class RegisteredModels(RegistryPart):
     def aliases(self) -> dict[tuple[str, int], list[str]]:
         """Aliases of each version, sorted, by the model's name and version."""
         found: dict[tuple[str, int], list[str]] = {}
-        is_there = (MODELS.c.name == ALIASES.c.name) & (MODELS.c.version == ALIASES.c.version)
-        for row in self._database.rows(select(ALIASES).join(MODELS, is_there).order_by(ALIASES.c.alias)):
+        for row in self._database.rows(select(ALIASES).join(MODELS, IS_ITS_ALIAS).order_by(ALIASES.c.alias)):
             found.setdefault((row.name, row.version), []).append(row.alias)
         return found
 
@@ -95,7 +95,7 @@ class RegisteredModels(RegistryPart):
     def left_by(self, run: RunRecord) -> list[ModelRecord]:
         """Models that a run left, newest first: also one that another run had registered with the same weights.
 
-        That one is known by its folder: that of the newest run that came to it. A trial's belong to its sweep.
+        That one is known by its folder. A trial's belong to its sweep.
         """
         is_its: ColumnElement[bool] = MODELS.c.run_id == run.id
         if run.parent_id is None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from sqlalchemy import ColumnElement, func, or_, select, union
 
-from orchestrator.base.errors import NotFoundError, SeveralRunsError
+from orchestrator.base.errors import NotFoundError
 from orchestrator.base.nearest import nearest
 from orchestrator.base.run_states import LOST_AFTER_S, RunState
 from orchestrator.registry import records
@@ -208,22 +208,19 @@ class Registry:
             beginning of several ids, and for a name that another run's id begins with.
         """
         with self._database.connection(writing=False) as connection:
-            try:
-                return records.find_run(connection, wanted, self._state())
-            except SeveralRunsError:
-                raise
-            except NotFoundError as error:
-                no_run = str(error).rstrip(".")
+            if (run := records.find_run(connection, wanted, self._state())) is not None:
+                return run
             from orchestrator.registry.registered_models import named_version
 
-            newest = select(RUNS.c.name).where(RUNS.c.parent_id.is_(None)).order_by(RUNS.c.created_at.desc())
             is_model = "@" in wanted and connection.execute(named_version(wanted)).first() is not None
+            newest = select(RUNS.c.name).where(RUNS.c.parent_id.is_(None)).order_by(RUNS.c.created_at.desc())
             names = dict.fromkeys(connection.scalars(newest.limit(1000)))
-        if is_model:
-            raise NotFoundError(f"{wanted} is a model: `orchestrator models show {wanted}`")
+            no_run = records.no_run(connection, wanted, self._state())
         for removed in (one for one in self.trash.called(wanted) if one.claimed_at is None):
             back = f"orchestrator runs restore {removed.run_id}"
             raise NotFoundError(f"Run {removed.run_id} ({removed.name}) is in the trash; to bring it back: {back}")
+        if is_model:
+            raise NotFoundError(f"{wanted} is a model: `orchestrator models show {wanted}`")
         close = nearest(wanted, [*names, *(self.ranked_tasks() if or_task else ())], 1) if wanted else []
         raise NotFoundError(f"{no_run}{f'; did you mean {close[0]}?' if close else '.'}")
 
@@ -301,8 +298,8 @@ class Registry:
         """
         from orchestrator.registry.leaderboard import rank_groups
 
-        options = {"archived": archived, "across_code": across_code}
-        return self._database.read(rank_groups, task, by, limit=limit, **options)
+        with self._database.connection(writing=False) as connection:
+            return rank_groups(connection, task, by, archived=archived, across_code=across_code, limit=limit)
 
     def seed_noise(self, group: GroupRecord) -> SeedNoise | None:
         """Noise of seeds in the ranking that a group belongs to; None where no group of it has seeds that differ."""

@@ -58,7 +58,7 @@ def group_runs(
     measured = {one.field: selection.field(one.field) for one in asked if one.function != "count"}
     if several := [one for one in asked if one.function not in ("count", "n") and measured[one.field].of_several]:
         raise InputError(f"A run may have several values of {several[0].field}; n counts the runs that have any.")
-    measured = {name: field.lowest() for name, field in measured.items()}
+    measured = {name: field.once(lowest=True) for name, field in measured.items()}
     counts, notes = _refused_tests(connection, measured, conditions)
     metrics = set[str]()
     if SCORE in measured:
@@ -69,7 +69,7 @@ def group_runs(
         metrics, tasks = {metric for metric, _ in kinds}, {kind for kind in kinds if kind.task is not None}
         are_mixed = {"metric": len(metrics) > 1, "task": len(tasks) > len({metric for metric, _ in tasks})}
         keys += [name for name, is_mixed in are_mixed.items() if is_mixed and name not in (*keys, pivot)]
-    fields = {name: selection.field(name).distinct() for name in (*keys, *([pivot] if pivot else []))}
+    fields = {name: selection.field(name).once() for name in (*keys, *([pivot] if pivot else []))}
     groups, num_mixed = _read_groups(connection, fields, measured, counts, conditions, asked, max(metrics, default=""))
     if num_mixed:
         remedy = f"to part them, group by params.{_DATA}, too"

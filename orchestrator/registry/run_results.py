@@ -72,8 +72,7 @@ class RunMetrics(RegistryPart):
     def history(self, run_id: str, name: str | None = None) -> RecordTable:
         """Measurements of a run, a record each, by split, name and step.
 
-        Args:
-            name: one measurement of every split (`mlm_loss`) or of one split (`train.mlm_loss`); all when None.
+        `name` is a measurement of every split (`mlm_loss`) or of one (`train.mlm_loss`).
         """
         columns = SERIES.c.name, POINTS.c.step, POINTS.c.epoch, POINTS.c.value
         statement = select(*columns).join(SERIES, SERIES.c.key == POINTS.c.series).where(SERIES.c.run_id == run_id)

@@ -337,8 +337,7 @@ UNION ALL SELECT trial.key, {_ARCHIVED} {_JOIN_TRIALS} stage.run_id""",
 """Marks that reach runs: their own, of a trial those of its sweep, of a stage and its trials the pipelines'.
 
 Tags and flags reach others, notes and places do not. A stage of several pipelines has the tags of all; it is pinned
-when one of them is, and archived when all are: it is put away when nothing that is shown uses it any more. A mark that
-reaches a run in several ways has as many rows.
+when one of them is, and archived when all are. A mark that reaches a run in several ways has as many rows.
 """
 
 

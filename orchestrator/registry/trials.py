@@ -45,9 +45,7 @@ class SweepTrials(RegistryPart):
         """Record what became of trials, all in one transaction, and return the trial's id for each change.
 
         A trial that completed or was pruned does not run again. One that ended keeps its end, unless it now turns out
-        to have completed; one that failed or was stopped may turn out to have been pruned, too.
-
-        Raises: NotFoundError where there is no such sweep.
+        to have completed; one that failed or was stopped may turn out to have been pruned, too. Raises: NotFoundError.
         """
         with self._database.transaction() as transaction:
             _TrialWriter(transaction, sweep_id).write(changes)
