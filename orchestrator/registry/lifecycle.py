@@ -53,8 +53,8 @@ class RunLifecycle(RegistryPart):
         parameters, run_id = _parameters_of(spec), run_id or new_run_id()
         row: dict[str, Any] = {"id": run_id, "kind": kind, "name": name, "task": task, "metric": metric, "seed": seed}
         row |= {"spec": dict(spec), "fingerprint": fingerprint, "storage_path": storage_path}
-        row["group_key"] = run_group_digest(kind, parameters)
         with self._database.connection(writing=True) as connection:
+            row["group_key"] = run_group_digest(kind, parameters)
             statement = upsert(connection.dialect.name, ALL_RUNS, ("id",)).returning(ALL_RUNS.c.key)
             key = connection.scalar(statement, row)
             if key is not None:

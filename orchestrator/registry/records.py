@@ -110,9 +110,8 @@ class AttemptRecord:
     diff_digest: str | None = None
     """Digest of the changes that are in no commit, where they are kept: `Registry.code_diff` returns them."""
     command: str | None = None
-    """Command line as it was typed, secrets masked."""
+    """Command line as it was typed, secrets masked, as the `overrides`: its KEY=VALUE words."""
     overrides: Sequence[str] | None = None
-    """KEY=VALUE words as they were typed, secrets masked."""
     environment: Mapping[str, Any] | None = None
     """Versions and machine of the driver: the fields of `provenance.capture.Machine`."""
 
