@@ -18,7 +18,20 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
-from sqlalchemy import URL, Column, Connection, Engine, MetaData, Select, String, Table, insert, inspect, select
+from sqlalchemy import (
+    URL,
+    Column,
+    Connection,
+    Engine,
+    MetaData,
+    Select,
+    SelectBase,
+    String,
+    Table,
+    insert,
+    inspect,
+    select,
+)
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import PoolProxiedConnection
 
@@ -151,7 +164,7 @@ class Database:
         with self.connection(writing=False) as connection:
             return use(connection, *given, **named)
 
-    def rows(self, statement: Select[Any]) -> Sequence[Any]:
+    def rows(self, statement: SelectBase) -> Sequence[Any]:
         """Rows that a statement selects, in a transaction of its own. Raises: as `connection`."""
         with self.connection(writing=False) as connection:
             return connection.execute(statement).all()

@@ -117,8 +117,8 @@ class Field:
         if not self.of_several:
             return self
         run = self.table.c.run_id
-        value = (func.min(self.value) if lowest else self.value).label("value")
-        rows = sql.select(run, value).where(self.where, self.value.is_not(None))
+        value: Column = func.min(self.value) if lowest else self.value
+        rows = sql.select(run, value.label("value")).where(self.where, self.value.is_not(None))
         each = (rows.group_by(run) if lowest else rows.distinct()).subquery()
         return Field(self.kind, each.c.value, each, of_several=not lowest)
 

@@ -246,7 +246,8 @@ def _compare_answers(pairs: Mapping[tuple[str, str], Mapping[Any, predictions.Pa
         sides = zip(*rows.values(), strict=True)
         results.append(comparison.compare_answers(*([bool(row[key]) for row in side] for side in sides)))
     corrected = comparison.holm([result.p_value for result in results])
-    return [AnswerComparison(*ids, *told) for ids, *told in zip(pairs, results, corrected, strict=True)]
+    told = zip(pairs, results, corrected, strict=True)
+    return [AnswerComparison(*ids, result, p_value) for ids, result, p_value in told]
 
 
 def _compare_scores(metric: str, pairs: Sequence[Mapping[Any, predictions.Pair]]) -> comparison.DifferenceResult | None:
@@ -272,7 +273,7 @@ def read_predictions(path: str) -> list[predictions.PredictionRow]:
     Raises: InputError where the file is not there, or a line of it is no prediction, which is named.
     """
     rows: list[predictions.PredictionRow] = []
-    kinds = set[str]()
+    first = None
     try:
         for number, line in enumerate(read_bytes(path).decode().split("\n"), start=1):
             if not line.strip():
@@ -281,9 +282,9 @@ def read_predictions(path: str) -> list[predictions.PredictionRow]:
             kind = predictions.prediction_kind(rows[-1])
             if kind is None:
                 raise ValueError(f"line {number} is no prediction beside what is right, in a form that a task keeps")
-            kinds.add(kind)
-            if len(kinds) > 1:
-                raise ValueError(f"line {number} predicts a {kind}, and those before it something else")
+            first = first or kind
+            if kind != first:
+                raise ValueError(f"line {number} predicts a {kind}, and those before it a {first}")
     except (OSError, ValueError, OrchestratorError) as error:
         raise InputError(f"The predictions at {path} cannot be read: {error}") from error
     return rows
