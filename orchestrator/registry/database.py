@@ -274,7 +274,8 @@ class Database:
                 if revision is None:
                     self.upgrade()
                 elif revision != NEWEST_REVISION:
-                    raise RegistryError(f"The registry {self} is at revision {revision}; run: orchestrator db upgrade")
+                    older = f"is at an older revision ({revision})"
+                    raise RegistryError(f"The registry {self} {older}; run: orchestrator db upgrade")
                 self._is_checked = True
             return self._open()
 
