@@ -88,6 +88,11 @@ class RecordedNames:
         """Dotted paths of the parameters of all runs, in order."""
         return sorted(self._used("parameters WHERE path"))
 
+    def is_of_a_run(self, path: str) -> bool:
+        """Whether a run has this parameter that was not removed."""
+        of_runs = f"SELECT 1 FROM parameters JOIN runs ON runs.key = run_id WHERE path = ({_NAMED}) LIMIT 1"
+        return bool(self._read(of_runs, {"name": path}))
+
     def parameters(self) -> Named:
         """Parameters of runs, by the short name where that means one path, and by the dotted path."""
         short = {name: path for path, name in short_names(self.paths).items() if name != path}

@@ -177,6 +177,8 @@ class Selection:
         ending = language.paths_called(name, paths)
         if operand.is_quoted or "." in name or not ending:
             return name if name in paths or not paths else None  # in an empty registry no name is wrong
+        if len(ending) > 1:  # which is looked into only here: names of removed runs are harmless elsewhere
+            ending = [path for path in ending if self._names.is_of_a_run(path)] or ending
         if len(ending) > 1:
             whole = (language.field_text(f"params.{path}") if "." in path else f'params."{path}"' for path in ending)
             which = ", ".join(whole)
