@@ -23,9 +23,9 @@ from sqlalchemy import (
     Column,
     Connection,
     Engine,
+    Executable,
     MetaData,
     Select,
-    SelectBase,
     String,
     Table,
     insert,
@@ -164,7 +164,7 @@ class Database:
         with self.connection(writing=False) as connection:
             return use(connection, *given, **named)
 
-    def rows(self, statement: SelectBase) -> Sequence[Any]:
+    def rows(self, statement: Executable) -> Sequence[Any]:
         """Rows that a statement selects, in a transaction of its own. Raises: as `connection`."""
         with self.connection(writing=False) as connection:
             return connection.execute(statement).all()
