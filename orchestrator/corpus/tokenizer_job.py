@@ -15,7 +15,7 @@ from orchestrator.base.results import TokenizerResult
 from orchestrator.corpus.document_batches import is_validation, no_text, read_corpus
 from orchestrator.corpus.input_files import find_files
 from orchestrator.specs import TokenizerSpec
-from orchestrator.storage import digest_file, exists, join, read_json, write_bytes, write_json
+from orchestrator.storage import digest_file, join, read_json, write_bytes, write_json
 
 _FORMAT = "tokenizer-1"
 _MANIFEST = "manifest.json"
