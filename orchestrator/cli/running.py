@@ -108,13 +108,10 @@ def resume(run_id: str, overrides: tuple[str, ...], allow_drift: bool, check: bo
         record = check_resume(run_id, overrides, settings=settings, allow_drift=allow_drift)
         show_text(json.dumps({"id": record.id, "name": record.name, "kind": record.kind, "state": record.state}))
         return
-    from orchestrator.execution.attempt_files import announced
+    from orchestrator.execution.runner import resume_run
 
-    with announced(run_id, settings):  # before the import of torch, which takes long
-        from orchestrator.execution.runner import resume_run
-
-        again = [*(["--allow-drift"] if allow_drift else []), *overrides]
-        _carry_out(partial(resume_run, run_id, overrides, settings=settings, allow_drift=allow_drift), *again)
+    again = [*(["--allow-drift"] if allow_drift else []), *overrides]
+    _carry_out(partial(resume_run, run_id, overrides, settings=settings, allow_drift=allow_drift), *again)
 
 
 def _carry_out(work: Callable[..., "RunRecord"], *again: str, is_shown: bool = True) -> "RunRecord":

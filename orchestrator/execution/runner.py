@@ -19,7 +19,7 @@ from orchestrator.cluster.capacity import Node, cluster_resources, logical_cpus
 from orchestrator.cluster.connection import connect, names_no_cluster
 from orchestrator.cluster.head_watch import LAST_PATIENCE_S, watch_head
 from orchestrator.execution.attempt import RunController, StopRequestWatcher, hours_reached
-from orchestrator.execution.attempt_files import announced, has_died_here
+from orchestrator.execution.attempt_files import has_died_here
 from orchestrator.execution.jobs import own_job_id
 from orchestrator.execution.launch_folder import working_in_launch_folder
 from orchestrator.kinds import kind_of, resolved_inputs
@@ -111,17 +111,16 @@ def resume_run(
 
     Raises: InputError while the run's driver is alive or where its folder is gone, beside what `run_spec` raises.
     """
-    with announced(run_id, settings):
-        record, spec = _run_to_resume(run_id, overrides, settings)
-        on_started(record.id)
-        if spec is None:
-            return record
-        with _ready_to_resume(record, spec, settings, allow_drift) as inputs:
-            check_disk(spec, inputs, _left(record, settings))
-            inputs.fetch(spec)
-            words = override_words(overrides)
-            with open_controller(spec, inputs, overrides=words, allow_drift=allow_drift) as controller:
-                return controller.resume(record, spec)
+    record, spec = _run_to_resume(run_id, overrides, settings)
+    on_started(record.id)
+    if spec is None:
+        return record
+    with _ready_to_resume(record, spec, settings, allow_drift) as inputs:
+        check_disk(spec, inputs, _left(record, settings))
+        inputs.fetch(spec)
+        words = override_words(overrides)
+        with open_controller(spec, inputs, overrides=words, allow_drift=allow_drift) as controller:
+            return controller.resume(record, spec)
 
 
 def check_resume(run_id: str, overrides: Overrides = (), *, settings: Settings, allow_drift: bool = False) -> RunRecord:

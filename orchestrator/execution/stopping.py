@@ -12,8 +12,8 @@ from orchestrator.base.errors import InputError, RunFailedError, StopRequested
 from orchestrator.base.run_states import RunState
 from orchestrator.base.settings import Settings
 from orchestrator.cluster.own_errors import OWN_ERRORS
-from orchestrator.execution.attempt_files import StopRequest, has_died_here, is_alive, starting_attempt
-from orchestrator.execution.waiting import poll
+from orchestrator.execution.attempt_files import StopRequest, has_died_here
+from orchestrator.execution.waiting import poll, progress_line
 from orchestrator.registry.database import patient
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
@@ -33,8 +33,7 @@ def stop_run(
 ) -> RunRecord:
     """Ask a run to stop, on whatever machine it works, and wait until it has ended.
 
-    A run whose driver is gone is recorded as STOPPED here. A run that has ended is left alone, unless a `resume` is
-    starting: its attempt is stopped as soon as it begins.
+    A run whose driver is gone is recorded as STOPPED here; one that has ended is left alone.
 
     Args:
         force: whether it leaves at once, without saving anything.
@@ -50,55 +49,31 @@ def stop_run(
         record = registry.run(run_id)
         if record.parent_id is not None:
             raise InputError(f"{record.id} is a trial of sweep {record.parent_id}; a sweep is stopped as a whole")
-        folder = record.folder(settings.storage)
-        if (starting := starting_attempt(record, folder)) is not None:
-            StopRequest(starting.number, force).save(folder)
-            say(f"asked run {record.id} to stop: process {starting.pid} on {starting.host} is about to go on with it")
-            return record if timeout_s is None else _wait_for_end(registry, record, folder, timeout_s, say)
         if record.state.is_final:
-            return _ended_already(record, say)
-        is_gone = not record.state.has_driver or has_died_here(record)
-        if not is_gone and is_local(folder) and not exists(folder):
+            later = "" if record.state == RunState.COMPLETED else "; stop a resume that is starting once it has begun"
+            say(f"run {record.id} has ended already, as {record.state}{later}")
+            return record
+        folder, request = record.folder(settings.storage), StopRequest(record.attempt, force)
+        if not record.state.has_driver or has_died_here(record):
+            with suppress(OSError):  # a driver that was only silent finds the request when it comes back
+                request.save(folder)
+            return _record_stopped(registry, record, say)
+        if is_local(folder) and not exists(folder):
             raise InputError(
                 f"run {record.id} lies in {folder}, which is not there; call `orchestrator stop` where it is, "
                 f"or end process {record.pid} on {record.host}"
             )
-        if is_gone:
-            with suppress(OSError):  # a driver that was only silent finds the request when it comes back
-                StopRequest(record.attempt, force).save(folder)
-            return _record_stopped(registry, record, say)
-        StopRequest(record.attempt, force).save(folder)
+        request.save(folder)
         say(f"asked run {record.id} to stop: process {record.pid} on {record.host}")
-        return record if timeout_s is None else _wait_for_end(registry, record, None, timeout_s, say)
+        return record if timeout_s is None else _wait_for_end(registry, record, timeout_s, say)
 
 
-def _ended_already(record: RunRecord, say: Callable[[str], None]) -> RunRecord:
-    say(f"run {record.id} has ended already, as {record.state}")
-    return record
-
-
-def _wait_for_end(
-    registry: Registry, asked: RunRecord, folder: str | None, timeout_s: float, say: Callable[[str], None]
-) -> RunRecord:
-    """Wait until a run that was asked to stop has ended, and its process as well where that is one of this machine.
-
-    Args:
-        folder: of the run, whose next attempt is starting: that has to begin first, or its process to give up; None
-            where the attempt is recorded.
-    """
+def _wait_for_end(registry: Registry, asked: RunRecord, timeout_s: float, say: Callable[[str], None]) -> RunRecord:
+    """Wait until a run that was asked to stop has ended, and its process as well where that is one of this machine."""
     for _ in poll(timeout_s, _POLL_S):
-        # Before the run is read: its process may begin the attempt, or write its state as its last deed.
-        is_starting = folder is not None and starting_attempt(asked, folder) is not None
-        has_died = has_died_here(asked)
+        has_died = has_died_here(asked)  # before the run is read: its process may write its state as its last deed
         record = patient(registry).run(asked.id)
-        if folder is not None:
-            if record.attempt > asked.attempt:
-                asked, folder = record, None
-            elif not is_starting:
-                return _ended_already(record, say) if record.state.is_final else _record_stopped(registry, record, say)
-            continue
-        is_here = asked.host == socket.gethostname() and asked.pid is not None
-        if record.state.is_final and not (is_here and is_alive(asked.pid or 0)):
+        if record.state.is_final and (has_died or asked.host != socket.gethostname()):
             say(f"run {record.id} has ended, as {record.state}")
             return record
         if not record.state.is_final and (has_died or record.state == RunState.LOST):
@@ -128,28 +103,10 @@ def record_abandoned(run_id: str, settings: Settings) -> None:
 
 
 def where_it_stopped(run_id: str, interruption: BaseException, settings: Settings) -> str:
-    """Words on the place from which an interrupted run will go on, as far as that is known.
-
-    An interruption that made a run save says at which `step`; else the run's newest checkpoint tells.
-    """
-    from orchestrator.training.checkpoints import Checkpoints  # torch, which a run has loaded and `stop` does not need
-
+    """Words on the place from which an interrupted run will go on: the `step` that it has saved, else how far it is."""
     step: int | None = getattr(interruption, "step", None)
     if step is not None:
         return f"stopped after step {step:,}"
-    with suppress(*OWN_ERRORS, OSError), Registry(settings.registry) as registry:
-        record = registry.run(run_id)
-        if record.state == RunState.COMPLETED:
-            return "interrupted after it had completed"
-        record = next(iter(registry.stages(run_id)), record)
-        if record.kind in ("sweep", "probe"):
-            states = registry.trials.states(record.id).values()
-            num_ended = sum(state in (RunState.COMPLETED, RunState.PRUNED) for state in states)
-            stand = "1 trial is finished and kept" if num_ended == 1 else f"{num_ended} trials are finished and kept"
-            return f"stopped in sweep {record.name}; {stand}"
-        checkpoints = Checkpoints(record.folder(settings.storage)).newest_first()
-        if checkpoints:
-            return f"stopped; its newest checkpoint is of step {checkpoints[0].step:,}"
-        if record.spec.get("steps") or record.spec.get("pretraining"):
-            return "stopped before its first checkpoint, so it will begin anew"
+    with suppress(*OWN_ERRORS), Registry(settings.registry) as registry:
+        return progress_line(registry, registry.run(run_id))
     return "stopped"

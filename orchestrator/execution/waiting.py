@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 
 from orchestrator.base.console import duration
 from orchestrator.base.errors import NotFoundError, RunFailedError
-from orchestrator.base.run_states import is_run_id
+from orchestrator.base.run_states import RunState, is_run_id
 from orchestrator.base.settings import Settings
-from orchestrator.execution.attempt_files import LOG_FILE, is_over
+from orchestrator.execution.attempt_files import LOG_FILE
 from orchestrator.registry.database import patient
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
@@ -51,6 +51,10 @@ def recorded_id(registry: Registry, run_id: str, *, patience_s: float = RECORDED
     return registry.run(run_id).id
 
 
+def _is_over(record: RunRecord) -> bool:
+    return record.state.is_final or record.state == RunState.LOST
+
+
 def wait_for_run(
     run_id: str,
     *,
@@ -59,7 +63,7 @@ def wait_for_run(
     on_progress: Callable[[str], None] | None = None,
     pause_s: float = _POLL_S,
 ) -> RunRecord:
-    """Wait until a run has ended or its driver is lost, and return its record; one about to go on has not ended.
+    """Wait until a run has ended or its driver is lost, and return its record.
 
     Args:
         timeout_s: longest wait in seconds, until the run is recorded and has ended; None waits for ever.
@@ -74,7 +78,7 @@ def wait_for_run(
         whole_id = recorded_id(registry, run_id, patience_s=patience_s, pause_s=pause_s)
         for _ in poll(timeout_s and begun_at + timeout_s - time.monotonic(), pause_s):
             record = patient(registry).run(whole_id)
-            if is_over(record, settings):
+            if _is_over(record):
                 return record
             if on_progress is not None:
                 on_progress(progress_line(patient(registry), record))
@@ -115,8 +119,6 @@ def follow_log(
 ) -> RunRecord:
     """Pass on the log of a run from its beginning, and what is added, until the run has ended or its driver is lost.
 
-    A run that is about to go on has not ended.
-
     The lines of a pipeline's work are in the logs of its stages: that of the stage at work is passed on too, and those
     of the stages after it. A log that is not there yet is waited for.
 
@@ -134,7 +136,7 @@ def follow_log(
             record = patient(registry).run(whole_id)
             stages = patient(registry).stages(whole_id) if record.kind == "pipeline" else []
             logs.pass_on(record, stages)
-            if is_over(record, settings):
+            if _is_over(record):
                 break
     return record
 
