@@ -20,6 +20,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import psutil
+import yaml
+
 from orchestrator.base.errors import ClusterError
 from orchestrator.cluster.own_errors import last_line
 
@@ -296,12 +299,6 @@ def _cluster_file(gcs_address: str) -> dict[str, Any]:
 
 def read_cluster_file(gcs_address: str) -> dict[str, Any]:
     """Read, on the head, the file that the autoscaler of the Ray at an address was started with; empty without one."""
-    import ray  # brings psutil along
-
-    assert ray.__version__
-    import psutil
-    import yaml
-
     port = gcs_address.rpartition(":")[2]
     for process in psutil.process_iter(["cmdline"]):
         options = dict(word.split("=", 1) for word in process.info["cmdline"] or () if "=" in word)

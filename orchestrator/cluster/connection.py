@@ -20,6 +20,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import psutil
+
 from orchestrator.base.console import UNDER_WAY
 from orchestrator.base.errors import ClusterError
 from orchestrator.base.settings import API_ADDRESS_VARIABLE, Settings, lies_here
@@ -202,10 +204,7 @@ def connect(settings: Settings, *, num_cpus: float = 0.0) -> Iterator[None]:
 
 def _init(options: dict[str, Any], tries: int) -> None:
     """Start or join a Ray. A local one that did not start in Ray's 30 s, as on a busy machine, is tried again."""
-    import ray  # brings psutil along
-
-    assert ray.__version__
-    import psutil
+    import ray
 
     others = set(psutil.Process().children(recursive=True))
     for tries_left in reversed(range(tries)):

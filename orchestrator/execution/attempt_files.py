@@ -7,9 +7,9 @@ A request names the attempt that it is for and never stops a later one.
 
 import os
 import socket
-from contextlib import suppress
 from dataclasses import asdict, dataclass
-from pathlib import Path
+
+import psutil
 
 from orchestrator.registry.records import RunRecord
 from orchestrator.storage import exists, join, read_json, write_json
@@ -50,11 +50,8 @@ def has_died_here(record: RunRecord) -> bool:
 def is_alive(pid: int) -> bool:
     """Whether a process of this machine runs; a zombie, whose parent has not asked about its end, does not."""
     try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
+        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
         return False
-    except PermissionError:
+    except psutil.AccessDenied:
         return True
-    with suppress(OSError):  # where there is no /proc
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    return True

@@ -23,11 +23,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
+
+import psutil
 
 from orchestrator.base.console import counted
 from orchestrator.base.errors import ClusterError, RunFailedError, SpecError
@@ -64,17 +66,8 @@ Outcome = dict[str, str]
 
 
 @dataclass(frozen=True)
-class ChildRun:
-    """A run that has ended well, after one attempt or several."""
-
-    run_id: str
-    trace: Path
-    """Folder of the batches that it consumed, where it pretrains."""
-
-
-@dataclass(frozen=True)
 class ChildRuns:
-    """Runs in one home, which this makes."""
+    """Runs in one home, each with a name by which its messages and batches are found there."""
 
     home: Path
 
@@ -83,22 +76,26 @@ class ChildRuns:
         """Settings by which the runs are found: home, registry, storage."""
         return Settings.from_options(home=str(self.home), environ={})
 
-    def run(self, name: str, spec: Spec) -> ChildRun:
-        """Carry out a spec without interruption. Raises: RunFailedError, naming the log."""
-        return ChildRun(self._complete(name, "run", self._write(name, spec)), self._trace(name))
+    def trace(self, name: str) -> Path:
+        """Folder of the batches that a run has consumed, where it pretrains."""
+        return self.home / "traces" / name
+
+    def run(self, name: str, spec: Spec) -> str:
+        """Carry out a spec without interruption; returns the run's id. Raises: RunFailedError, naming the log."""
+        return self._complete(name, "run", self._write(name, spec))
 
     def run_killed(
         self,
         name: str,
         spec: Spec,
-        is_time: Callable[[Path, str], bool],
+        is_time: Callable[[str], bool],
         hold_after: int | None = None,
         overrides: Sequence[str] = (),
-    ) -> ChildRun:
-        """Carry out a spec, kill all its processes by SIGKILL when it is time, and resume it.
+    ) -> str:
+        """Carry out a spec, kill all its processes by SIGKILL when it is time, and resume it; returns the run's id.
 
         Args:
-            is_time: asked again and again, with the run's trace and its id, whether to kill now.
+            is_time: asked again and again, with the run's id, whether to kill now.
             hold_after: number of steps after which pretraining waits for that.
             overrides: execution fields that it is resumed with, as `resume` takes them.
 
@@ -107,36 +104,42 @@ class ChildRuns:
         hold = {} if hold_after is None else {HOLD_VARIABLE: str(hold_after)}
         run_id, status = self._carry_out(name, "run", self._write(name, spec), is_time=is_time, **hold)
         if status == -signal.SIGKILL:
-            return ChildRun(self._complete(name, "resume", run_id, *overrides), self._trace(name))
+            return self._complete(name, "resume", run_id, *overrides)
         raise RunFailedError(
-            f"the run ended with status {status} before it could be killed{self._reason(name)}; "
-            "if it completed, make it longer: more --steps, recipe.epochs or recipe.evaluations_per_epoch"
+            f"the run ended with status {status} before it could be killed; see {self._log(name)}. "
+            "If it completed, make it longer: more --steps, recipe.epochs or recipe.evaluations_per_epoch"
         )
 
     def _complete(self, name: str, *arguments: str) -> str:
-        """Wait for a command to end well; returns the run's id. Raises: RunFailedError."""
         run_id, status = self._carry_out(name, *arguments)
         if status:
-            raise RunFailedError(f"a run of the comparison failed{self._reason(name)}")
+            raise RunFailedError(f"a run of the comparison failed with status {status}; see {self._log(name)}")
         return run_id
 
     def _carry_out(
-        self,
-        name: str,
-        *arguments: str,
-        is_time: Callable[[Path, str], bool] = lambda trace, run_id: False,
-        **variables: str,
+        self, name: str, *arguments: str, is_time: Callable[[str], bool] = lambda run_id: False, **variables: str
     ) -> tuple[str, int]:
         """Start a command, again where Ray does not start, and wait for its end, or kill it when it is time.
 
         Returns: the run's id, which the command prints first, and the exit status.
         """
+        environment = {key: value for key, value in os.environ.items() if not key.startswith(_OF_A_PERSON)}
+        environment |= {**_DETERMINISTIC, **variables, TRACE_VARIABLE: str(self.trace(name))}
+        command = [*_COMMAND_LINE, "--home", str(self.home), *arguments]
         for _ in range(_TRIES):
-            with self._start(name, *arguments, **variables) as child:
+            with (
+                self._log(name).open("a", encoding="utf-8") as log,
+                subprocess.Popen(
+                    command, stdout=subprocess.PIPE, stderr=log, text=True, env=environment, start_new_session=True
+                ) as child,
+            ):
                 assert child.stdout is not None
-                run_id = child.stdout.readline().strip()
-                while child.poll() is None and not is_time(self._trace(name), run_id):
-                    time.sleep(_POLL_S)
+                try:
+                    run_id = child.stdout.readline().strip()
+                    while child.poll() is None and not is_time(run_id):
+                        time.sleep(_POLL_S)
+                finally:
+                    _kill(child)
             if child.returncode != ClusterError.exit_status:
                 break
         return run_id, child.returncode
@@ -147,62 +150,25 @@ class ChildRuns:
         path.write_text(json.dumps(spec_values(spec)), encoding="utf-8")  # JSON is YAML
         return str(path)
 
-    @contextmanager
-    def _start(self, name: str, *arguments: str, **variables: str) -> Iterator[subprocess.Popen[str]]:
-        """Start a command; at the end of the block it is killed with all that it started, if it still runs."""
-        environment = {key: value for key, value in os.environ.items() if not key.startswith(_OF_A_PERSON)}
-        environment |= {**_DETERMINISTIC, **variables, TRACE_VARIABLE: str(self._trace(name))}
-        command = [*_COMMAND_LINE, "--home", str(self.home), *arguments]
-        with (
-            self._log(name).open("a", encoding="utf-8") as log,
-            subprocess.Popen(
-                command, stdout=subprocess.PIPE, stderr=log, text=True, env=environment, start_new_session=True
-            ) as child,
-        ):
-            try:
-                yield child
-            finally:
-                _kill(child)
-
-    def _reason(self, name: str) -> str:
-        lines = self._log(name).read_text(encoding="utf-8", errors="replace").split("\n")
-        last = next((line.strip() for line in reversed(lines) if line.strip()), "no message")
-        return f": {last} (its messages: {self._log(name)})"
-
     def _log(self, name: str) -> Path:
         return self.home / f"{name}.log"
 
-    def _trace(self, name: str) -> Path:
-        return self.home / "traces" / name
-
 
 def _kill(child: "subprocess.Popen[str]") -> None:
-    """Send SIGKILL to a command and to all processes below it, its Ray's too, which have groups of their own.
-
-    Without /proc those of Ray end when they miss the driver.
-    """
-    if child.poll() is not None:
-        return
-    children: dict[int, list[int]] = {}
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError):  # it has ended since
-            _, _, rest = path.read_text().rpartition(")")
-            children.setdefault(int(rest.split()[1]), []).append(int(path.parent.name))
-    found = [child.pid]
-    for each in found:  # grows while it is read
-        found += children.get(each, ())
-    for process in found:
-        with suppress(ProcessLookupError):
-            os.kill(process, signal.SIGKILL)
-    child.wait()
+    """Send SIGKILL to a command, where it still runs, and to all processes below it: Ray's have groups of their own."""
+    if child.poll() is None:
+        below = psutil.Process(child.pid).children(recursive=True)
+        child.kill()
+        for process in below:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
 
 
-def pretraining_outcome(run: ChildRun, settings: Settings, num_steps: int) -> Outcome:
+def pretraining_outcome(runs: ChildRuns, name: str, run_id: str, num_steps: int) -> Outcome:
     """Digests of a pretraining: batches in their order, then weights and optimizer after the last step."""
-    with Registry(settings.registry) as registry:
-        folder = registry.run(run.run_id).storage_path
-    assert folder is not None, "every run has a folder"
-    newest, batches = Checkpoints(folder).newest_first()[0], read_trace(run.trace)
+    with Registry(runs.settings.registry) as registry:
+        folder = registry.run(run_id).folder(runs.settings.storage)
+    newest, batches = Checkpoints(folder).newest_first()[0], read_trace(runs.trace(name))
     missing = [step for step in range(1, num_steps + 1) if step not in batches]
     return {
         BATCHES: f"no batch for step {missing[0]}" if missing else combine_digests(batches.values()),
@@ -211,11 +177,11 @@ def pretraining_outcome(run: ChildRun, settings: Settings, num_steps: int) -> Ou
     }
 
 
-def task_outcome(run: ChildRun, settings: Settings) -> Outcome:
+def task_outcome(runs: ChildRuns, run_id: str) -> Outcome:
     """Digests of a sweep or a distillation on a task: scores of each trial, the model's weights, its predictions."""
-    with Registry(settings.registry) as registry:
-        record = registry.run(run.run_id)
-        rows = [*registry.trials.table(run.run_id).records, registry.metrics.latest(run.run_id)]
+    with Registry(runs.settings.registry) as registry:
+        record = registry.run(run_id)
+        rows = [*registry.trials.table(run_id).records, registry.metrics.latest(run_id)]
     scores = json.dumps([_reproducible(row) for row in rows], sort_keys=True)
     outcome = {"scores": hashlib.sha256(scores.encode()).hexdigest()}
     if record.model_folder is not None:
@@ -244,30 +210,15 @@ class Comparison:
     other: str
 
 
-@dataclass(frozen=True)
-class Verification:
-    """All comparisons of a spec, and where its runs lie."""
-
-    comparisons: Sequence[Comparison]
-    home: Path
-    """Folder of the runs; deleted unless something differs, or it is to be kept."""
-
-    @property
-    def all_equal(self) -> bool:
-        """Whether nothing differs."""
-        return all(comparison.equal for comparison in self.comparisons)
-
-
 def verify_resume(
-    spec: Spec, settings: Settings, *, num_steps: int = 5, worker_counts: Sequence[int] = (), keep: bool = False
-) -> Verification:
-    """Carry a spec out several times on this machine, and compare.
+    spec: Spec, settings: Settings, *, num_steps: int = 5, worker_counts: Sequence[int] = ()
+) -> list[Comparison]:
+    """Carry a spec out several times on this machine, and compare; where something differs, the runs are kept.
 
     Args:
         settings: names of models and tokenizers are looked up by them; the runs lie in a new folder of their home.
         num_steps: K: a pretraining is shortened to 2 K steps.
         worker_counts: further numbers of workers to compare; one other than the spec's when left out.
-        keep: whether to keep the runs when nothing differs.
 
     Raises: SpecError for a kind that is not resumed in its midst; InputErrors of the spec; RunFailedError.
     """
@@ -291,14 +242,15 @@ def verify_resume(
     home.mkdir(parents=True)
     runs = ChildRuns(home)
     if pretraining is None:
-        comparisons = _compare_task(named, runs)
+        comparisons = list(_compare_task(named, runs))
     else:
         path = "" if pretraining is spec else "pretraining."
-        comparisons = _compare_pretraining(named, path, pretraining, runs, num_steps, worker_counts)
-    verification = Verification(tuple(comparisons), home)
-    if verification.all_equal and not keep:
+        comparisons = list(_compare_pretraining(named, path, pretraining, runs, num_steps, worker_counts))
+    if all(comparison.equal for comparison in comparisons):
         shutil.rmtree(home, ignore_errors=True)
-    return verification
+    else:
+        logger.warning(f"a run that was killed or shared differs; the runs are kept in {home}")
+    return comparisons
 
 
 def _compare_pretraining(
@@ -323,27 +275,27 @@ def _compare_pretraining(
     values: dict[str, object] = {"steps": total, "init_step": None, "average_steps": []}
     values |= {f"execution.{name}": value for name, value in execution.items()}
     short = _with_values(spec, {f"{path}{name}": value for name, value in values.items()})
-    logger.info(f"{total} steps without interruption, {counted(num_workers, 'worker')}")
-    straight = pretraining_outcome(runs.run("straight", short), runs.settings, total)
 
-    def killed_in_the_middle(name: str, *overrides: str) -> Outcome:
-        killed = runs.run_killed(
-            name, short, lambda trace, run_id: num_holding(trace) == num_workers, num_steps, overrides
+    def straight(name: str, asked: Spec, count: int) -> Outcome:
+        logger.info(f"{total} steps without interruption, {counted(count, 'worker')}")
+        return pretraining_outcome(runs, name, runs.run(name, asked), total)
+
+    def killed(name: str, *overrides: str) -> Outcome:
+        logger.info(f"{num_steps} steps, kill -9, and {num_steps} more {' '.join(overrides)}")
+        run_id = runs.run_killed(
+            name, short, lambda run_id: num_holding(runs.trace(name)) == num_workers, num_steps, overrides
         )
-        return pretraining_outcome(killed, runs.settings, total)
+        return pretraining_outcome(runs, name, run_id, total)
 
-    logger.info(f"{num_steps} steps, kill -9, and {num_steps} more")
-    yield from _compared(f"killed after step {num_steps}, resumed", straight, killed_in_the_middle("killed"))
+    wanted, run = straight("straight", short, num_workers), f"killed after step {num_steps}, resumed"
+    yield from _compared(run, wanted, killed("killed"))
     others = [count for count in (1, 2) if count <= pretraining.smallest_batch and count != num_workers]
     for count in worker_counts or others[:1]:
-        logger.info(f"{total} steps without interruption, {counted(count, 'worker')}")
+        workers, override = counted(count, "worker"), f"{path}execution.num_workers={count}"
         other = _with_values(short, {f"{path}execution.num_workers": count})
-        outcome = pretraining_outcome(runs.run(f"workers-{count}", other), runs.settings, total)
-        yield from _compared(counted(count, "worker"), straight, outcome, [BATCHES])
-        logger.info(f"{num_steps} steps, kill -9, and {num_steps} more, {counted(count, 'worker')}")
-        outcome = killed_in_the_middle(f"killed-workers-{count}", f"{path}execution.num_workers={count}")
-        run = f"killed after step {num_steps}, resumed with {counted(count, 'worker')}"
-        yield from _compared(run, straight, outcome, [BATCHES])
+        yield from _compared(workers, wanted, straight(f"workers-{count}", other, count), [BATCHES])
+        outcome = killed(f"killed-workers-{count}", override)
+        yield from _compared(f"{run} with {workers}", wanted, outcome, [BATCHES])
 
 
 def _with_values(spec: Spec, values: Mapping[str, object]) -> Spec:
@@ -356,10 +308,10 @@ def _with_values(spec: Spec, values: Mapping[str, object]) -> Spec:
 
 def _compare_task(spec: Spec, runs: ChildRuns) -> Iterator[Comparison]:
     logger.info("the run without interruption")
-    straight = task_outcome(runs.run("straight", spec), runs.settings)
+    straight = task_outcome(runs, runs.run("straight", spec))
     logger.info("the run again: kill -9 when there is something to go on from, and resumed")
-    killed = runs.run_killed("killed", spec, lambda trace, run_id: _can_go_on(run_id, runs.settings))
-    yield from _compared("killed, resumed", straight, task_outcome(killed, runs.settings))
+    killed = runs.run_killed("killed", spec, lambda run_id: _can_go_on(run_id, runs.settings))
+    yield from _compared("killed, resumed", straight, task_outcome(runs, killed))
 
 
 def _can_go_on(run_id: str, settings: Settings) -> bool:

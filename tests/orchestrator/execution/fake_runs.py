@@ -1,12 +1,11 @@
 """Runs that a comparison asks for, noted and not carried out."""
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import pytest
 
 from orchestrator.execution import verify_resume as module
-from orchestrator.execution.verify_resume import ChildRun, ChildRuns, Outcome
+from orchestrator.execution.verify_resume import ChildRuns, Outcome
 from orchestrator.specs import Spec
 
 SAME = {"batches": "a" * 64, "weights": "b" * 64, "optimizer": "c" * 64}
@@ -22,12 +21,12 @@ class FakeRuns:
         self.outcomes: dict[str, Outcome] = {}
         monkeypatch.setattr(ChildRuns, "run", lambda runs, name, spec: self.note(name, spec))
         monkeypatch.setattr(ChildRuns, "run_killed", self.kill)
-        for function in ("pretraining_outcome", "task_outcome"):
-            monkeypatch.setattr(module, function, lambda run, *others: self.outcomes.get(run.run_id, SAME))
+        monkeypatch.setattr(module, "pretraining_outcome", lambda runs, name, *others: self.outcomes.get(name, SAME))
+        monkeypatch.setattr(module, "task_outcome", lambda runs, run_id: self.outcomes.get(run_id, SAME))
 
-    def note(self, name: str, spec: Spec) -> ChildRun:
+    def note(self, name: str, spec: Spec) -> str:
         self.specs[name] = spec
-        return ChildRun(name, Path(name))
+        return name
 
     def kill(
         self,
@@ -36,7 +35,7 @@ class FakeRuns:
         is_time: object,
         hold_after: int | None = None,
         overrides: Sequence[str] = (),
-    ) -> ChildRun:
+    ) -> str:
         self.hold_after = hold_after
         self.overrides[name] = tuple(overrides)
         return self.note(name, spec)
