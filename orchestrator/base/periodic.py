@@ -23,10 +23,8 @@ class Shortage:
 
     is_waiting: bool
     """Whether the work, or a part of it, has no place yet."""
-    in_short: str
-    """Requested resources that are not free, and nodes that are starting, as text."""
-    in_full: str
-    """Needed resources, free ones of each node, other requests, all nodes, as text."""
+    text: str
+    """Needed resources, free ones of each node, other requests, all nodes, nodes that are starting."""
 
 
 class Reminders:
@@ -51,14 +49,14 @@ class Reminders:
             shortage = self._find_shortage()
             is_news = not self._told_s and not shortage.is_waiting
             again = f"; it may only be slow: if it lasts, this is said again after {2 * lasted_s / 60:.0f} minutes"
-            logger.warning(f"{problem}; {shortage.in_full}{again if is_news else ''}")
+            logger.warning(f"{problem}; {shortage.text}{again if is_news else ''}")
             self._told_s = lasted_s
         elif not has_begun and lasted_s >= max(self._ask_at_s, 2 * self._told_s):
             self._ask_at_s = lasted_s + ASK_EVERY_S
             shortage = self._find_shortage()
             if shortage.is_waiting and self._was_waiting:
                 self._told_s = lasted_s
-                logger.warning(f"waiting: {shortage.in_short}")
+                logger.warning(f"waiting: {shortage.text}")
             self._was_waiting = shortage.is_waiting
 
 

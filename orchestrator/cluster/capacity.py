@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import psutil
 import yaml
@@ -69,24 +69,6 @@ class Node:
         return MARK_OF_THE_HEAD in self.resources
 
 
-@dataclass(frozen=True)
-class Placement:
-    """Choice of the nodes for processes that begin together."""
-
-    selector: dict[str, str]
-    """Selector of the labels of the nodes that they may be on."""
-    note: str = ""
-    """Text that tells a person of the choice, where it needs a word."""
-
-
-class ClusterRoom(NamedTuple):
-    """Numbers of processes that a cluster holds, whatever runs there."""
-
-    now: int
-    grown: int
-    """The same once its autoscaler has started all nodes that it may."""
-
-
 def connected_nodes() -> list[Node]:
     """Nodes of the connected Ray that take work: they are alive, and nobody drains them."""
     import ray
@@ -111,18 +93,6 @@ def nodes_with(selector: Mapping[str, str], nodes: Sequence[Node]) -> list[Node]
     return [node for node in nodes if all(_takes(value, node.labels.get(name)) for name, value in selector.items())]
 
 
-def select_nodes(selector: Mapping[str, str], nodes: Sequence[Node]) -> list[Node]:
-    """The nodes that a selector of labels takes. Raises: ClusterError, naming the labels, where it takes none."""
-    selected = nodes_with(selector, nodes)
-    if not selected:
-        known = sorted({f"{name}: {node.labels[name]}" for node in nodes for name in selector if name in node.labels})
-        raise ClusterError(
-            f"no node has the labels {_text(selector)} of execution.node_labels; "
-            f"{'there are ' + ', '.join(known) if known else 'none has a label of these names'}"
-        )
-    return selected
-
-
 def room_for(needed: Processes, nodes: Sequence[Node]) -> int:
     """Number of such processes that these nodes hold; nodes without their labels hold none."""
     asked = [(name, count) for name, count in needed.resources.items() if count]
@@ -132,31 +102,18 @@ def room_for(needed: Processes, nodes: Sequence[Node]) -> int:
     )
 
 
-def choose_nodes(needed: Processes, allows_head: bool, nodes: Sequence[Node]) -> Placement:
-    """Choose nodes for processes: by their own labels, and without the head where the others have room.
-
-    The head keeps the cluster together, and beside a training worker it does that late.
+def choose_nodes(needed: Processes, allows_head: bool, nodes: Sequence[Node]) -> dict[str, str]:
+    """Selector of the nodes for processes that begin together: by their own labels, and without the head where the
+    others have room. The head keeps the cluster together, and beside a training worker it does that late.
 
     Args:
         nodes: nodes that take work now; what others use of them is not looked at.
     """
     selected = nodes_with(needed.labels, nodes)
     heads, others = ([node for node in selected if node.is_head is is_head] for is_head in (True, False))
-    if allows_head or NODE_ID in needed.labels or not heads or not others:
-        return Placement(dict(needed.labels))
-    room = room_for(needed, others)
-    if room < needed.count:
-        note = f"workers are placed on the head too: the other nodes have room for {room} of {needed.count}"
-        return Placement(dict(needed.labels), note)
-    return Placement({**needed.labels, NODE_ID: f"!{heads[0].labels[NODE_ID]}"})
-
-
-def selected_text(selector: Mapping[str, str], nodes: Sequence[Node]) -> str:
-    """Words on which nodes a selector takes, to follow `any node`: ` with market: spot but the head`; none for all."""
-    heads = {f"!{node.labels.get(NODE_ID)}" for node in nodes if node.is_head}
-    labels = {name: value for name, value in selector.items() if name != NODE_ID or value not in heads}
-    with_labels = f" with {_text(labels)}" if labels else ""
-    return with_labels + (" but the head" if len(labels) < len(selector) else "")
+    if allows_head or NODE_ID in needed.labels or not heads or room_for(needed, others) < needed.count:
+        return dict(needed.labels)
+    return {**needed.labels, NODE_ID: f"!{heads[0].labels[NODE_ID]}"}
 
 
 def _takes(asked: str, value: str | None) -> bool:
@@ -164,10 +121,6 @@ def _takes(asked: str, value: str | None) -> bool:
     listed = re.fullmatch(r"!?in\((.*)\)", asked)
     values = re.split(r",\s*", listed[1]) if listed else [asked.removeprefix("!")]
     return (value in values) is not asked.startswith("!")
-
-
-def _text(selector: Mapping[str, str]) -> str:
-    return ", ".join(f"{name}: {value}" for name, value in selector.items())
 
 
 def free_nodes() -> list[Node]:
@@ -308,11 +261,10 @@ def read_cluster_file(gcs_address: str) -> dict[str, Any]:
     return {}
 
 
-def cluster_room(processes: Processes) -> ClusterRoom:
-    """Count how many such processes the connected Ray holds."""
+def cluster_room(processes: Processes) -> int:
+    """Number of such processes that the connected Ray holds, once its autoscaler has started all that it may."""
     nodes = connected_nodes()
-    now = room_for(processes, nodes)
-    return ClusterRoom(now, max(now, room_for(processes, grown_cluster(nodes))))
+    return max(room_for(processes, nodes), room_for(processes, grown_cluster(nodes)))
 
 
 def logical_cpus(needed: float) -> int:
@@ -325,11 +277,6 @@ def share_of_cores(num_cpus: float, nodes: Sequence[Node]) -> dict[str, float]:
     """The cores that a process of so many CPUs asks for; none but on a local Ray."""
     cores = max((node.resources.get(CORES, 0.0) for node in nodes), default=0.0)
     return {CORES: min(num_cpus, cores)} if cores else {}
-
-
-def has_gpus(needed: Mapping[str, float], have: Mapping[str, float]) -> bool:
-    """Whether a place has as many GPUs as are needed."""
-    return have.get("GPU", 0.0) >= needed.get("GPU", 0.0)
 
 
 def check_resources(
@@ -370,7 +317,8 @@ def check_processes(
         nodes = connected_nodes()
         grown = grown_cluster(nodes)
     for processes in needed:
-        select_nodes(processes.labels, [*nodes, *grown])
+        if not nodes_with(processes.labels, [*nodes, *grown]):
+            raise ClusterError(_no_node_text(processes.labels, [*nodes, *grown]))
         room = max(room_for(processes, nodes), room_for(processes, grown))
         if room < processes.count:
             asked = "1 process is asked" if processes.count == 1 else f"{processes.count} processes are asked, each"
@@ -381,6 +329,14 @@ def check_processes(
                 "execution.cpus_per_worker (a sweep: cpus_per_trial, gpus_per_trial; an evaluation: gpus), "
                 "or use larger nodes"
             )
+
+
+def _no_node_text(selector: Mapping[str, str], nodes: Sequence[Node]) -> str:
+    known = sorted({f"{name}: {node.labels[name]}" for node in nodes for name in selector if name in node.labels})
+    return (
+        f"no node has the labels {', '.join(f'{name}: {value}' for name, value in selector.items())} of "
+        f"execution.node_labels; {'there are ' + ', '.join(known) if known else 'none has a label of these names'}"
+    )
 
 
 def _amount(name: str, count: float) -> str:

@@ -21,12 +21,11 @@ from orchestrator.cluster.capacity import (
     connected_nodes,
     free_nodes,
     gpu_types,
-    has_gpus,
     nodes_with,
     startable_nodes,
 )
 from orchestrator.cluster.own_errors import OWN_ERRORS, OwnError, last_line
-from orchestrator.cluster.process_warnings import CollectedWarnings, WarningRelay
+from orchestrator.cluster.process_warnings import CollectedWarnings
 from orchestrator.cluster.shortage import warn_when_stalled
 
 T = TypeVar("T")
@@ -46,10 +45,12 @@ def take_gpus(work: str, asked: float | Literal["auto"]) -> float:
 
     `auto` takes the CPU where torch can use none of the GPUs, and says why; a number of GPUs stays as it is asked.
     """
-    gpus = float(has_gpus({"GPU": 1.0}, cluster_resources())) if asked == "auto" else asked
-    if asked == "auto" and gpus and are_gpus_unusable(work):
+    if asked != "auto":
+        return asked
+    gpus = float(cluster_resources().get("GPU", 0.0) >= 1.0)
+    if gpus and are_gpus_unusable(work):
         return 0.0
-    log_device(work, gpus, asked)
+    log_device(work, gpus)
     return gpus
 
 
@@ -61,25 +62,12 @@ def are_gpus_unusable(work: str, labels: Mapping[str, str] = MappingProxyType({}
     return refusal is not None
 
 
-def log_device(work: str, num_gpus: float, asked: object) -> None:
-    """Log on which devices work runs on the connected Ray, where `asked`, of a spec, left that to the cluster."""
-    if asked == "auto":
-        types = gpu_types() if num_gpus else ()
-        logger.info(device_line(work, num_gpus, cluster_resources().get("GPU", 0.0), types))
-
-
-def device_line(work: str, num_gpus: float, num_there: float, types: Sequence[str] = ()) -> str:
-    """Return the line for work on a cluster that has `num_there` GPUs of these types.
-
-    >>> device_line("training", 2.0, 8.0, ["H200"])
-    'training on 2 GPUs (H200)'
-    """
-    if not num_gpus:
-        reason = f"the cluster has {num_there:g} GPUs, which are too few" if num_there else "the cluster has no GPU"
-        return f"{work} on the CPU: {reason}"
-    named = f" ({' or '.join(types)})" if types else ""
-    count = f"{num_gpus:g} of a GPU" if num_gpus < 1 else f"{num_gpus:g} {'GPU' if num_gpus == 1 else 'GPUs'}"
-    return f"{work} on {count}{named}"
+def log_device(work: str, num_gpus: float) -> None:
+    """Log on which devices of the connected Ray work runs whose spec left that to the cluster."""
+    if num_gpus:
+        logger.info(f"{work} on {num_gpus:g} × {' or '.join(gpu_types()) or 'GPU'}")
+    else:
+        logger.info(f"{work} on the CPU: the cluster has {cluster_resources().get('GPU', 0.0):g} GPUs")
 
 
 class Look(NamedTuple):
@@ -99,13 +87,13 @@ def find_gpu_problem(labels: Mapping[str, str] = MappingProxyType({})) -> str | 
     Args:
         labels: selector of the nodes that the work may be on.
     """
-    refusals = []
+    problem = None
     with closing(_look_at_gpus(labels)) as looks:
         for look in looks:
             if look.problem is None:
                 return None
-            refusals.append(look.problem)
-    return common_problem(refusals)
+            problem = problem or look.problem
+    return problem
 
 
 def have_bf16(*, on_gpus: bool, labels: Mapping[str, str] = MappingProxyType({})) -> bool:
@@ -184,14 +172,6 @@ def _ask_nodes(
             ray.cancel(task, force=True)
 
 
-def common_problem(refusals: Sequence[str]) -> str | None:
-    """Return the first of the nodes' refusals, with their number where that is several; None without any."""
-    if not refusals:
-        return None
-    everywhere = f" (and so on all {len(refusals)} nodes with GPUs)" if len(refusals) > 1 else ""
-    return f"{refusals[0]}{everywhere}"
-
-
 def look_at_card() -> Look:
     """Find out whether torch can use this process's card, and compute in bf16 there."""
     from orchestrator.cluster.torch_devices import find_card
@@ -205,7 +185,7 @@ def look_at_card() -> Look:
 def call_on_device(function: Callable[[str], T], num_cpus: float, num_gpus: float, problem: str, remedy: str = "") -> T:
     """Call `function("cpu")` in this process, or with GPUs `function("cuda")` in one task of the connected Ray.
 
-    What is to be told of the card is logged here once the task has its place, what the task warns of when it ends.
+    What the task warns of is logged here when it ends.
 
     Args:
         function: takes the name of its device. It may travel to another machine: its paths are absolute.
@@ -225,12 +205,12 @@ def call_on_device(function: Callable[[str], T], num_cpus: float, num_gpus: floa
         .options(num_cpus=num_cpus, num_gpus=num_gpus, num_returns="streaming")
         .remote(function)
     )
-    needed, relay = Processes(1, {"CPU": num_cpus, "GPU": num_gpus}), WarningRelay()
+    needed = Processes(1, {"CPU": num_cpus, "GPU": num_gpus})
     with waiting_for(task, problem, remedy):
         with warn_when_stalled("work with a GPU has not begun", needed):
-            card_notes = ray.get(next(task))
-        relay.tell(card_notes)
-        relay.tell(ray.get(next(task)))
+            ray.get(next(task))
+        for text in ray.get(next(task)):
+            logger.warning(text)
         outcome: T | OwnError = ray.get(next(task))
     if isinstance(outcome, OWN_ERRORS):
         raise outcome
@@ -252,19 +232,14 @@ def waiting_for(task: Any, problem: str, remedy: str = "") -> Iterator[None]:
         raise
 
 
-def _begin_and_call(function: Callable[[str], T]) -> Iterator[T | OwnError | Sequence[str]]:
-    """Yield what is to be told of the card once there is a place, then the function's warnings, then its result.
-
-    In place of a result may be an error that a retry would repeat.
-    """
-    from orchestrator.cluster.torch_devices import new_card_notes  # torch among it
-
-    yield new_card_notes("cuda")
+def _begin_and_call(function: Callable[[str], T]) -> Iterator[T | OwnError | Sequence[str] | None]:
+    """Yield None once there is a place, then the function's warnings, then its result or an error of our own."""
+    yield None
     warnings = CollectedWarnings()
     try:
         with attached(warnings):
             outcome: T | OwnError = function("cuda")
-    except OWN_ERRORS as error:
+    except OWN_ERRORS as error:  # a retry would repeat it
         outcome = error
     finally:
         yield warnings.take()  # also before an error that ends this task

@@ -14,7 +14,7 @@ from typing import Any
 
 from orchestrator.base.console import duration
 from orchestrator.base.periodic import Reminders, Shortage, repeating
-from orchestrator.cluster.capacity import Node, Processes, room_for, selected_text
+from orchestrator.cluster.capacity import NODE_ID, Processes
 
 logger = logging.getLogger(__name__)
 _LOOK_EVERY_S = 1.0
@@ -35,7 +35,7 @@ def find_shortage(needed: Processes) -> Shortage:
         first_autoscaler = _report_of_first_autoscaler()
     except Exception as error:  # an unreachable head raises no narrower class; what is needed is said all the same
         silent = f"the cluster's head does not answer ({type(error).__name__})"
-        return Shortage(False, silent, f"needs {_bundles(needed.count, needed.resources)}; {silent}")
+        return Shortage(False, f"needs {_needed(needed)}; {silent}")
     return shortage_of(needed, status, context.get_job_id(), first_autoscaler)
 
 
@@ -58,18 +58,14 @@ def shortage_of(
         first_autoscaler: report of version 1 of Ray's autoscaler, which leaves starting nodes out of the status.
     """
     starting = _starting(status, first_autoscaler or {})
-    autoscaler = f"autoscaler: starting {starting}" if starting else "no node is starting"
-    alive = (*status.active_nodes, *status.idle_nodes)
-    free = [Node(node.available_resources(), node.labels or {}) for node in alive if node.node_status != "DRAINING"]
-    where = selected_text(needed.labels, free)
-    room = room_for(needed, free)
-    asked = f"{needed.count} × ({', '.join(f'{amount:g} {name}' for name, amount in needed.resources.items())}) asked"
-    some = f"room for {room} now{f' on all nodes{where}' if where else ''}"
-    return Shortage(
-        is_waiting=_is_waiting(needed, status, job_id),
-        in_short=f"{asked}, {some if room else f'none free on any node{where}'}; {autoscaler}",
-        in_full=f"needs {_bundles(needed.count, needed.resources)}; {shortage_text(status)}; {autoscaler}",
-    )
+    text = f"needs {_needed(needed)}; {shortage_text(status)}"
+    text += f"; autoscaler: starting {starting}" if starting else "; no node is starting"
+    return Shortage(_is_waiting(needed, status, job_id), text)
+
+
+def _needed(needed: Processes) -> str:
+    labels = ", ".join(f"{name}: {value}" for name, value in needed.labels.items() if name != NODE_ID)
+    return _bundles(needed.count, needed.resources) + (f" on nodes with {labels}" if labels else "")
 
 
 def _is_waiting(needed: Processes, status: Any, job_id: str) -> bool:

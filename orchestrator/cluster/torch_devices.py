@@ -17,18 +17,14 @@ from orchestrator.base.errors import ClusterError, SpecError
 logger = logging.getLogger(__name__)
 OLDEST_CAPABILITY = (8, 0)
 """Compute capability of the first cards with units for bf16, and on which flash attention 2 runs: Ampere (A100)."""
-_TAKEN_SHARE = 0.05
-"""Share of a card's memory that others hold, from which a person is told; a driver's own context takes less."""
-
-_PROCESSES_TOLD: set[int] = set()
-"""This process's id, once a person was told of its card; in a process that was forked, another one's."""
+_TOLD: set[str] = set()
+"""Names of the old cards that this process has warned of."""
 SLOW_BF16 = "bf16, for which this CPU has no units: it takes longer than fp32 here; set precision to fp32"
 """Text for a person whose spec asks for bf16 on such a CPU."""
-COMMANDS_WITHOUT_CARD = (
-    "do without it: --device cpu (evaluate, search, serve), --gpus-per-worker 0 (predict, embed), gpus: 0 (a spec of "
-    "kind evaluate)"
+_WITHOUT_CARD = (
+    "compute on the CPU: --device cpu (evaluate, search, serve), --gpus-per-worker 0 (predict, embed), in a spec "
+    "device: cpu, gpus: 0 or gpus_per_trial: 0"
 )
-"""Options of commands, by which they compute on the CPU."""
 
 
 @dataclass(frozen=True)
@@ -51,26 +47,32 @@ class Card:
         """Whether it has units for bf16; torch computes without them too, several times slower than in fp32."""
         return self.capability >= OLDEST_CAPABILITY
 
+    @property
+    def limits(self) -> str:
+        """What an old card cannot do, for its user; empty for others."""
+        if self.has_bf16:
+            return ""
+        return (
+            f"{self.name} (compute capability {self.capability_text}) is too old for flash attention and TF32: "
+            "attention is computed on padded rows, and products in full fp32"
+        )
 
-def find_card(or_else: str = "") -> Card:
+
+def find_card() -> Card:
     """Find this process's first card, and launch a kernel there.
-
-    Args:
-        or_else: setting that does without the card: `set execution.device cpu`.
 
     Raises: ClusterError, with the reason why it cannot compute, and what to do.
     """
-    remedy = f", or {or_else}" if or_else else ""
     if not torch.backends.cuda.is_built():  # type: ignore[no-untyped-call]
         raise ClusterError(
             f"a GPU is asked for, and this torch ({torch.__version__}) is built without CUDA; install the torch of "
-            f"constraints.txt for CUDA on the machines with GPUs{remedy}"
+            "constraints.txt for CUDA on the machines with GPUs"
         )
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         is_available = torch.cuda.is_available()
     if not is_available:
-        raise ClusterError(_no_card_text([str(warning.message) for warning in caught]) + remedy)
+        raise ClusterError(_no_card_text([str(warning.message) for warning in caught]))
     try:
         card = Card(torch.cuda.get_device_name(), torch.cuda.get_device_capability(), *torch.cuda.mem_get_info())
         launch_kernel()
@@ -80,11 +82,9 @@ def find_card(or_else: str = "") -> Card:
             built_for, needed = ", ".join(torch.cuda.get_arch_list()), "sm_{}{}".format(*card.capability)
             raise ClusterError(
                 f"the GPU cannot be used: {card.name} has compute capability {card.capability_text}, and this torch "
-                f"({torch.__version__}) is built for {built_for}; install a torch that is built for {needed} "
-                f"there{remedy}"
+                f"({torch.__version__}) is built for {built_for}; install a torch that is built for {needed} there"
             ) from None
-        reason = _first_sentence(str(error))
-        raise ClusterError(f"the GPU cannot be used ({reason}); look at `nvidia-smi`{remedy}") from None
+        raise ClusterError(f"the GPU cannot be used ({_first_sentence(str(error))}); look at `nvidia-smi`") from None
 
 
 def launch_kernel() -> None:
@@ -113,56 +113,6 @@ def _first_sentence(text: str) -> str:
     return line.partition(". ")[0].rstrip(".")
 
 
-def check_card(card: Card, precision: AskedPrecision) -> None:
-    """Check that a card computes in a precision as fast as it should. Raises: SpecError."""
-    if precision == "bf16" and not card.has_bf16:
-        raise SpecError(
-            f"precision bf16: {card.name} has no units for it (compute capability {card.capability_text}, "
-            "8.0 is the first that has); set precision to fp32"
-        )
-
-
-def card_notes(device: str, *, is_shared: bool = False, trains_in: AskedPrecision | None = None) -> list[str]:
-    """Notes on what limits a card, for its user; none of a CPU. Call it before this process takes memory of the card.
-
-    Args:
-        is_shared: whether others on the card are of the same work, and no news.
-        trains_in: precision of the training that the card is for.
-    """
-    if device == "cpu":
-        return []
-    try:
-        card = find_card()
-    except ClusterError:
-        return []
-    notes = []
-    taken_bytes = card.total_bytes - card.free_bytes
-    if not is_shared and taken_bytes > _TAKEN_SHARE * card.total_bytes:
-        notes.append(
-            f"others hold {gib_text(taken_bytes)} of the {gib_text(card.total_bytes)} of {card.name}: this work "
-            "goes on beside them, with less memory and slower; `nvidia-smi` names them"
-        )
-    if not card.has_bf16:
-        notes.append(
-            f"{card.name} (compute capability {card.capability_text}) is too old for flash attention and TF32: "
-            "attention is computed on padded rows, and products in full fp32"
-        )
-    elif trains_in == "fp32":
-        notes.append(
-            f"precision fp32 on {card.name}, which has units for bf16: attention computes padding too; with precision "
-            "bf16 a step takes less time"
-        )
-    return notes
-
-
-def new_card_notes(device: str, *, is_shared: bool = False, trains_in: AskedPrecision | None = None) -> list[str]:
-    """Notes of `card_notes` the first time in a process; none later, when it holds memory of the card itself."""
-    if os.getpid() in _PROCESSES_TOLD:
-        return []
-    _PROCESSES_TOLD.add(os.getpid())
-    return card_notes(device, is_shared=is_shared, trains_in=trains_in)
-
-
 def find_memory() -> tuple[int, int]:
     """Bytes of this process's card that nobody holds, this process's own context aside, and all bytes of the card."""
     free, total = torch.cuda.mem_get_info()
@@ -178,10 +128,6 @@ def measure_peak(work: Callable[[], None]) -> int:
     return torch.cuda.max_memory_reserved()
 
 
-def gib_text(num_bytes: float) -> str:
-    return f"{num_bytes / (1 << 30):.1f} GiB"
-
-
 def has_bf16_cpu() -> bool:
     """Whether this machine's CPU has units for bf16: AVX-512 BF16 or AMX on x86, whatever oneDNN takes elsewhere."""
     if platform.machine().lower() in ("x86_64", "amd64"):
@@ -194,10 +140,6 @@ def choose_device(
     allow_tf32: bool = True,
     precision: AskedPrecision = "fp32",
     warn: Callable[[str], None] = logger.warning,
-    *,
-    is_shared: bool = False,
-    trains: bool = False,
-    or_else: str = COMMANDS_WITHOUT_CARD,
 ) -> torch.device:
     """Return the device of a name, after a look at its card and saying how this process multiplies fp32 matrices there.
 
@@ -207,19 +149,25 @@ def choose_device(
 
     Args:
         name: `cpu`, `cuda`, or `auto`: cuda where torch finds a card.
-        warn: told, once in a process, what limits work on its card: others on it, or its age.
-        is_shared: whether others on the card are of the same work, so that nobody need be told of them.
-        trains: whether it is for a training, where fp32 on a card with units for bf16 is a limit, too.
-        or_else: what whoever asked can set to do without a card that cannot be used: a field of a spec with its value.
+        warn: told, once in a process, of a card's age.
 
     Raises: ClusterError where there is no card that torch can use; SpecError where it has no units for the precision.
     """
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     if name != "cpu":
-        check_card(find_card(or_else), precision)
-        for note in new_card_notes(name, is_shared=is_shared, trains_in=precision if trains else None):
-            warn(note)
+        try:
+            card = find_card()
+        except ClusterError as error:
+            raise ClusterError(f"{error}, or {_WITHOUT_CARD}") from None
+        if precision == "bf16" and not card.has_bf16:
+            raise SpecError(
+                f"precision bf16: {card.name} has no units for it (compute capability {card.capability_text}, "
+                "8.0 is the first that has); set precision to fp32"
+            )
+        if card.limits and card.name not in _TOLD:
+            _TOLD.add(card.name)
+            warn(card.limits)
         torch.set_float32_matmul_precision("high" if allow_tf32 else "highest")
         torch.backends.cudnn.allow_tf32 = allow_tf32  # the products of LSTMs and convolutions
     return torch.device(name)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 from uuid import uuid4
 
+from orchestrator.base.console import size_text
 from orchestrator.base.errors import ClusterError, OrchestratorError
 from orchestrator.base.settings import Settings
 from orchestrator.cluster.connection import check_reachable, connect, names_no_cluster
@@ -73,7 +74,7 @@ def _libraries(settings: Settings) -> Iterator[Finding]:
 def _gpu(settings: Settings) -> Iterator[Finding]:
     import torch
 
-    from orchestrator.cluster.torch_devices import card_notes, find_card
+    from orchestrator.cluster.torch_devices import find_card
 
     try:
         card = find_card()
@@ -82,9 +83,9 @@ def _gpu(settings: Settings) -> Iterator[Finding]:
         found = f"none that torch can use: training runs on CPUs{reason}"
         yield Finding("gpu", "problem" if reason else "note", found, "fine for tiny and mini models")
         return
-    text = f"{torch.cuda.device_count()} × {card.name}, {'bf16' if card.has_bf16 else 'no bf16: precision fp32'}"
-    notes = card_notes("cuda")
-    yield Finding("gpu", "note" if notes else "ok", "; ".join([text, *notes]))
+    free = f"{size_text(card.free_bytes)} of {size_text(card.total_bytes)} free"
+    text = f"{torch.cuda.device_count()} × {card.name}, {'bf16' if card.has_bf16 else 'no bf16'}, {free}"
+    yield Finding("gpu", "note", f"{text}; {card.limits}") if card.limits else Finding("gpu", "ok", text)
 
 
 def _has_driver() -> bool:
@@ -118,21 +119,17 @@ def _hardware(settings: Settings) -> Iterator[Finding]:
     free = shutil.disk_usage(place).free
     for part, found, text, needed, remedy in (
         ("cores", cores, str(cores), 2, "data and training take turns: use a machine with two or more"),
-        ("memory", memory, _gib(memory), 4 * GIB, "4 GiB are needed for the demo; expect failures"),
+        ("memory", memory, size_text(memory), 4 * GIB, "4 GiB are needed for the demo; expect failures"),
         (
             "shared memory",
             shared,
-            f"{_gib(shared)} free in /dev/shm, for Ray",
+            f"{size_text(shared)} free in /dev/shm, for Ray",
             GIB,
             "docker run --shm-size=4g",
         ),
-        ("disk", free, f"{_gib(free)} free at {place}", MIN_DISK_BYTES, "free some space, or give another --home"),
+        ("disk", free, f"{size_text(free)} free at {place}", MIN_DISK_BYTES, "free some space, or give another --home"),
     ):
         yield Finding(part, "ok", text) if found >= needed else Finding(part, "note", text, remedy)
-
-
-def _gib(num_bytes: int) -> str:
-    return f"{num_bytes / GIB:.1f} GiB"
 
 
 def _storage(settings: Settings) -> Iterator[Finding]:
@@ -234,7 +231,7 @@ def judge(part: str, report: Mapping[str, Any], here: Mapping[str, str], storage
         text = "it takes connections without a token: who reaches its ports runs code"
         yield Finding(part, "note", text, "set RAY_AUTH_MODE=token before ray start, as in cluster.local.yaml")
     if report["free_disk_bytes"] < MIN_DISK_BYTES:
-        text = f"{_gib(report['free_disk_bytes'])} free where Ray spills objects"
+        text = f"{size_text(report['free_disk_bytes'])} free where Ray spills objects"
         yield Finding(part, "note", text, "free some space there, or give ray start another --temp-dir")
 
 

@@ -96,7 +96,7 @@ def distill(
         report([MessageEvent(text, "warning")])
 
     name = "cuda" if job.use_gpu else "cpu"
-    device = choose_device(name, recipe.allow_tf32, recipe.precision, warn, trains=True, or_else="set execution.gpus 0")
+    device = choose_device(name, recipe.allow_tf32, recipe.precision, warn)
     teacher_folder = local_copy(job.teacher_folder)
     teacher = load_fine_tuned(teacher_folder)
     task = with_labels_of(teacher.task, job.task, spec.teacher)

@@ -13,16 +13,16 @@ import torch
 from bert_core.checkpoints.weight_files import WEIGHTS_FILE
 from bert_core.micro_batches import is_out_of_memory
 from bert_core.text.tokenization import Tokenizer
-from orchestrator.base.console import UNDER_WAY
+from orchestrator.base.console import UNDER_WAY, size_text
 from orchestrator.base.errors import RunFailedError
 from orchestrator.cluster.capacity import cluster_resources
 from orchestrator.cluster.gpus import call_on_device
-from orchestrator.cluster.torch_devices import choose_device, find_memory, gib_text, measure_peak
+from orchestrator.cluster.torch_devices import choose_device, find_memory, measure_peak
 from orchestrator.finetuning.building import build_model
 from orchestrator.finetuning.logits import TokenBudget, compute_logits
 from orchestrator.finetuning.search_space import build_search, listed_values, value_bounds
 from orchestrator.finetuning.training import DivergedError, fine_tune
-from orchestrator.finetuning.trial import WITHOUT_GPU, TrialJob, prepare_trial_features
+from orchestrator.finetuning.trial import TrialJob, prepare_trial_features
 from orchestrator.specs import RecipeSpec, SweepSpec
 from orchestrator.specs.references import RANDOM
 from orchestrator.storage import local_copy
@@ -64,7 +64,7 @@ def share_gpu(spec: SweepSpec, job: TrialJob, most: float) -> tuple[float, float
     memory = call_on_device(measure, spec.execution.cpus_per_trial, 1.0, problem, "; set execution.gpus_per_trial")
     num_sharing = count_trials(memory, most)
     sharing = f"{num_sharing} trials share a GPU" if num_sharing > 1 else "each trial has a GPU of its own"
-    logger.info(f"{sharing}: the largest takes {gib_text(memory.peak_bytes)} of {gib_text(memory.total_bytes)}")
+    logger.info(f"{sharing}: the largest takes {size_text(memory.peak_bytes)} of {size_text(memory.total_bytes)}")
     share = memory.available_bytes / memory.total_bytes / num_sharing if num_sharing > 1 else None
     return 10_000 // num_sharing / 10_000, share  # Ray counts ten-thousandths: rounded down, all of them fit
 
@@ -98,7 +98,7 @@ def measure_trial_memory(job: TrialJob, recipes: Sequence[RecipeSpec], device: s
     Raises: ClusterError, SpecError where the GPU cannot be used, or not in a recipe's precision.
     """
     for recipe in recipes:  # what a GPU cannot do is refused before anything is measured
-        choose_device(device, recipe.allow_tf32, recipe.precision, or_else=WITHOUT_GPU)
+        choose_device(device, recipe.allow_tf32, recipe.precision)
     available, total = find_memory()
     try:
         peak = max(measure_peak(partial(_train_a_little, job, recipe, device)) for recipe in recipes)
@@ -111,7 +111,7 @@ def measure_trial_memory(job: TrialJob, recipes: Sequence[RecipeSpec], device: s
 
 def _train_a_little(job: TrialJob, recipe: RecipeSpec, device: str) -> None:
     """Train and score on the training split's examples with the longest windows."""
-    chosen = choose_device(device, recipe.allow_tf32, recipe.precision, or_else=WITHOUT_GPU)
+    chosen = choose_device(device, recipe.allow_tf32, recipe.precision)
     task = replace(job.task, train_fraction=recipe.train_fraction)
     tokenizer = Tokenizer.load(local_copy(job.tokenizer_folder(recipe), skip=(WEIGHTS_FILE,)))
     train = prepare_trial_features(task, "train", recipe, tokenizer, job.cache)

@@ -174,7 +174,7 @@ def _score_best(
 
 
 def _score_on_test(folder: str, task: Task, cache: str, recipe: RecipeSpec, device: str) -> EvaluatedSplit:
-    chosen = choose_device(device, recipe.allow_tf32, recipe.precision, or_else=trial.WITHOUT_GPU)
+    chosen = choose_device(device, recipe.allow_tf32, recipe.precision)
     return evaluate_model(folder, task, "test", 64, cache, chosen, recipe.precision)
 
 

@@ -48,8 +48,6 @@ _OUT_OF_MEMORY = (
     "the card's memory ran out; lower recipe.batch_size or recipe.max_seq_length, or let fewer trials share a card "
     "(execution.gpus_per_trial 1)"
 )
-WITHOUT_GPU = "set execution.gpus_per_trial 0"
-"""Remedy for a sweep whose GPU cannot be used, beside mending it."""
 Cached = TypeVar("Cached")
 _CACHE: dict[str, dict[tuple[object, ...], Any]] = {}
 """Cache of what the trials of a process share, by job and key."""
@@ -186,9 +184,6 @@ def _train(job: TrialJob, plan: TrialPlan, report: Report) -> tuple[Evaluation[S
         recipe.allow_tf32,
         recipe.precision,
         notes.append,
-        is_shared=job.memory_share is not None,
-        trains=True,
-        or_else=WITHOUT_GPU,
     )
     if job.use_gpu and job.memory_share is not None:
         torch.cuda.set_per_process_memory_fraction(job.memory_share)

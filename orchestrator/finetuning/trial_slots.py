@@ -59,7 +59,7 @@ class TrialSlots:
 
 def slots_for(execution: SweepExecutionSpec) -> TrialSlots:
     """Slots on the connected Ray; here and below, the number of GPUs of a trial has been decided."""
-    return TrialSlots(lambda: cluster_room(placed_trial(execution)).grown, execution.max_concurrent_trials)
+    return TrialSlots(lambda: cluster_room(placed_trial(execution)), execution.max_concurrent_trials)
 
 
 def trial_group(execution: SweepExecutionSpec) -> tune.PlacementGroupFactory:
@@ -78,7 +78,7 @@ def placed_trial(execution: SweepExecutionSpec) -> Processes:
     gpus = {"GPU": execution.gpus_per_trial} if execution.gpus_per_trial else {}
     needed, nodes = Processes(1, {"CPU": execution.cpus_per_trial} | gpus), connected_nodes()
     resources = {**needed.resources, **share_of_cores(execution.cpus_per_trial, nodes)}
-    return replace(needed, resources=resources, labels=choose_nodes(needed, execution.on_head, nodes).selector)
+    return replace(needed, resources=resources, labels=choose_nodes(needed, execution.on_head, nodes))
 
 
 def watch_trials(execution: SweepExecutionSpec, run_id: str) -> WorkerWatch:

@@ -17,12 +17,11 @@ from orchestrator.base.console import attached, counted
 from orchestrator.base.errors import ClusterError, InputError
 from orchestrator.base.nearest import no_file
 from orchestrator.base.settings import Settings
-from orchestrator.cluster.capacity import Processes, cluster_room
+from orchestrator.cluster.capacity import Processes, cluster_room, connected_nodes, room_for
 from orchestrator.cluster.connection import connect, names_no_cluster
 from orchestrator.cluster.own_errors import OWN_ERRORS, OwnError, last_line
-from orchestrator.cluster.process_warnings import CollectedWarnings, WarningRelay
+from orchestrator.cluster.process_warnings import CollectedWarnings
 from orchestrator.cluster.shortage import warn_when_stalled
-from orchestrator.cluster.torch_devices import new_card_notes
 from orchestrator.inference.line_blocks import LineBlock, LinePredictor, PredictedBlock, line_blocks, predict_blocks
 from orchestrator.storage import exists
 from orchestrator.storage.text_lines import stream_lines
@@ -74,13 +73,13 @@ def predict_file(
 def _fitting_workers(num_workers: int | None, num_gpus: float) -> int:
     """Number of workers: those asked for, or as many as the nodes that are up hold, or one. Raises: ClusterError."""
     room = cluster_room(_needed(num_gpus))
-    if room.grown < (num_workers or 1):
+    if room < (num_workers or 1):
         gpus = f" and {num_gpus:g} GPUs" if num_gpus else ""
         raise ClusterError(
-            f"{num_workers or 1} workers are asked for, each with 1 CPU{gpus}; there is room for {room.grown}. "
+            f"{num_workers or 1} workers are asked for, each with 1 CPU{gpus}; there is room for {room}. "
             "Lower --workers or --gpus-per-worker, or use a larger cluster with --address"
         )
-    return num_workers or room.now or 1
+    return num_workers or room_for(_needed(num_gpus), connected_nodes()) or 1
 
 
 def _needed(num_gpus: float) -> Processes:
@@ -143,10 +142,6 @@ def _pipeline(
             .map_batches(
                 _Worker,
                 fn_constructor_args=(load, absolute(folder), file),
-                fn_constructor_kwargs={
-                    "device": "cuda" if num_gpus else "cpu",
-                    "shares_card": num_workers > 1 and num_gpus % 1 > 0,
-                },
                 batch_size=None,
                 num_cpus=1,
                 num_gpus=num_gpus,
@@ -160,11 +155,13 @@ def _pipeline(
 
 
 def _answers(rows: Iterable[Mapping[str, Any]]) -> Iterator[PredictedBlock]:
-    """The answers of workers, whose warnings are logged. Raises: the first error among the answers."""
-    relay = WarningRelay()
+    """The answers of workers, whose warnings are logged, each text once. Raises: the first error among the answers."""
+    told: set[str] = set()
     for row in rows:
         answer, warnings = row["item"]
-        relay.tell(warnings)
+        for text in (warning for warning in warnings if warning not in told):
+            logger.warning(text)
+        told.update(warnings)
         if isinstance(answer, Exception):
             raise answer
         yield answer
@@ -184,16 +181,11 @@ def _read(batch: RayBatch, read: Callable[[str], Iterable[str]]) -> Iterator[Ray
 class _Worker:
     """Holds the model, or what was wrong with it; what it warns of goes with its next answer."""
 
-    def __init__(
-        self, load: Callable[[str], LinePredictor], folder: str, file: str, *, device: str, shares_card: bool
-    ) -> None:
+    def __init__(self, load: Callable[[str], LinePredictor], folder: str, file: str) -> None:
         self._file = file
         self._warnings = CollectedWarnings()
         self._predictor: LinePredictor | OwnError
         with attached(self._warnings):
-            # Before the model is loaded, which would tell of the other workers on the card as well.
-            for note in new_card_notes(device, is_shared=shares_card):
-                logger.warning(note)
             try:
                 _check_reachable(folder)
                 self._predictor = load(folder)

@@ -25,7 +25,7 @@ from orchestrator.base.console import Progress, duration
 from orchestrator.base.errors import superseded
 from orchestrator.base.results import DriftEvent, Event, MessageEvent, MetricEvent
 from orchestrator.base.settings import Settings
-from orchestrator.cluster.capacity import Processes, cluster_resources, has_gpus
+from orchestrator.cluster.capacity import Processes, cluster_resources
 from orchestrator.cluster.gpus import find_gpu_problem, have_bf16
 from orchestrator.corpus.document_batches import check_text
 from orchestrator.corpus.input_files import find_files
@@ -83,7 +83,7 @@ class Resources:
 
     def on(self, have: Mapping[str, float]) -> "Resources":
         """Resources that the run takes of a cluster that has these in all: the one place that decides about GPUs."""
-        if self.with_gpus is None or not has_gpus(self.with_gpus.total, have):
+        if self.with_gpus is None or have.get("GPU", 0.0) < self.with_gpus.total.get("GPU", 0.0):
             return self
         return replace(self.with_gpus, up_to=self.up_to)
 

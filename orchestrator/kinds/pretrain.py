@@ -229,8 +229,8 @@ def decide_device(spec: PretrainSpec) -> bool:
     use_gpu = "GPU" in resources.on(have).total
     if use_gpu and asked == "auto" and are_gpus_unusable("training", spec.execution.node_labels):
         return False
-    if use_gpu or not have.get("GPU"):  # GPUs that are too few have been told of
-        log_device("training", float(spec.execution.min_workers if use_gpu else 0), asked)
+    if asked == "auto" and (use_gpu or not have.get("GPU")):  # GPUs that are too few have been told of
+        log_device("training", float(spec.execution.min_workers if use_gpu else 0))
     return use_gpu
 
 

@@ -144,7 +144,7 @@ def compare_pretrained(
     and speeds, which are taken part by part in turn. Both compute in the precision of the run.
     """
     torch.set_num_threads(spec.threads_per_worker)
-    device = choose_device(device_name, spec.allow_tf32, spec.precision, or_else="set pretraining.execution.device cpu")
+    device = choose_device(device_name, spec.allow_tf32, spec.precision)
     models = [_load(folder, device, spec.residual_precision) for folder in (student_folder, teacher_folder)]
     parts = [part for _, batch in validation.batches(range(1), 0, 1) for part in batch.split(_PART_SIZE)]
     micros = [next(DeviceBatch.copied(part, device).cut([part])) for part in parts]

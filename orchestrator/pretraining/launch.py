@@ -31,6 +31,7 @@ from ray.train.v2._internal.execution.callback import (
 )
 
 from orchestrator.base.errors import ClusterError, OrchestratorError, RunFailedError, RunStoppedError
+from orchestrator.base.periodic import Shortage
 from orchestrator.base.results import Event, MessageEvent, MetricEvent, PretrainResult
 from orchestrator.cluster.capacity import Processes, choose_nodes, connected_nodes
 from orchestrator.cluster.head_watch import watch_head
@@ -246,18 +247,14 @@ class WorkerPlacement(ControllerCallback):  # type: ignore[misc]
 
     def __init__(self, needed: Processes, allows_head: bool, event_queue: Any) -> None:
         self._needed, self._allows_head, self._event_queue = needed, allows_head, event_queue
-        self._told = ""
 
     def on_controller_start_worker_group(
         self, *, scaling_config: ScalingConfig, num_workers: int
     ) -> Mapping[str, str] | None:
         """Return the label selector of the next group."""
         chosen = choose_nodes(replace(self._needed, count=num_workers), self._allows_head, connected_nodes())
-        ray.get(self._event_queue.place_workers.remote(chosen.selector))
-        if chosen.note and chosen.note != self._told:
-            ray.get(self._event_queue.put.remote(MessageEvent(chosen.note)))
-        self._told = chosen.note
-        return chosen.selector or None
+        ray.get(self._event_queue.place_workers.remote(chosen))
+        return chosen or None
 
 
 def _build_trainer(order: WorkerOrder, run_id: str, scratch: str) -> TorchTrainer:

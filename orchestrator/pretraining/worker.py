@@ -111,16 +111,7 @@ def run_worker(config: dict[str, WorkerOrder]) -> None:
 def _train(order: WorkerOrder, worker: Worker) -> None:
     job = order.job
     notes: list[str] = []
-    # A job with a teacher is of a distillation, whose spec holds this one as a section.
-    field = "execution.device" if job.teacher_digest is None else "pretraining.execution.device"
-    choose_device(
-        worker.device.type,
-        job.spec.allow_tf32,
-        job.spec.precision,
-        notes.append,
-        trains=True,
-        or_else=f"set {field} cpu",
-    )
+    choose_device(worker.device.type, job.spec.allow_tf32, job.spec.precision, notes.append)
     if worker.device.type == "cpu" and job.spec.precision == "bf16" and not has_bf16_cpu():
         notes.append(f"precision {SLOW_BF16}")
     if worker.device.type == "cuda" and (job.spec.execution.deterministic or is_traced()):

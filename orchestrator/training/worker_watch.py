@@ -88,7 +88,7 @@ class WorkerWatch:
             return
         kind = RunFailedError if has_begun else ClusterError
         raise kind(
-            f"{problem}; {self._find_shortage().in_full}. That is longer than execution.max_wait_minutes "
+            f"{problem}; {self._find_shortage().text}. That is longer than execution.max_wait_minutes "
             f"({self._expected.max_wait_s / 60:g}) allows; {self._how_to_go_on}"
         )
 

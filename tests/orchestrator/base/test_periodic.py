@@ -10,7 +10,7 @@ import pytest
 
 from orchestrator.base.periodic import Reminders, Shortage, repeating
 
-SLOW = "no step; in full; it may only be slow: if it lasts, this is said again after 2 minutes"
+SLOW = "no step; no place; it may only be slow: if it lasts, this is said again after 2 minutes"
 LONG_S = 60.0
 logger = logging.getLogger("orchestrator.test")
 
@@ -25,7 +25,7 @@ class Bench:
 
     def find(self) -> Shortage:
         self.num_asked += 1
-        return Shortage(self.is_waiting, "in short", "in full")
+        return Shortage(self.is_waiting, "no place")
 
     def pass_time(self, seconds: int, has_begun: bool = False) -> list[tuple[int, str]]:
         """Let time pass; returns what was said, and when."""
@@ -39,7 +39,7 @@ class Bench:
 
 
 def test_work_without_a_place_is_told_soon_and_then_ever_more_rarely(caplog: pytest.LogCaptureFixture) -> None:
-    short, full = "waiting: in short", "no step; in full"
+    short, full = "waiting: no place", "no step; no place"
     expected = [(10, short), (20, short), (40, short), (80, full), (160, full), (320, full)]
     assert Bench(caplog, is_waiting=True).pass_time(600) == expected
 
@@ -48,7 +48,7 @@ def test_what_has_a_place_is_told_after_a_minute_and_the_cluster_is_asked_rarely
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     bench = Bench(caplog, is_waiting=False)
-    again = [(when, "no step; in full") for when in (120, 240, 480)]
+    again = [(when, "no step; no place") for when in (120, 240, 480)]
     assert bench.pass_time(500) == [(60, SLOW), *again], "slow or stuck cannot be told at first"
     assert bench.num_asked == 11 + 4, "every 5 s of the first minute to see whether it has a place, and to tell it"
 
@@ -59,7 +59,7 @@ def test_work_that_is_late_in_asking_for_a_place_is_told_within_ten_seconds_from
     bench = Bench(caplog, is_waiting=False)
     assert bench.pass_time(22) == []
     bench.is_waiting = True
-    assert bench.pass_time(10) == [(30, "waiting: in short")]
+    assert bench.pass_time(10) == [(30, "waiting: no place")]
 
 
 def test_a_place_that_is_given_in_a_moment_is_no_trouble(caplog: pytest.LogCaptureFixture) -> None:
@@ -71,7 +71,7 @@ def test_a_place_that_is_given_in_a_moment_is_no_trouble(caplog: pytest.LogCaptu
 
 def test_what_has_begun_is_slow_at_most(caplog: pytest.LogCaptureFixture) -> None:
     bench = Bench(caplog, is_waiting=True)
-    assert bench.pass_time(100, has_begun=True) == [(60, "no step; in full")]
+    assert bench.pass_time(100, has_begun=True) == [(60, "no step; no place")]
 
 
 def test_a_place_that_is_found_between_is_no_trouble_for_a_minute(caplog: pytest.LogCaptureFixture) -> None:
@@ -79,7 +79,7 @@ def test_a_place_that_is_found_between_is_no_trouble_for_a_minute(caplog: pytest
     bench.pass_time(15)
     bench.is_waiting = False
     assert bench.pass_time(40) == []
-    assert bench.pass_time(20) == [(60, "no step; in full")]
+    assert bench.pass_time(20) == [(60, "no step; no place")]
 
 
 def test_a_trouble_that_was_over_is_told_as_a_new_one(caplog: pytest.LogCaptureFixture) -> None:

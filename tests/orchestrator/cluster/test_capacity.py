@@ -29,9 +29,8 @@ from orchestrator.cluster.capacity import (
     held_by,
     logical_cpus,
     nodes_of,
+    nodes_with,
     read_cluster_file,
-    select_nodes,
-    selected_text,
 )
 
 HEAD = Node({"CPU": 4.0, "node:__internal_head__": 1.0}, {NODE_ID: "h0"})
@@ -52,14 +51,14 @@ NODES = [HEAD, SMALL, LARGE]
     ],
 )
 def test_a_selector_takes_nodes_by_all_its_labels(selector: dict[str, str], expected: list[Node]) -> None:
-    assert select_nodes(selector, NODES) == expected
+    assert nodes_with(selector, NODES) == expected
 
 
 def test_labels_that_no_node_has_are_refused_with_those_that_there_are() -> None:
     with pytest.raises(ClusterError, match=r"accelerator-type: H100 .* there are ray\.io/accelerator-type: L40S"):
-        select_nodes({ACCELERATOR: "H100"}, NODES)
+        check_processes([Processes(1, {"CPU": 1.0}, {ACCELERATOR: "H100"})], NODES)
     with pytest.raises(ClusterError, match="none has a label of these names"):
-        select_nodes({"room": "cellar"}, NODES)
+        check_processes([Processes(1, {"CPU": 1.0}, {"room": "cellar"})], NODES)
 
 
 @pytest.mark.parametrize(
@@ -75,34 +74,17 @@ def test_labels_that_no_node_has_are_refused_with_those_that_there_are() -> None
 def test_the_head_is_left_out_where_the_others_have_room(
     needed: Processes, allows_head: bool, expected: dict[str, str]
 ) -> None:
-    assert choose_nodes(needed, allows_head, NODES).selector == expected
+    assert choose_nodes(needed, allows_head, NODES) == expected
 
 
 def test_the_head_takes_workers_for_which_the_others_have_no_room() -> None:
-    chosen = choose_nodes(Processes(6, {"CPU": 2.0}), False, NODES)
-    assert chosen.selector == {}
-    assert chosen.note == "workers are placed on the head too: the other nodes have room for 5 of 6"
-    alone = choose_nodes(Processes(1, {"CPU": 2.0}), False, [HEAD])
-    assert (alone.selector, alone.note) == ({}, "")
+    assert choose_nodes(Processes(6, {"CPU": 2.0}), False, NODES) == {}
+    assert choose_nodes(Processes(1, {"CPU": 2.0}), False, [HEAD]) == {}
 
 
 def test_labels_that_no_node_has_now_are_waited_for() -> None:
-    assert choose_nodes(Processes(1, {"CPU": 2.0}, {ACCELERATOR: "H100"}), False, NODES).selector == {
-        ACCELERATOR: "H100"
-    }
-
-
-@pytest.mark.parametrize(
-    ("selector", "expected"),
-    [
-        ({}, ""),
-        ({NODE_ID: "!h0"}, " but the head"),
-        ({NODE_ID: "!n1"}, " with ray.io/node-id: !n1"),
-        ({ACCELERATOR: "T4", NODE_ID: "!h0"}, " with ray.io/accelerator-type: T4 but the head"),
-    ],
-)
-def test_the_nodes_of_a_selector_are_told_in_words(selector: dict[str, str], expected: str) -> None:
-    assert selected_text(selector, NODES) == expected
+    h100 = {ACCELERATOR: "H100"}
+    assert choose_nodes(Processes(1, {"CPU": 2.0}, h100), False, NODES) == h100
 
 
 def test_room_is_counted_on_nodes_with_the_labels_alone() -> None:
@@ -122,11 +104,10 @@ def test_rays_own_choice_is_the_one_that_is_foreseen(ray_cluster: Any) -> None:
     # Of several ids in `in(…)` Ray 2.60 asks any one for a place, and aborts the driver where there is no such node.
     gone, never = "0" * len(here), "f" * len(here)
     for value in (here, f"!{gone}", f"!in({gone}, {never})"):
-        assert select_nodes({NODE_ID: value}, [node]) == [node]
+        assert nodes_with({NODE_ID: value}, [node]) == [node]
         assert ray.get(task.options(label_selector={NODE_ID: value}).remote())
     for value in (f"!{here}", gone):
-        with pytest.raises(ClusterError):
-            select_nodes({NODE_ID: value}, [node])
+        assert nodes_with({NODE_ID: value}, [node]) == []
 
 
 CLUSTER_FILE: dict[str, Any] = {
@@ -174,7 +155,7 @@ def test_what_a_type_can_hold_is_waited_for_and_what_none_can_is_refused() -> No
     check_processes(
         [Processes(2, gpu_worker), Processes(3, {"CPU": 8.0}), Processes(2, gpu_worker, {ACCELERATOR: "L40S"})]
     )
-    assert cluster_room(Processes(1, gpu_worker)) == (0, 2)
+    assert cluster_room(Processes(1, gpu_worker)) == 2
     with pytest.raises(ClusterError, match="the cluster has room for 2, with all nodes that its autoscaler may start"):
         check_processes([Processes(3, gpu_worker)])
     with pytest.raises(ClusterError, match="2 GPUs on one node; the cluster has room for 0, with all"):

@@ -12,12 +12,9 @@ from orchestrator.base.errors import ClusterError, SpecError
 from orchestrator.cluster import torch_devices as cards
 from orchestrator.cluster.torch_devices import (
     Card,
-    card_notes,
-    check_card,
     choose_device,
     find_card,
     has_bf16_cpu,
-    new_card_notes,
 )
 from tests.orchestrator.training.cards_in_place import GIB, put_in_place
 
@@ -61,7 +58,6 @@ def test_a_card_that_torch_cannot_use_is_refused_with_torchs_reason(
     with pytest.raises(ClusterError, match=told) as caught:
         choose_device("cuda")
     assert "\n" not in str(caught.value)
-    assert card_notes("cuda") == []
 
 
 def test_a_card_that_does_not_answer_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,47 +78,28 @@ def test_a_card_that_torch_has_no_kernels_for_is_told_with_those_that_it_has(mon
     monkeypatch.setattr(cards, "launch_kernel", fail)
     monkeypatch.setattr(torch.cuda, "get_arch_list", lambda: ["sm_75", "sm_80", "sm_90"])
     with pytest.raises(ClusterError) as caught:
-        choose_device("cuda", or_else="set execution.device cpu")
-    for told in ("Tesla V100-SXM2-16GB", "sm_75, sm_80, sm_90", "sm_70", "execution.device cpu"):
+        choose_device("cuda")
+    for told in ("Tesla V100-SXM2-16GB", "sm_75, sm_80, sm_90", "sm_70", "device: cpu"):
         assert told in str(caught.value)
-    assert card_notes("cuda") == []
 
 
 def test_bf16_is_refused_on_a_card_without_units_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     put_in_place(monkeypatch, capability=(7, 5), name="Tesla T4")
     with pytest.raises(SpecError, match="precision bf16: Tesla T4"):
         choose_device("cuda", precision="bf16")
-    check_card(find_card(), "fp32")
-    check_card(Card("NVIDIA A100", (8, 0), 1, 1), "bf16")
+    put_in_place(monkeypatch, capability=(8, 0), name="NVIDIA A100")
+    assert choose_device("cuda", precision="bf16").type == "cuda"
 
 
-def test_limits_of_a_card_that_is_used_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    put_in_place(monkeypatch)
-    assert card_notes("cuda") == card_notes("cpu") == card_notes("cuda", trains_in="bf16") == []
-    (slow,) = card_notes("cuda", trains_in="fp32")
-    assert "with precision bf16" in slow
-    put_in_place(monkeypatch, capability=(7, 0), free_bytes=99 * GIB, name="Tesla V100")
-    taken, old = card_notes("cuda")
-    assert "40.0 GiB of the 139.0 GiB" in taken
-    assert "compute capability 7.0" in old
-
-
-def test_whoever_takes_a_card_is_told_of_its_limits_once_in_a_process(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    put_in_place(monkeypatch, capability=(8, 0), free_bytes=99 * GIB, name="NVIDIA A100")
+def test_an_old_cards_limits_are_told_once_in_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    put_in_place(monkeypatch, capability=(8, 0), name="NVIDIA A100")
     told: list[str] = []
-    choose_device("cpu", warn=told.append)
+    choose_device("cuda", warn=told.append)
     assert told == []
-    choose_device("cuda", warn=told.append)
-    assert [note.partition(" of the ")[0] for note in told] == ["others hold 40.0 GiB"]
-    choose_device("cuda", warn=told.append)
-    assert len(told) == 1
-    assert new_card_notes("cuda") == []
-    assert len(card_notes("cuda")) == 1, "who looks at a card sees what there is"
-    put_in_place(monkeypatch, capability=(7, 5), name="Tesla T4")
-    choose_device("cuda")
-    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    put_in_place(monkeypatch, capability=(7, 0), name="Tesla V100")
+    for _ in range(2):
+        choose_device("cuda", warn=told.append)
+    assert [note.partition(")")[0] for note in told] == ["Tesla V100 (compute capability 7.0"]
 
 
 @pytest.mark.parametrize(

@@ -19,14 +19,14 @@ from orchestrator.base.periodic import Shortage
 from orchestrator.cluster import gpus, shortage
 from orchestrator.cluster.capacity import Processes
 from orchestrator.cluster.gpus import call_on_device
-from orchestrator.cluster.process_warnings import CollectedWarnings, WarningRelay
+from orchestrator.cluster.process_warnings import CollectedWarnings
 from orchestrator.finetuning.evaluation import EvaluatedSplit, evaluate_model
 from orchestrator.inference.searching import Reranking
 from orchestrator.inference.task_scores import Scoring, evaluate
 from orchestrator.specs import TaskSpec
 from orchestrator.tasks.loading import load_task
 from tests.orchestrator.finetuning import tiny_tasks
-from tests.orchestrator.training.cards_in_place import GIB, let_memory_run_out, put_in_place
+from tests.orchestrator.training.cards_in_place import let_memory_run_out
 
 PROBLEM = "the model was not scored"
 logger = logging.getLogger("orchestrator.some")
@@ -59,13 +59,6 @@ def test_with_gpus_another_process_gives_the_same_scores_and_predictions(pretend
     assert (found.metrics, found.predictions) == (here.metrics, here.predictions)
 
 
-def test_a_task_tells_of_its_card_before_it_works(monkeypatch: pytest.MonkeyPatch) -> None:
-    put_in_place(monkeypatch, free_bytes=100 * GIB)
-    ((note,), warnings, outcome) = gpus._begin_and_call(lambda device: f"on {device}")
-    assert str(note).startswith("others hold 39.0 GiB of the 139.0 GiB of NVIDIA H200")
-    assert (warnings, outcome) == ((), "on cuda")
-
-
 def test_a_task_tells_of_the_memory_of_an_encoder_and_of_its_reranker(
     monkeypatch: pytest.MonkeyPatch, encoder: str, scorer: str, collection: TaskSpec, tmp_path: Path
 ) -> None:
@@ -86,7 +79,7 @@ def test_a_task_that_fails_tells_first_what_it_has_warned_of(error: Exception) -
         raise error
 
     told = gpus._begin_and_call(fail)
-    assert [next(told), next(told)] == [[], ("fewer at a time",)]
+    assert [next(told), next(told)] == [None, ("fewer at a time",)]
     with nullcontext() if isinstance(error, SpecError) else pytest.raises(RuntimeError, match=r"^no room$"):
         assert next(told) is error
 
@@ -131,7 +124,7 @@ def test_work_without_a_place_is_told_and_can_be_interrupted(
     def interrupt(needed: Processes) -> Shortage:
         waiting.append(needed)
         os.kill(os.getpid(), signal.SIGINT)
-        return Shortage(True, "no GPU", "no GPU")
+        return Shortage(True, "no GPU")
 
     monkeypatch.setattr(shortage, "find_shortage", interrupt)
     monkeypatch.setattr(periodic, "SAY_AFTER_S", 0.0)
@@ -152,11 +145,3 @@ def test_warnings_of_both_packages_are_kept_until_they_are_taken() -> None:
     own.warning("after the work")
     assert warnings.take() == ("7 bytes are left", "fewer at a time")
     assert warnings.take() == ()
-
-
-def test_a_text_is_logged_once_whichever_process_it_comes_from(caplog: pytest.LogCaptureFixture) -> None:
-    relay = WarningRelay()
-    for warnings in (("100% full", "old"), ("old", "another"), ()):
-        relay.tell(warnings)
-    assert caplog.messages == ["100% full", "old", "another"]
-    assert {record.levelno for record in caplog.records} == {logging.WARNING}

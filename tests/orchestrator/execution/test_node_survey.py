@@ -75,7 +75,7 @@ def test_a_node_like_the_drivers_is_well() -> None:
         ({"silence": "no answer within 30 s"}, "problem", "no answer"),
         ({"storage_error": "FileNotFoundError: not seen"}, "problem", "/srv/lab"),
         ({"asks_for_token": False}, "note", "token"),
-        ({"free_disk_bytes": 4 << 30}, "note", "4.0 GiB"),
+        ({"free_disk_bytes": 4 << 30}, "note", "4.29 GB"),
         ({"versions": HERE | {"sources": "cd34"}}, "problem", "sources"),
         ({"versions": HERE | {"python": "3.12.1"}}, "problem", "python"),
         ({"versions": HERE | {"torch": ""}}, "problem", "torch"),

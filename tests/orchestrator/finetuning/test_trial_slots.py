@@ -106,7 +106,7 @@ class Bench:
     def __init__(self, caplog: pytest.LogCaptureFixture) -> None:
         caplog.set_level(logging.WARNING)
         self.caplog, self.now = caplog, 0.0
-        self.shortage = Shortage(False, "1 × (1 GPU) asked, none free on any node", "needs 1 × {GPU: 1}")
+        self.shortage = Shortage(False, "needs 1 × {GPU: 1}")
         expected = expect_trials(SweepExecutionSpec(max_wait_minutes=30))
         self.watch = WorkerWatch(expected, lambda: self.shortage, "resume it", lambda: self.now)
 

@@ -17,15 +17,10 @@ from orchestrator.inference.line_blocks import LineBlock, LinePredictor, Predict
 from orchestrator.inference.line_files import RayBatch, _answers, _Worker
 from orchestrator.inference.predictor import Predictor
 from tests.orchestrator.tiny_models import WORDS
-from tests.orchestrator.training.cards_in_place import GIB, let_memory_run_out, put_in_place
+from tests.orchestrator.training.cards_in_place import let_memory_run_out, put_in_place
 
 BLOCK = LineBlock(tuple((number, f"{word}\tcats") for number, word in enumerate(WORDS.split()[:8], start=1)))
-TAKEN = "others hold 39.0 GiB of the 139.0 GiB of NVIDIA H200"
 OLD = "NVIDIA H200 (compute capability 7.5) is too old for flash attention"
-
-
-def on_cpu(load: Callable[[str], LinePredictor], folder: str) -> _Worker:
-    return _Worker(load, folder, "file.txt", device="cpu", shares_card=False)
 
 
 def ask(worker: _Worker, item: object) -> tuple[object, tuple[str, ...]]:
@@ -45,25 +40,21 @@ def load_on_card(folder: str) -> LinePredictor:
 
 @pytest.fixture
 def old_card(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A card of an old generation, of which others hold a part."""
-    put_in_place(monkeypatch, capability=(7, 5), free_bytes=100 * GIB)
+    """A card of an old generation."""
+    put_in_place(monkeypatch, capability=(7, 5))
     monkeypatch.setattr(torch, "set_float32_matmul_precision", lambda precision: None)  # of the whole process
 
 
-@pytest.mark.parametrize(("shares_card", "expected"), [(False, [TAKEN, OLD]), (True, [OLD])])
-def test_the_first_answer_of_a_worker_tells_of_its_card(
-    old_card: None, encoder: str, shares_card: bool, expected: list[str]
-) -> None:
-    """Others that share the card are workers of the same command."""
-    worker = _Worker(load_on_card, encoder, "file.txt", device="cuda", shares_card=shares_card)
-    warnings = ask(worker, BLOCK)[1]
-    assert [warning[: len(text)] for warning, text in zip(warnings, expected, strict=True)] == expected
+def test_the_first_answer_of_a_worker_tells_of_its_card(old_card: None, encoder: str) -> None:
+    worker = _Worker(load_on_card, encoder, "file.txt")
+    (warning,) = ask(worker, BLOCK)[1]
+    assert warning.startswith(OLD)
     assert ask(worker, BLOCK)[1] == ()
 
 
 def test_a_worker_without_a_gpu_does_not_ask_for_a_card(monkeypatch: pytest.MonkeyPatch, encoder: str) -> None:
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device=None: pytest.fail("asked"))
-    assert ask(on_cpu(LineEmbedder.load, encoder), BLOCK)[1] == ()
+    assert ask(_Worker(LineEmbedder.load, encoder, "file.txt"), BLOCK)[1] == ()
 
 
 @pytest.mark.parametrize(
@@ -81,7 +72,7 @@ def test_memory_that_ran_out_is_told_with_the_block_it_happened_to(
     request: pytest.FixtureRequest,
 ) -> None:
     let_memory_run_out(monkeypatch, max_windows=4, max_tokens=20)
-    worker = on_cpu(load, request.getfixturevalue(model))
+    worker = _Worker(load, request.getfixturevalue(model), "file.txt")
     first, second = ask(worker, BLOCK), ask(worker, BLOCK)
     assert first[0] == second[0]
     assert [warning[: len(expected)] for warning in first[1]] == [expected]
@@ -94,9 +85,9 @@ def test_what_is_wrong_with_a_model_or_a_file_travels_as_a_value(encoder: str) -
         raise SpecError("no model")
 
     unread = InputError("line 3 is not UTF-8")
-    found = ask(on_cpu(refuse, encoder), BLOCK)
+    found = ask(_Worker(refuse, encoder, "file.txt"), BLOCK)
     assert (repr(found[0]), found[1]) == ("SpecError('no model')", ("an odd folder",))
-    assert ask(on_cpu(LineEmbedder.load, encoder), unread)[0] is unread
+    assert ask(_Worker(LineEmbedder.load, encoder, "file.txt"), unread)[0] is unread
 
 
 def test_a_text_of_several_workers_is_logged_once_and_before_the_error_it_led_to(

@@ -212,7 +212,7 @@ def test_a_check_of_room_and_a_run_decide_alike_on_gpus(
 @pytest.mark.parametrize(
     ("device", "refusal", "takes", "said"),
     [
-        ("auto", None, True, ["training on 2 GPUs (H200)"]),
+        ("auto", None, True, ["training on 2 × H200"]),
         ("auto", "the driver is too old", False, ["training on the CPU: the driver is too old"]),
         ("gpu", "the driver is too old", True, []),
         ("cpu", "the driver is too old", False, []),

@@ -21,7 +21,7 @@ def put_in_place(
     name: str = "NVIDIA H200",
 ) -> None:
     """Let torch tell of a card of 139 GiB, of which this process has told nobody yet."""
-    monkeypatch.setattr(cards, "_PROCESSES_TOLD", set())
+    monkeypatch.setattr(cards, "_TOLD", set())
     monkeypatch.setattr(torch.backends.cuda, "is_built", lambda: True)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
