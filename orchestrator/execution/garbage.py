@@ -14,19 +14,19 @@ something, and the next one finds the rest. Doing so again changes nothing.
 """
 
 import time
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 from orchestrator.base.errors import NotFoundError
 from orchestrator.base.run_states import RunState
 from orchestrator.base.settings import Settings, cache_folder
 from orchestrator.registry.group_records import GroupRecord
-from orchestrator.registry.parameters import ids_of_path, trial_id
+from orchestrator.registry.parameters import trial_id
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
 from orchestrator.registry.tables import PIPELINE
@@ -59,15 +59,10 @@ class Garbage:
     """Run that it belongs to; None for what runs share."""
 
 
-def find_garbage(settings: Settings, older_than_s: float, *, measured: bool = True) -> list[Garbage]:
-    """Everything that nothing needs.
-
-    Args:
-        older_than_s: age in seconds at which shared data counts as unused.
-        measured: whether the bytes are counted, which reads all folders.
-    """
+def find_garbage(settings: Settings, older_than_s: float) -> list[Garbage]:
+    """Everything that nothing needs, with its bytes; shared data counts as unused from an age in seconds on."""
     found = _find(settings, older_than_s)
-    return [one if one.num_bytes or not measured else replace(one, num_bytes=used_bytes(one.path)) for one in found]
+    return [one if one.num_bytes else replace(one, num_bytes=used_bytes(one.path)) for one in found]
 
 
 def _find(settings: Settings, older_than_s: float) -> list[Garbage]:
@@ -99,7 +94,7 @@ def delete_garbage(
     with Registry(settings.registry) as registry:
         going: list[tuple[Garbage, str]] = []
         with registry.trash.claiming() as claim:
-            now = {(item.what, item.path) for item in find_garbage(settings, older_than_s, measured=False)}
+            now = {(item.what, item.path) for item in _find(settings, older_than_s)}
             for item in items:
                 if (item.what, item.path) in now and (item.what != TRASH or claim(str(item.run_id))):
                     path = item.path if item.what in _KEEP_THEIR_NAMES else rename_for_deletion(item.path)
@@ -118,11 +113,7 @@ def delete_garbage(
 
 
 def _of_run(registry: Registry, record: RunRecord, starts: Mapping[str, set[str]]) -> Iterator[Garbage]:
-    """Leftovers of a run that has ended, beside its result.
-
-    Args:
-        starts: of `_starts_under_way`.
-    """
+    """Leftovers of a run that has ended, beside its result; `starts` are those of `_starts_under_way`."""
     folder, run_id = record.storage_path, record.id
     if folder is None or not record.state.is_final:
         return
@@ -143,25 +134,25 @@ def _of_run(registry: Registry, record: RunRecord, starts: Mapping[str, set[str]
 
 
 def _starts_under_way(registry: Registry) -> dict[str, set[str]]:
-    """Names in `init_from` beside an `init_step`, each with the ids of the runs that have not completed."""
-    users = {user for some in registry.named_in_specs(["init_from"]).values() for user in some}
-    starts: dict[str, set[str]] = defaultdict(set)
-    for user in registry.run_records(users):
-        wholes = [user.spec, *user.spec.get("stages", {}).values()] if user.state != RunState.COMPLETED else []
-        for part in (part for whole in wholes for part in (whole, whole.get("pretraining") or {})):
-            if part.get("init_step") is not None:
-                for name in (str(part["init_from"]), *ids_of_path(str(part["init_from"]))):
-                    starts[name].add(user.id)
-    return starts
+    """Names in `init_from`, each with the ids of the runs by `init_step` that have not completed."""
+    named = registry.named_in_specs(["init_from"])
+    users = registry.run_records({user for some in named.values() for user in some})
+    going = {user.id for user in users if user.state != RunState.COMPLETED and _goes_on_from_a_step(user.spec)}
+    return {name: some & going for name, some in named.items()}
+
+
+def _goes_on_from_a_step(spec: Mapping[str, Any]) -> bool:
+    wholes = (spec, *spec.get("stages", {}).values())
+    return any(
+        part.get("init_step") is not None for whole in wholes for part in (whole, whole.get("pretraining") or {})
+    )
 
 
 def _may_be_prolonged(registry: Registry, record: RunRecord, starts: Mapping[str, set[str]]) -> bool:
     """Whether a run by `init_step`, or a pipeline with stages to come, may want the last checkpoint of a run."""
     if any(pipeline.state != RunState.COMPLETED for pipeline in pipelines_of(registry, record)):
         return True
-    own, folder = {record.id, *labels_of(registry, record, set())}, absolute(record.storage_path or "")
-    named = (name for name, users in starts.items() if users - {record.id})
-    return any(name in own or folder in places_of([name]) for name in named)
+    return bool(users_of(registry, record, set(), starts) - {record.id})
 
 
 def _weights(registry: Registry, every: Sequence[RunRecord], pinned: set[str]) -> Iterator[Garbage]:
@@ -278,6 +269,27 @@ def pipelines_of(registry: Registry, run: RunRecord) -> Iterator[RunRecord]:
         if tag.startswith(PIPELINE):
             with suppress(NotFoundError):
                 yield registry.run(tag.removeprefix(PIPELINE))
+
+
+def users_of(registry: Registry, run: RunRecord, trials: set[str], named: Mapping[str, set[str]]) -> set[str]:
+    """Ids of the runs that name a run, one of its trials or models, or its files.
+
+    Args:
+        named: names, each with the ids of the runs that name it.
+    """
+    models = labels_of(registry, run, trials)
+    aliases = {
+        f"{name}@{alias}"
+        for (name, version), those in registry.models.aliases().items()
+        if f"{name}@{version}" in models
+        for alias in those
+    }
+    own, folder = (
+        {run.id, *trials, *models, *aliases},
+        run.storage_path and f"{absolute(run.storage_path).rstrip('/')}/",
+    )
+    reached = (name for name in named if name in own or (folder and f"{absolute(name)}/".startswith(folder)))
+    return {user for name in reached for user in named[name]}
 
 
 def labels_of(registry: Registry, run: RunRecord, trials: set[str]) -> list[str]:

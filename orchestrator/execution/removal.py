@@ -12,13 +12,12 @@ from dataclasses import dataclass
 
 from orchestrator.base.run_states import RunState
 from orchestrator.base.settings import Settings
-from orchestrator.execution.garbage import best_of_groups, labels_of, pipelines_of, places_of, rename_for_deletion
+from orchestrator.execution.garbage import best_of_groups, labels_of, pipelines_of, rename_for_deletion, users_of
 from orchestrator.registry.records import MAX_CANDIDATES, RunRecord
 from orchestrator.registry.registry import Registry
 from orchestrator.specs.references import NAME_FIELDS
 from orchestrator.storage import delete, exists
 from orchestrator.storage.folders import used_bytes
-from orchestrator.storage.uris import absolute
 
 
 @dataclass(frozen=True)
@@ -118,25 +117,11 @@ def _trials_of(registry: Registry, run: RunRecord) -> set[str]:
 
 def _need(registry: Registry, run: RunRecord, trials: set[str], *, going: Set[str] = frozenset()) -> str:
     """Reason why other runs need this one, but for those that go with it; empty where none does."""
-    own = {run.id, *trials}
-    models = labels_of(registry, run, trials)
-    named = registry.named_in_specs(NAME_FIELDS, except_of=own | going)
-    aliases = {
-        f"{name}@{alias}"
-        for (name, version), those in registry.models.aliases().items()
-        if f"{name}@{version}" in models
-        for alias in those
-    }
-    reached = {*own, *models, *aliases} & named.keys()
-    if run.storage_path is not None:
-        folder = absolute(run.storage_path)
-        if folder in places_of(named):
-            reached |= {name for name in named if folder in places_of([name])}
-    if not reached:
-        return ""
-    users = registry.run_records({run_id for name in reached for run_id in named[name]})
+    named = registry.named_in_specs(NAME_FIELDS, except_of={run.id, *trials, *going})
+    users = registry.run_records(users_of(registry, run, trials, named))
     listed = ", ".join(f"{user.id} ({user.name})" for user in users[:MAX_CANDIDATES])
-    return f"other runs started from its model, or read its files: {listed}{', …' * (len(users) > MAX_CANDIDATES)}"
+    more = ", …" if len(users) > MAX_CANDIDATES else ""
+    return f"other runs started from its model, or read its files: {listed}{more}" if users else ""
 
 
 def _refusal(
@@ -155,17 +140,14 @@ def _refusal(
         return f"its folder, {run.storage_path}, has not its id and may hold more; remove it by hand"
     pinned = sorted({run.id, *trials} & registry.annotations.flagged("pinned"))
     if pinned:
-        which = run.id if run.id in pinned else pinned[0]
-        what = "it" if which == run.id else f"its trial {which}"
-        bearers = registry.annotations.bearers(which, "pinned") or [which]
-        by = "" if which in bearers else f" with pipeline {', '.join(bearers)}"
-        return f"{what} is pinned{by}; orchestrator runs edit {' '.join(bearers)} --unpin"
-    models = labels_of(registry, run, trials)
+        bearers = " ".join(registry.annotations.bearers(pinned[0], "pinned") or pinned[:1])
+        return f"{pinned[0]} is pinned; orchestrator runs edit {bearers} --unpin"
     for pipeline in pipelines_of(registry, run):
         if pipeline.state != RunState.COMPLETED and pipeline.id not in going:
             return f"it is a stage of {pipeline.id}, which is {pipeline.state} and may go on; remove that first"
     if needed := _need(registry, run, trials, going=going):
         return needed
+    models = labels_of(registry, run, trials)
     if models and not force:
         return f"its model is registered: {', '.join(models)}; --force takes it out of the registry too"
     groups = *registry.groups_of(trials), *registry.groups_of(trials, archived=False)

@@ -274,7 +274,7 @@ def test_no_run_begins_while_the_list_is_made_again(
 ) -> None:
     folder = start(recorder, settings, "done")
     recorder.complete("done", RunOutcome())
-    items, find = find_garbage(settings, DAY_S), garbage.find_garbage
+    items, find = find_garbage(settings, DAY_S), garbage._find
     threads: list[threading.Thread] = []
 
     def look(*args: object, **options: object) -> object:
@@ -284,7 +284,7 @@ def test_no_run_begins_while_the_list_is_made_again(
         assert threads[0].is_alive()
         return find(*args, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(garbage, "find_garbage", look)
+    monkeypatch.setattr(garbage, "_find", look)
     assert len(list(delete_garbage(items, settings, DAY_S))) == len(items)
     threads[0].join()
     assert recorder.registry.run("next").state == RunState.RUNNING
