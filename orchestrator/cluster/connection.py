@@ -186,11 +186,6 @@ def connect(settings: Settings, *, num_cpus: float = 0.0) -> Iterator[None]:
         with _own_signal_handlers():
             _init(options, tries=LOCAL_TRIES if local else 1)
     except Exception as error:  # a node that starts too slowly raises no narrower class
-        if "AF_UNIX path" in str(error):
-            raise ClusterError(
-                f"Ray's sockets lie in TMPDIR, and its path is too long ({os.environ.get('TMPDIR')}); set TMPDIR to a "
-                "short path, such as /tmp"
-            ) from error
         where = "a local Ray could not be started" if local else f"Ray at {settings.address} cannot be used"
         reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
         raise ClusterError(f"{where}: {reason}; {_remedy(local, error)}") from error
@@ -252,23 +247,13 @@ def _use_private_token(home: Path) -> None:
     path = home / "ray_token"
     try:
         home.mkdir(parents=True, exist_ok=True)
-        _create_private(path, secrets.token_hex(32))
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write(secrets.token_hex(32))
+    except FileExistsError:
+        path.chmod(0o600)
     except OSError as error:
         raise ClusterError(f"{path} cannot be written: {error.strerror}; give another --home") from error
     os.environ["RAY_AUTH_TOKEN_PATH"] = str(path)
-
-
-def _create_private(path: Path, text: str) -> None:
-    """Write a file that only this user can read, whole or not at all; the text of one that is there stays."""
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
-    with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-        file.write(text)
-    try:
-        os.link(temporary, path)
-    except FileExistsError:
-        path.chmod(0o600)
-    finally:
-        temporary.unlink()
 
 
 @contextmanager

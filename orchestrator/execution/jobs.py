@@ -31,6 +31,7 @@ from orchestrator.execution.launch_folder import with_absolute_paths
 from orchestrator.execution.waiting import poll
 from orchestrator.specs import AnySpec
 from orchestrator.specs.loading import spec_values
+from orchestrator.specs.references import replace_texts
 
 if TYPE_CHECKING:
     from ray.dashboard.modules.job.pydantic_models import JobDetails
@@ -152,9 +153,17 @@ def spec_files(spec: AnySpec) -> dict[str, bytes]:
 
     Raises: InputError for a password in it, which everyone who sees the cluster's storage of uploads could read.
     """
-    values = spec_values(with_absolute_paths(spec, even_missing=True))
-    _refuse_secrets(values)
+    values = spec_values(with_absolute_paths(replace_texts(spec, _refuse_secret), even_missing=True))
     return {SPEC_FILE: json.dumps(values, indent=2, ensure_ascii=False).encode()}  # JSON is YAML
+
+
+def _refuse_secret(field: str, text: str) -> str:
+    if "://" in text and has_password(text):
+        raise InputError(
+            f"{field} has a URI with a password, which everyone who sees the dashboard could read; leave it out, and "
+            "set it on every node as FSSPEC_…_PASSWORD, or in a file of ~/.config/fsspec with mode 0600"
+        )
+    return text
 
 
 def submit_run(spec: AnySpec, run_id: str, settings: Settings, address: str) -> SubmittedJob:
@@ -290,18 +299,3 @@ def own_job_id(environ: Mapping[str, str] = os.environ) -> str | None:
     except (ValueError, KeyError, TypeError):
         return None
     return str(job_id)
-
-
-def _refuse_secrets(values: Any, field: str = "spec") -> None:
-    """Check that no text of a spec is a URI with a password. Raises: InputError, naming the field and no secret."""
-    if isinstance(values, Mapping):
-        for key, value in values.items():
-            _refuse_secrets(value, f"{field}.{key}".removeprefix("spec."))
-    elif isinstance(values, list):
-        for value in values:
-            _refuse_secrets(value, field)
-    elif isinstance(values, str) and "://" in values and has_password(values):
-        raise InputError(
-            f"{field} has a URI with a password, which everyone who sees the dashboard could read; leave it out, and "
-            "set it on every node as FSSPEC_…_PASSWORD, or in a file of ~/.config/fsspec with mode 0600"
-        )

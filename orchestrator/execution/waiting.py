@@ -146,7 +146,6 @@ class _GrowingLogs:
 
     def __init__(self, storage: str, write: Callable[[bytes], object]) -> None:
         self._storage, self._write = storage, write
-        self._paths: dict[str, str] = {}
         self._positions: dict[str, int] = {}
         self._done: set[tuple[str, int]] | None = None
         """Stages, by id and attempt, whose logs need not be read any more; None before the first look."""
@@ -163,10 +162,8 @@ class _GrowingLogs:
         self._done |= {(stage.id, stage.attempt) for stage in ended}
 
     def _pass_on(self, run: RunRecord) -> None:
-        if run.id not in self._paths:
-            self._paths[run.id] = join(run.folder(self._storage), LOG_FILE)
         position = self._positions.get(run.id, 0)
-        added = _read_from(self._paths[run.id], position)
+        added = _read_from(join(run.folder(self._storage), LOG_FILE), position)
         if not run.state.is_final:  # its last line may be half written
             added = added[: added.rfind(b"\n") + 1]
         if added:

@@ -1,7 +1,7 @@
 """Code, command, versions and machine of a driver: what its runs are made with, captured when it connects to Ray.
 
-Versions come from the files that were installed, the GPUs from what their driver tells in `/proc`, or from
-`nvidia-smi` where there is no such thing. `SourceCode.code_version` is equal for runs of the same code:
+Versions come from the files that were installed, the GPUs from `nvidia-smi`. `SourceCode.code_version` is equal for
+runs of the same code:
 
     0.1.0                            installed from a wheel, or git could not be asked
     0.1.0+g1f2e3d4c5b6a              this commit, unchanged
@@ -48,9 +48,8 @@ _LANDMARK = "bert_core/__init__.py"
 """A file in the index of a checkout of this project; another repository around an installation lacks it."""
 _CHANGED_FILE = re.compile(rb"^diff --git a/(.*?) b/", re.MULTILINE)
 _DISTRIBUTIONS = ("torch", "ray", "tokenizers", "numpy", "safetensors", "pyarrow", "optuna")
-_PROGRAM_PATIENCE_S = 2.0
+_PROGRAM_PATIENCE_S = 5.0
 _CUDA_OF_TORCH = re.compile(r"^cuda\b[^=]*=\s*['\"]([\d.]+)['\"]", re.MULTILINE)
-_DRIVER_VERSION = re.compile(r"(?:Module(?: for \S+)?|NVRM version:.*?)\s+(\d+\.\d+(?:\.\d+)?)\s")
 
 
 @dataclass(frozen=True)
@@ -229,7 +228,7 @@ def read_machine(root: Path = Path("/")) -> Machine:
     Args:
         root: folder below which `proc` and `sys` lie.
     """
-    gpus, driver = _or_none(lambda: _read_gpus(root)) or ((), None)
+    gpus, driver = _or_none(_read_gpus) or ((), None)
     return Machine(
         hostname=_or_none(socket.gethostname),
         user=_or_none(getpass.getuser),
@@ -287,20 +286,11 @@ def _read_processor(root: Path) -> str | None:
     return found[1].strip() if found else platform.machine()
 
 
-def _read_gpus(root: Path) -> tuple[tuple[str, ...], str | None]:
+def _read_gpus() -> tuple[tuple[str, ...], str | None]:
     """Model names of the NVIDIA GPUs, and the version of their driver."""
-    told = sorted((root / "proc/driver/nvidia/gpus").glob("*/information"))
-    models = [re.search(r"^Model:\s*(.+)$", path.read_text(encoding="utf-8"), re.MULTILINE) for path in told]
-    names = tuple(model[1].strip() for model in models if model)
-    driver = None
-    with suppress(OSError):
-        found = _DRIVER_VERSION.search((root / "proc/driver/nvidia/version").read_text(encoding="utf-8"))
-        driver = found[1] if found else None
-    if not names or driver is None:
-        said = _ask("nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader")
-        rows = [line.split(", ") for line in said.splitlines() if ", " in line]
-        names, driver = names or tuple(row[0] for row in rows), driver or (rows[0][1] if rows else None)
-    return names, driver
+    said = _ask("nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader")
+    rows = [line.split(", ") for line in said.splitlines() if ", " in line]
+    return tuple(row[0] for row in rows), rows[0][1] if rows else None
 
 
 def _ask(program: str, *words: str) -> str:

@@ -88,13 +88,11 @@ def _mask_assigned(text: str) -> str:
 
 
 def _is_spared(name: str, bare: str | None, value: str, sign: str) -> bool:
-    """Whether a value is none: a variable that code hands on, or the next one in a list of names."""
-    return _is_hand_over(name, value) if bare else "," in sign and _NAME_ALONE.fullmatch(value) is not None
-
-
-def _is_hand_over(name: str, value: str) -> bool:
-    """Whether code only hands a variable on, as in `password=settings.password`."""
-    return value.rpartition(".")[2].lower() == name.rpartition(".")[2].lstrip("-").lower()
+    """Whether a value is none: a variable that code hands on, as in `password=settings.password`, or the next name in a
+    list."""
+    if bare:
+        return value.rpartition(".")[2].lower() == name.rpartition(".")[2].lstrip("-").lower()
+    return "," in sign and _NAME_ALONE.fullmatch(value) is not None
 
 
 def mask_words(words: Sequence[str]) -> list[str]:

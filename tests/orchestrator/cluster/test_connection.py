@@ -102,25 +102,17 @@ def test_a_sigterm_while_ray_starts_goes_to_this_process_own_handler(
         signal.signal(signal.SIGTERM, before)
 
 
-@pytest.mark.parametrize(
-    ("said_by_ray", "told"),
-    [
-        ("The current node timed out during startup.", "a local Ray could not be started: The current node timed out"),
-        ("validate_socket_filename failed: AF_UNIX path length cannot exceed 107 bytes: /a/b", "set TMPDIR to a short"),
-    ],
-    ids=["not in time", "a long TMPDIR"],
-)
 def test_a_local_ray_that_does_not_start_is_trouble_of_the_cluster(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said_by_ray: str, told: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def init(**options: object) -> None:
-        raise Exception(said_by_ray)
+        raise Exception("The current node timed out during startup.")
 
     monkeypatch.setattr(ray, "is_initialized", lambda: False)
     monkeypatch.setattr(ray, "init", init)
     settings = Settings.from_options(home=str(tmp_path), environ={})
     with (
-        pytest.raises(ClusterError, match=told),
+        pytest.raises(ClusterError, match="a local Ray could not be started: The current node timed out"),
         connect(settings),
     ):
         pytest.fail("there is no Ray to work on")

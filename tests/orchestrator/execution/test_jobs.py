@@ -92,7 +92,7 @@ def test_another_attempt_is_a_job_of_its_own_with_the_runs_id_in_front(cluster: 
 
 def test_a_spec_with_a_password_is_not_uploaded(cluster: JobCluster) -> None:
     spec = SPEC.model_copy(update={"corpus": SPEC.corpus.model_copy(update={"files": ("s3://me:canary@b/x.txt",)})})
-    with pytest.raises(InputError, match=r"corpus\.files") as caught:
+    with pytest.raises(InputError, match="files has a URI") as caught:
         submit_run(spec, RUN_ID, NOTHING_GIVEN, ADDRESS)
     assert "canary" not in str(caught.value)
     assert not cluster.submitted
