@@ -143,10 +143,9 @@ def read_hosts(file: str) -> list[list[str]]:
     """
     try:
         config = yaml.safe_load(Path(file).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"{file} cannot be read: {error.strerror}; give the file that `ray up` was given") from error
-    except yaml.YAMLError as error:
-        raise InputError(f"{file} is not YAML: {' '.join(str(error).split())}") from error
+    except (OSError, yaml.YAMLError) as error:
+        said = " ".join(str(error).split())
+        raise InputError(f"{file} cannot be read as YAML: {said}; give the file that `ray up` was given") from error
     provider = config.get("provider") if isinstance(config, dict) else None
     if not isinstance(provider, dict) or provider.get("type") != "local":
         raise InputError(

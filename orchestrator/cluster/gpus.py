@@ -5,9 +5,8 @@ for all processes of a run, so that all of them are on GPUs or none is.
 """
 
 import logging
-import time
-from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, TypeVar
 
@@ -82,18 +81,13 @@ class Look(NamedTuple):
 def find_gpu_problem(labels: Mapping[str, str] = MappingProxyType({})) -> str | None:
     """Return why torch can use no free GPU of the connected Ray, with what to do; None where one can be used.
 
-    One GPU of each node is looked at, until one is usable.
+    One GPU of each node is looked at.
 
     Args:
         labels: selector of the nodes that the work may be on.
     """
-    problem = None
-    with closing(_look_at_gpus(labels)) as looks:
-        for look in looks:
-            if look.problem is None:
-                return None
-            problem = problem or look.problem
-    return problem
+    problems = [look.problem for look in _look_at_gpus(labels)]
+    return problems[0] if problems and None not in problems else None
 
 
 def have_bf16(*, on_gpus: bool, labels: Mapping[str, str] = MappingProxyType({})) -> bool:
@@ -108,18 +102,17 @@ def have_bf16(*, on_gpus: bool, labels: Mapping[str, str] = MappingProxyType({})
     nodes = nodes_with(labels, connected_nodes())
     if on_gpus:
         types = {node.labels.get(ACCELERATOR) for node in (*nodes, *startable_nodes()) if node.resources.get("GPU")}
-        with closing(_look_at_gpus(labels)) as looks:
-            return not types & _TYPES_WITHOUT_BF16 and all(look.has_bf16 for look in looks)
+        return not types & _TYPES_WITHOUT_BF16 and all(look.has_bf16 for look in _look_at_gpus(labels))
     import ray
 
     from orchestrator.cluster.torch_devices import has_bf16_cpu
 
     asked, own = {node.labels[NODE_ID] for node in nodes}, ray.get_runtime_context().get_node_id()
-    with closing(_ask_nodes(has_bf16_cpu, asked - {own})) as answers:
-        return (own not in asked or has_bf16_cpu()) and all(answer is not False for _, answer in answers)
+    answers = _ask_nodes(has_bf16_cpu, asked - {own})
+    return (own not in asked or has_bf16_cpu()) and False not in answers.values()
 
 
-def _look_at_gpus(labels: Mapping[str, str]) -> Generator[Look]:
+def _look_at_gpus(labels: Mapping[str, str]) -> list[Look]:
     """Look at a free GPU of each node of the connected Ray.
 
     A node that does not answer in time, or fails, counts as usable: work on it has its own watch, which says what is
@@ -128,24 +121,20 @@ def _look_at_gpus(labels: Mapping[str, str]) -> Generator[Look]:
     import ray
 
     if not ray.cluster_resources().get("GPU"):
-        return
+        return []
     nodes = [node for node in nodes_with(labels, free_nodes()) if node.resources.get("GPU", 0.0) >= _SHARE]
     node_ids = {node.labels[NODE_ID] for node in nodes}
-    yield from (_USABLE[node_id] for node_id in node_ids & _USABLE.keys())
-    if not (new := node_ids - _USABLE.keys()):
-        return
-    logger.info("looking at the GPUs", extra=UNDER_WAY)
-    with closing(_ask_nodes(look_at_card, new, num_gpus=_SHARE)) as answers:
-        for node_id, look in answers:
-            if look is not None and look.problem is None:
-                _USABLE[node_id] = look
-            yield look or Look()
+    looks = {node_id: _USABLE[node_id] for node_id in node_ids & _USABLE.keys()}
+    if new := node_ids - looks.keys():
+        logger.info("looking at the GPUs", extra=UNDER_WAY)
+        found = {node_id: look for node_id, look in _ask_nodes(look_at_card, new, num_gpus=_SHARE).items() if look}
+        _USABLE.update({node_id: look for node_id, look in found.items() if look.problem is None})
+        looks |= dict.fromkeys(new, Look()) | found
+    return list(looks.values())
 
 
-def _ask_nodes(
-    question: Callable[[], T], node_ids: Collection[str], num_gpus: float = 0.0
-) -> Generator[tuple[str, T | None]]:
-    """Ask a process on each node, as answers come; None of a node that fails, or does not answer in time."""
+def _ask_nodes(question: Callable[[], T], node_ids: Collection[str], num_gpus: float = 0.0) -> dict[str, T | None]:
+    """Answers of a process on each node; None of a node that fails, or does not answer in time."""
     import ray
 
     def begin(node_id: str) -> "ray.ObjectRef[T]":
@@ -153,23 +142,17 @@ def _ask_nodes(
         options = {"num_cpus": 0, "num_gpus": num_gpus, "max_calls": 1, "label_selector": {NODE_ID: node_id}}
         return ray.remote(**options)(question).remote()
 
-    asked = {begin(node_id): node_id for node_id in sorted(node_ids)}
-    pending, end_at = list(asked), time.monotonic() + _ANSWER_TIMEOUT_S
-    try:
-        while pending:
-            done, pending = ray.wait(pending, timeout=max(0.0, end_at - time.monotonic()))
-            if not done:
-                yield from ((asked[task], None) for task in pending)
-                return
-            try:
-                answer = ray.get(done[0])
-            except ray.exceptions.RayError as error:
-                logger.debug(f"a look at a node has failed: {error}")
-                answer = None
-            yield asked[done[0]], answer
-    finally:
-        for task in pending:
-            ray.cancel(task, force=True)
+    asked = {begin(node_id): node_id for node_id in node_ids}
+    answers: dict[str, T | None] = dict.fromkeys(node_ids)
+    done, pending = ray.wait(list(asked), num_returns=len(asked), timeout=_ANSWER_TIMEOUT_S)
+    for task in pending:
+        ray.cancel(task, force=True)
+    for task in done:
+        try:
+            answers[asked[task]] = ray.get(task)
+        except ray.exceptions.RayError as error:
+            logger.debug(f"a look at a node has failed: {error}")
+    return answers
 
 
 def look_at_card() -> Look:

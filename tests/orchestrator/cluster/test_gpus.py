@@ -86,7 +86,7 @@ def test_a_card_that_computes_is_not_refused_and_another_is_with_torchs_reason(m
 def test_one_usable_gpu_is_enough_and_units_for_bf16_are_asked_of_all(
     looks: list[Look], refusal: str | None, has_bf16: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_look_at_gpus", lambda labels: (look for look in looks))
+    monkeypatch.setattr(module, "_look_at_gpus", lambda labels: looks)
     monkeypatch.setattr(module, "connected_nodes", lambda: [Node({"GPU": 1.0}, {ACCELERATOR: "A100"})])
     monkeypatch.setattr(module, "startable_nodes", list)
     assert find_gpu_problem() == refusal
