@@ -279,17 +279,8 @@ def share_of_cores(num_cpus: float, nodes: Sequence[Node]) -> dict[str, float]:
     return {CORES: min(num_cpus, cores)} if cores else {}
 
 
-def check_resources(
-    needed: Mapping[str, float], have: Mapping[str, float] | None = None, place: str = "the cluster"
-) -> None:
-    """Compare what is needed in all with what a place has.
-
-    Args:
-        have: the connected Ray's resources when left out. An autoscaling cluster counts with the nodes that are up.
-
-    Raises: ClusterError, naming what is missing.
-    """
-    have = cluster_resources() if have is None else have
+def check_resources(needed: Mapping[str, float], have: Mapping[str, float], place: str = "the cluster") -> None:
+    """Compare what is needed in all with what a place has. Raises: ClusterError, naming what is missing."""
     short = [
         f"{_amount(name, count)} asked, {_amount(name, have.get(name, 0.0))} there"
         for name, count in needed.items()

@@ -49,7 +49,7 @@ class Card:
 
     @property
     def limits(self) -> str:
-        """What an old card cannot do, for its user; empty for others."""
+        """Limits of an old card, for its user; empty for others."""
         if self.has_bf16:
             return ""
         return (
