@@ -132,7 +132,7 @@ def test_a_sweep_takes_the_share_that_was_measured_and_bounds_each_trials_memory
     assert asked == [1.0]
     assert gpus == 0.3333
     assert share == pytest.approx(7 / 8 / 3)
-    assert caplog.messages[-1] == "3 trials share a GPU: the largest takes 1.0 GiB of 8.0 GiB"
+    assert caplog.messages[-1] == "3 trials share a GPU: the largest takes 1.07 GB of 8.59 GB"
     assert share_gpu(spec, bench.job, 1.0) == (1.0, None)
 
 
