@@ -31,8 +31,7 @@ from ray.train.v2._internal.execution.callback import (
 )
 
 from orchestrator.base.errors import ClusterError, OrchestratorError, RunFailedError, RunStoppedError
-from orchestrator.base.periodic import Shortage
-from orchestrator.base.results import Event, MessageEvent, MetricEvent, PretrainResult
+from orchestrator.base.results import Event, MetricEvent, PretrainResult
 from orchestrator.cluster.capacity import Processes, choose_nodes, connected_nodes
 from orchestrator.cluster.head_watch import watch_head
 from orchestrator.cluster.own_errors import last_line
