@@ -1,11 +1,9 @@
 """Progress of a sweep: events in, each result recorded once, the best trial kept, lines and a view for a person."""
 
-import heapq
 import logging
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from statistics import fmean
 
 from orchestrator.base.console import Pace, duration
 from orchestrator.base.console.run_views import SweepView, TrialView
@@ -20,8 +18,6 @@ from orchestrator.specs import SweepSpec
 logger = logging.getLogger(__name__)
 _LOG_INTERVAL_S = 60.0
 """Time between two log lines about evaluations, of whatever trials."""
-_PIPE_INTERVAL_S = 2.0
-"""Time between two lines about evaluations where no view is shown, of whatever trials."""
 
 
 @dataclass(frozen=True)
@@ -33,8 +29,6 @@ class SweepListener:
     on_trial_result: Callable[[TrialResult], None]
     on_view: Callable[[SweepView], None] = lambda view: None
     """Called with what a terminal shows of the sweep, whenever that changes."""
-    on_evaluation: Callable[[str], None] = lambda line: None
-    """Called with a line about an evaluation where no view is shown: every two seconds at most."""
 
 
 @dataclass
@@ -45,10 +39,6 @@ class _Running:
     started_at: float
     host: str | None = None
     best_event: MetricEvent | None = None
-    left_s: float | None = None
-    """Seconds of training that are left, by its own speed; None before the first evaluation."""
-    whole_s: float | None = None
-    """Seconds of its whole training, likewise."""
 
 
 @dataclass
@@ -71,13 +61,10 @@ class SweepProgress:
     best: TrialResult | None = None
 
     def __post_init__(self) -> None:
-        self._earlier = frozenset(self.results)
+        self._num_earlier = len(self.results)
         self._running: dict[str, _Running] = {}
-        self._untold: dict[str, TrialView] = {}
-        """Evaluations that no line has told yet, by key, the one that has waited longest first."""
-        self._log_pace, self._pipe_pace = Pace(_LOG_INTERVAL_S), Pace(_PIPE_INTERVAL_S)
+        self._log_pace = Pace(_LOG_INTERVAL_S)
         self._fixed = fixed_names(self.queue.spec)
-        self._most_at_a_time = 1
         self._begun_at = time.monotonic()
         loser = None
         for result in self.results.values():
@@ -96,8 +83,6 @@ class SweepProgress:
         view = TrialView(plan.number, varied, num_epochs=plan.recipe.epochs)
         known = self._running.get(plan.key)
         self._running[plan.key] = _Running(view, time.monotonic(), known.host if known else None)
-        self._untold.pop(plan.key, None)
-        self._most_at_a_time = max(self._most_at_a_time, len(self._running))
         self.listener.on_trial_started(TrialStart(plan.key, plan.number, plan.parameters, plan.seed))
         self._show()
 
@@ -105,44 +90,23 @@ class SweepProgress:
         """Pass on what a trial measured and its warnings, and note its best score."""
         trial = self._running[plan.key]
         trial.host = host
-        events = []
+        events = [event for event in told if isinstance(event, MetricEvent)]
         for event in told:
             if isinstance(event, MessageEvent):
                 logger.warning(f"trial {plan.number}: {event.text}")
-            else:
-                events.append(event)
-                self._measure(plan, trial, event)
+            elif (score := event.values.get(self.metric)) is not None:
+                if trial.best_event is None or score > trial.best_event.values[self.metric]:
+                    trial.best_event = event
+                best = trial.best_event.values[self.metric]
+                trial.view = replace(trial.view, epoch=event.epoch or 0.0, last=score, best=best)
         self.listener.on_trial_events(plan.key, events)
-        if plan.key in self._untold and self._log_pace.is_due():
-            logger.info(self._evaluation_line(self._untold.pop(plan.key)))
-        self.look()
+        if trial.view.last is not None and self._log_pace.is_due():
+            logger.info(self._evaluation_line(trial.view))
         self._show()
-
-    def _measure(self, plan: TrialPlan, trial: _Running, event: MetricEvent) -> None:
-        """Take in the speed of a trial's training, or its score."""
-        examples_per_s = event.values.get("examples_per_s", 0.0)
-        if event.epoch and examples_per_s > 0:
-            done_s = event.step * plan.recipe.batch_size / examples_per_s
-            trial.whole_s = done_s * plan.recipe.epochs / event.epoch
-            trial.left_s = max(0.0, trial.whole_s - done_s)
-        score = event.values.get(self.metric)
-        if score is None:
-            return
-        if trial.best_event is None or score > trial.best_event.values[self.metric]:
-            trial.best_event = event
-        epoch = trial.view.epoch if event.epoch is None else event.epoch
-        trial.view = replace(trial.view, epoch=epoch, last=score, best=trial.best_event.values[self.metric])
-        self._untold[plan.key] = trial.view
-
-    def look(self) -> None:
-        """Tell an evaluation that had to wait for its line, if one is due now; of quick ones a trial's newest alone."""
-        if self._untold and self._pipe_pace.is_due():
-            self.listener.on_evaluation(self._evaluation_line(self._untold.pop(next(iter(self._untold)))))
 
     def ended(self, plan: TrialPlan, result: TrialResult) -> None:
         """Record the result of a trial that has ended, in whatever way."""
         self._running.pop(plan.key, None)
-        self._untold.pop(plan.key, None)
         self.results[plan.key] = result
         self.queue.record(plan, result)
         self.listener.on_trial_result(result)
@@ -224,21 +188,16 @@ class SweepProgress:
         return " · ".join(parts)
 
     def _left_s(self) -> float | None:
-        """Estimated seconds until the last trial has ended, by the time of those that this attempt has ended.
+        """Estimated seconds until the last trial has ended, if what is left goes on as what this attempt has done.
 
-        Before the first one it is by the speed of those that run; None before the first evaluation.
+        None before the first evaluation.
         """
-        took = [result.seconds for key, result in self.results.items() if key not in self._earlier]
-        took = took or [trial.whole_s for trial in self._running.values() if trial.whole_s is not None]
-        if not took:
+        of_running = sum(trial.view.epoch / trial.view.num_epochs for trial in self._running.values())
+        num_done = len(self.results) - self._num_earlier + of_running  # a running trial by its share of epochs
+        if not num_done:
             return None
-        typical_s = fmean(took)
-        left_s = [
-            max(0.0, typical_s - self._seconds_of(trial)) if trial.left_s is None else trial.left_s
-            for trial in self._running.values()
-        ]
-        num_waiting = max(0, self.queue.num_trials - len(self.results) - len(left_s))
-        return seconds_left(typical_s, left_s, num_waiting, self._most_at_a_time)
+        num_left = max(0.0, self.queue.num_trials - len(self.results) - of_running)
+        return (time.monotonic() - self._begun_at) * num_left / num_done
 
 
 def fixed_names(spec: SweepSpec) -> Collection[str]:
@@ -249,27 +208,6 @@ def fixed_names(spec: SweepSpec) -> Collection[str]:
 
 def values_text(values: Mapping[str, str]) -> str:
     return ", ".join(f"{name} {value}" for name, value in values.items())
-
-
-def seconds_left(typical_s: float, running_left_s: Sequence[float], num_waiting: int, at_a_time: int) -> float:
-    """Seconds until the last trial ends, if a waiting one begins at once and takes as long as a typical one.
-
-    Args:
-        typical_s: seconds of a trial.
-        running_left_s: seconds that are left of each trial that runs.
-        num_waiting: trials that have not begun.
-        at_a_time: trials that run at a time where enough are left.
-
-    >>> seconds_left(60.0, [60.0], 3, at_a_time=1), seconds_left(60.0, [30.0, 60.0], 2, at_a_time=2)
-    (240.0, 120.0)
-    >>> seconds_left(60.0, [0.0], 0, at_a_time=4)
-    0.0
-    """
-    ends = [*running_left_s, *[0.0] * (min(at_a_time, len(running_left_s) + num_waiting) - len(running_left_s))]
-    heapq.heapify(ends)
-    for _ in range(num_waiting):
-        heapq.heapreplace(ends, ends[0] + typical_s)
-    return max(ends, default=0.0)
 
 
 def first_reason(results: Mapping[str, TrialResult]) -> str:

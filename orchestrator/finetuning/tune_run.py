@@ -324,7 +324,6 @@ class TrialCallback(tune.Callback):  # type: ignore[misc]
                 self.on_trial_error(0, trials, trial)
 
     def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
-        self._guard(self._progress.look)
         self.raise_error()
         if self._interrupt.error is not None:
             logger.info(f"stopping; {self._progress.standing()}")

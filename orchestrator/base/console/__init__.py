@@ -5,7 +5,6 @@
     logger.info(…, extra=UNDER_WAY)      what is being done now: the terminal's status line; a line elsewhere
     progress.status(…)                   the same, for lines that follow one another quickly
     progress.show(view)                  the view of a run, below the status line; only on a terminal
-    progress.tell_pipe(line)             what a view shows, as a line; only where there is no terminal
 
 `terminal` is the handler, `run_views` are the values that it is shown and their lines.
 """

@@ -112,12 +112,6 @@ class Progress(logging.Handler):
                 shown = self._shown if self._shown.view else Shown(stage=self._shown.stage)
                 self._draw(replace(shown, view=view))
 
-    def tell_pipe(self, line: str) -> None:
-        """Write a line where views cannot be drawn; it does not enter a run's log."""
-        with self._alone(), self._ignoring_lost_stream():
-            if not self._can_overwrite:
-                self._write(line)
-
     @contextmanager
     def in_stage(self, stage: str) -> Iterator[None]:
         """Show the running stage of a pipeline, as a text, during the block."""

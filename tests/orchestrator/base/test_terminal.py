@@ -102,15 +102,6 @@ def test_in_a_pipe_what_is_under_way_is_a_line_and_no_view_is_drawn(capsys: pyte
     assert capsys.readouterr().err == "loading minilm\n"
 
 
-def test_what_a_view_shows_is_a_line_in_a_pipe_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TERM", "xterm")
-    pipe, terminal = io.StringIO(), Terminal()
-    for stream in (pipe, terminal):
-        with closing(Progress(stream)) as progress, attached(progress):
-            progress.tell_pipe("trial 0: epoch 1.0/4")
-    assert (pipe.getvalue(), terminal.getvalue()) == ("trial 0: epoch 1.0/4\n", "")
-
-
 def test_on_a_terminal_what_is_under_way_is_gone_afterwards(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     stream = Terminal()

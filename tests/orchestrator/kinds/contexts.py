@@ -35,9 +35,6 @@ class Notebook:
     def show(self, view: RunView) -> None:
         self.views.append(view)
 
-    def tell_pipe(self, line: str) -> None:
-        self.shown.append(line)
-
     def record_events(self, *arguments: Any) -> None:
         self.recorded.append(("record_events", arguments))
 
