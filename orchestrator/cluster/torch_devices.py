@@ -113,19 +113,6 @@ def _first_sentence(text: str) -> str:
     return line.partition(". ")[0].rstrip(".")
 
 
-def find_memory() -> tuple[int, int]:
-    """Bytes of this process's card that nobody holds, this process's own context aside, and all bytes of the card."""
-    free, total = torch.cuda.mem_get_info()
-    return free + torch.cuda.memory_reserved(), total
-
-
-def measure_peak(work: Callable[[], None]) -> int:
-    """Do some work on this process's card, and return the most bytes that torch held for it, with what it kept."""
-    torch.cuda.empty_cache()
-    torch.cuda.reset_peak_memory_stats()
-    work()
-    torch.cuda.synchronize()
-    return torch.cuda.max_memory_reserved()
 
 
 def has_bf16_cpu() -> bool:

@@ -31,7 +31,6 @@ from orchestrator.cluster.torch_devices import SLOW_BF16, choose_device, has_bf1
 from orchestrator.finetuning import trial
 from orchestrator.finetuning.building import check_fit
 from orchestrator.finetuning.evaluation import EvaluatedSplit, evaluate_model
-from orchestrator.finetuning.gpu_sharing import most_sharing, share_gpu
 from orchestrator.finetuning.search_space import TrialQueue, check_space, listed_values, most_evaluations
 from orchestrator.finetuning.sweep_progress import SweepListener, SweepProgress, first_reason
 from orchestrator.finetuning.trial_journal import POINTS, EndedTrial, write_leader
@@ -81,11 +80,10 @@ def run_sweep(
         KeyboardInterrupt after a SIGINT.
     """
     begun_at = time.monotonic()
-    asked = spec.execution.gpus_per_trial
-    gpus = take_gpus("each trial trains", asked)
+    gpus = take_gpus("each trial trains", spec.execution.gpus_per_trial)
     if not gpus and "bf16" in listed_values(spec, "precision") and not has_bf16_cpu():
         logger.warning(f"precision {SLOW_BF16}")
-    spec = _with_gpus(spec, gpus)
+    spec = spec.model_copy(update={"execution": spec.execution.model_copy(update={"gpus_per_trial": gpus})})
     # Tune gives each trial a working folder of its own.
     run_folder, storage = absolute(run_folder), absolute(storage)
     check_space(spec, task)
@@ -94,26 +92,18 @@ def run_sweep(
     with marked_storage(run_folder, attempt) as mark:
         cache = join(storage, "tasks")
         job, dataset = prepare_job(spec, task, run_folder, mark, cache, resolve_name)
-        share = gpus if 0.0 < gpus < 1.0 else None
-        if asked == "auto" and gpus and (most := most_sharing(spec, len(finished))) >= 2:
-            gpus, share = share_gpu(spec, job, most)
-            spec = _with_gpus(spec, gpus)
-        job = replace(job, attempt=attempt, memory_share=share)
+        job = replace(job, attempt=attempt)
         progress = _run_trials(spec, job, listener, finished, kept_models)
     if progress.best is None:
         raise RunFailedError(
             f"none of the sweep's {len(progress.results)} trials completed; the first: {first_reason(progress.results)}"
         )
-    best, test_metrics = _score_best(progress.best, spec, job, gpus)
+    best, test_metrics = _score_best(progress.best, spec, job)
     for result in progress.results.values():
         if result.state == RunState.FAILED:  # kept for an attempt that will not come
             delete_checkpoints(trial.trial_folder(run_folder, result.key))
     trials = sorted((best if r.key == best.key else r for r in progress.results.values()), key=lambda r: r.number)
     return SweepResult(task.id, task.metric, trials, best, test_metrics, [dataset], time.monotonic() - begun_at)
-
-
-def _with_gpus(spec: SweepSpec, gpus: float) -> SweepSpec:
-    return spec.model_copy(update={"execution": spec.execution.model_copy(update={"gpus_per_trial": gpus})})
 
 
 def _run_trials(
@@ -148,9 +138,7 @@ def _run_trials(
     return progress
 
 
-def _score_best(
-    best: TrialResult, spec: SweepSpec, job: trial.TrialJob, gpus: float
-) -> tuple[TrialResult, dict[str, float]]:
+def _score_best(best: TrialResult, spec: SweepSpec, job: trial.TrialJob) -> tuple[TrialResult, dict[str, float]]:
     """Describe the best trial's model, and score it on the test split where there is one.
 
     The test split is scored as the trial scored its validation split: in the arithmetic of its recipe.
@@ -167,7 +155,7 @@ def _score_best(
     recipe = spec.recipe.model_copy(update=dict(best.parameters))
     evaluate = partial(_score_on_test, folder, task, job.cache, recipe)
     problem = "the best trial's model was not scored on the test split"
-    tested = call_on_device(evaluate, spec.execution.cpus_per_trial, gpus, problem)
+    tested = call_on_device(evaluate, spec.execution.cpus_per_trial, job.gpus, problem)
     rows = kept_rows(tested.task, "test", tested.predictions)
     write_prediction_rows(join(job.run_folder, "predictions/test.jsonl"), rows)
     return replace(best, model=model), tested.metrics | trial.baseline_metrics(majority_baseline(task, "test"))
@@ -193,6 +181,8 @@ def prepare_job(
         named |= {name: ("tokenizer", name) for name in tokenizers if name not in named}
     folders = {name: absolute(resolve_name(*field_and_name)) for name, field_and_name in named.items()}
     dataset = _prepare_data(spec, task.first_fold, folders, cache)
+    gpus = spec.execution.gpus_per_trial
+    assert gpus != "auto", "the sweep has looked at the cluster"
     job = trial.TrialJob(
         task=task,
         baseline=majority_baseline(task, "validation"),
@@ -201,7 +191,7 @@ def prepare_job(
         mark=mark,
         cache=cache,
         num_threads=spec.threads_per_trial,
-        use_gpu=spec.execution.gpus_per_trial != 0,
+        gpus=gpus,
         checkpoint_every_s=60 * spec.execution.checkpoint_every_minutes,
     )
     return job, dataset

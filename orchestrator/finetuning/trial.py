@@ -68,12 +68,11 @@ class TrialJob:
     cache: str
     """Folder of tokenized features on the storage."""
     num_threads: int
-    use_gpu: bool
+    gpus: float
+    """GPUs of a trial; a fraction of one bounds its memory: a trial that wants more goes on with smaller micro-batches
+    or fails, and not its neighbors."""
     attempt: int = 1
     """Number of the sweep's attempt; a later one's checkpoints stop a trial."""
-    memory_share: float | None = None
-    """Share of a GPU's memory that a trial may take, where several share one: a trial that wants more goes on with
-    smaller micro-batches or fails, and not its neighbors."""
     checkpoint_every_s: float = 0.0
     """Training time, at least, between two checkpoints of a trial."""
     id: str = field(default_factory=lambda: uuid4().hex)
@@ -179,14 +178,15 @@ def _train(job: TrialJob, plan: TrialPlan, report: Report) -> tuple[Evaluation[S
     """
     recipe = plan.recipe
     notes: list[str] = []
+    shares_gpu = 0.0 < job.gpus < 1.0
     device = choose_device(
-        "cuda" if job.use_gpu else "cpu",
+        "cuda" if job.gpus else "cpu",
         recipe.allow_tf32,
         recipe.precision,
         notes.append,
     )
-    if job.use_gpu and job.memory_share is not None:
-        torch.cuda.set_per_process_memory_fraction(job.memory_share)
+    if shares_gpu:
+        torch.cuda.set_per_process_memory_fraction(job.gpus)
     task, tokenizer = job.shared_task(plan.fold), job.shared_tokenizer(recipe)
     train, validation = (job.shared_features(split, recipe, tokenizer, plan.fold) for split in ("train", "validation"))
     init_folder = None if recipe.init_from == RANDOM else str(job.local_folder(recipe.init_from))

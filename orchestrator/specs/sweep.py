@@ -25,8 +25,8 @@ class SweepExecutionSpec(ExecutionSection):
     cpus_per_trial: float = execution(1.0, "Ray CPUs of a trial; fractions allowed.", unit="CPUs", gt=0.0)
     gpus_per_trial: Annotated[float, Field(ge=0.0)] | Literal["auto"] = execution(
         "auto",
-        "Ray GPUs of a trial; fractions share one. `auto` is 0 on a cluster without GPUs; elsewhere as many trials "
-        "share one as its memory holds, which is measured.",
+        "Ray GPUs of a trial; a fraction shares one, and as much of its memory. `auto` is 1 on a cluster that has "
+        "GPUs, and 0 elsewhere.",
         unit="GPUs",
     )
     on_head: bool = execution(False, "Whether trials may be on a cluster's head although other nodes have room.")

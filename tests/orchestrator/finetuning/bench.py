@@ -35,7 +35,7 @@ class Bench:
             mark=str(folder),
             cache=str(folder / "cache"),
             num_threads=1,
-            use_gpu=False,
+            gpus=0.0,
         )
         self.events: list[MetricEvent] = []
         self.messages: list[MessageEvent] = []
