@@ -113,8 +113,6 @@ def _first_sentence(text: str) -> str:
     return line.partition(". ")[0].rstrip(".")
 
 
-
-
 def has_bf16_cpu() -> bool:
     """Whether this machine's CPU has units for bf16: AVX-512 BF16 or AMX on x86, whatever oneDNN takes elsewhere."""
     if platform.machine().lower() in ("x86_64", "amd64"):

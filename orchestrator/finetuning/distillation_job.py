@@ -22,7 +22,7 @@ from bert_core.constants import AskedPrecision
 from bert_core.distillation import student_of
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.base.errors import SpecError
-from orchestrator.base.results import DatasetResult, DistillResult, Event, MessageEvent
+from orchestrator.base.results import DatasetResult, DistillResult, Event
 from orchestrator.cluster.torch_devices import autocast, choose_device
 from orchestrator.finetuning.batches import make_batch
 from orchestrator.finetuning.building import build_model, check_fit
@@ -44,7 +44,6 @@ from orchestrator.tasks.feature_cache import dataset_result
 from orchestrator.tasks.features import Features, join_features
 from orchestrator.tasks.scoring import kept_rows, majority_baseline, write_prediction_rows
 from orchestrator.tasks.task import Task
-from orchestrator.training.batch_order import length_batches
 from orchestrator.training.checkpoints import Checkpoints
 from orchestrator.training.clocks import clock_of
 
@@ -91,12 +90,8 @@ def distill(
     begun_at = perf_counter()
     spec, recipe = job.spec, job.spec.recipe
     torch.set_num_threads(spec.threads)
-
-    def warn(text: str) -> None:
-        report([MessageEvent(text, "warning")])
-
     name = "cuda" if job.use_gpu else "cpu"
-    device = choose_device(name, recipe.allow_tf32, recipe.precision, warn)
+    device = choose_device(name, recipe.allow_tf32, recipe.precision)
     teacher_folder = local_copy(job.teacher_folder)
     teacher = load_fine_tuned(teacher_folder)
     task = with_labels_of(teacher.task, job.task, spec.teacher)
@@ -258,7 +253,8 @@ def compare_speeds(
     seconds = dict.fromkeys((student, teacher), 0.0)
     num_windows = min(features.num_windows, _MAX_TIMED_WINDOWS)
     some = np.linspace(0, features.num_windows - 1, num_windows).astype(np.int64)
-    batches = [some[places] for places in length_batches(features.lengths[some], _TIMED_BATCH_SIZE)]
+    some = some[np.argsort(-features.lengths[some], kind="stable")]
+    batches = [some[place : place + _TIMED_BATCH_SIZE] for place in range(0, num_windows, _TIMED_BATCH_SIZE)]
     for model in seconds:
         _seconds(model, features, batches[0], precision)
     for batch in batches:

@@ -26,7 +26,7 @@ from orchestrator.tasks.task import Task
 from orchestrator.training.checkpoints import Checkpoints, delete_checkpoints
 from orchestrator.training.event_queue import WorkerPlace, launch_event_queue
 from orchestrator.training.worker_log import kept_output
-from orchestrator.training.worker_watch import DriverLoop, Expectation, WorkerWatch
+from orchestrator.training.worker_watch import DriverLoop, WorkerWatch
 
 
 def run_distillation(
@@ -81,9 +81,11 @@ def run_distillation(
             event_queue,
             on_event,
             WorkerWatch(
-                Expectation(1, 60 * execution.max_wait_minutes, reports_steps=False),
+                1,
+                60 * execution.max_wait_minutes,
                 lambda: find_shortage(needed),
                 how_to_go_on(run_id),
+                reports_steps=False,
                 newest_step=Checkpoints(job.run_folder).newest_step,
             ),
             [watch_head(how_to_go_on(run_id)).look, on_wait],

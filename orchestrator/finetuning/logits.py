@@ -19,13 +19,12 @@ from numpy.typing import NDArray
 
 from bert_core.constants import AskedPrecision
 from bert_core.device_copies import AsyncReads
-from bert_core.micro_batches import compute_in_parts, first_line
+from bert_core.micro_batches import first_line, is_out_of_memory
 from orchestrator.cluster.torch_devices import autocast, computes_in_bf16
 from orchestrator.finetuning.batches import make_batch
 from orchestrator.finetuning.heads import HEADS, HeadModel
 from orchestrator.tasks.feature_cache import keep_features
 from orchestrator.tasks.features import A, Features
-from orchestrator.training.batch_order import MAX_PADDED_TOKENS, length_batches
 from orchestrator.training.micro_batches import check_can_shrink
 
 _CPU_BATCH_SIZE = 64
@@ -43,10 +42,8 @@ _REMEDY = "use a smaller model or shorter texts, or take a device with more memo
 class TokenBudget:
     """Number of padded tokens that a device computes at a time without learning; halved where its memory runs out."""
 
-    max_padded_tokens: int = MAX_PADDED_TOKENS
+    max_padded_tokens: int = 16_384
     """Tokens at a time at most, were they padded; a window that is longer goes through alone."""
-    warn: Callable[[str], None] = logger.warning
-    """Told, in one line, that memory ran out and what is done about it."""
 
     def compute(
         self,
@@ -59,45 +56,32 @@ class TokenBudget:
         Args:
             lengths: (W,) tokens of each window.
             batch_size: windows at a time at most.
-            compute: called with the numbers of some windows, and again with parts of them where memory ran out.
+            compute: called with the numbers of some windows, and again with fewer of them where memory ran out.
 
         Raises: RunFailedError where memory runs out with a single window.
         """
-
-        def compute_parts(parts: Sequence[NDArray[np.int64]]) -> None:
-            for windows in parts:
+        order, start = np.argsort(-lengths, kind="stable"), 0
+        while start < len(order):
+            longest = int(lengths[order[start]])
+            windows = order[start : start + max(1, min(batch_size, self.max_padded_tokens // longest))]
+            try:
                 compute(windows)
-
-        sizes = _WindowSizes(self, lengths)
-        for windows in length_batches(lengths, batch_size, self.max_padded_tokens):
-            compute_in_parts(sizes, windows, None, compute_parts)
-
-
-@dataclass(frozen=True)
-class _WindowSizes:
-    """Adapter of the budget to `compute_in_parts`, for windows of these lengths."""
-
-    budget: TokenBudget
-    lengths: NDArray[np.int64]
-
-    def split(self, batch: NDArray[np.int64]) -> list[NDArray[np.int64]]:
-        places = length_batches(self.lengths[batch], len(batch), self.budget.max_padded_tokens)
-        return [batch[some] for some in places]
-
-    def halve(self, tried: Sequence[NDArray[np.int64]], step: int | None, reason: str) -> None:
-        """Take half as much at a time as was tried. Raises: RunFailedError where one window alone was too much."""
-        largest = max(tried, key=self._padded_tokens)
-        check_can_shrink(max(map(len, tried)), step, reason, _REMEDY)
-        # A window may be longer than what is taken at a time.
-        self.budget.max_padded_tokens = min(self._padded_tokens(largest), self.budget.max_padded_tokens) // 2
-        self.budget.warn(
-            f"memory ran out while texts were answered, {len(largest):,} at a time of up to "
-            f"{int(self.lengths[largest].max()):,} tokens ({first_line(reason)}); from here on "
-            f"{self.budget.max_padded_tokens:,} tokens at a time"
-        )
-
-    def _padded_tokens(self, windows: NDArray[np.int64]) -> int:
-        return len(windows) * int(self.lengths[windows].max())
+            except RuntimeError as error:
+                if not is_out_of_memory(error):
+                    raise
+                reason = str(error)
+            else:
+                start += len(windows)
+                continue
+            # Outside of `except`, which holds on to the failed try's tensors.
+            if torch.cuda.is_available():
+                torch.cuda.empty_cache()
+            check_can_shrink(len(windows), None, reason, _REMEDY)
+            self.max_padded_tokens = len(windows) * longest // 2
+            logger.warning(
+                f"memory ran out while texts were answered, {len(windows):,} at a time of up to {longest:,} tokens "
+                f"({first_line(reason)}); from here on {self.max_padded_tokens:,} tokens at a time"
+            )
 
 
 @torch.inference_mode()
@@ -153,7 +137,6 @@ def freeze(
     model: HeadModel,
     precision: AskedPrecision,
     cache: str,
-    warn: Callable[[str], None] = logger.warning,
 ) -> list[Features[A]]:
     """Splits with the outputs that the model's head reads, from the cache or computed and kept there.
 
@@ -177,7 +160,7 @@ def freeze(
         compute = partial(compute_states, features, model, precision, budget)
         return keep_features(cache, key, arrays_type, features.head, compute)
 
-    budget = TokenBudget(_MAX_TOKENS, warn)
+    budget = TokenBudget(_MAX_TOKENS)
     return [freeze_one(features) for features in splits]
 
 

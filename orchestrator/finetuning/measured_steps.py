@@ -17,7 +17,6 @@ from orchestrator.tasks.feature_cache import build_features
 from orchestrator.tasks.task import Task
 from orchestrator.training import step_time
 from orchestrator.training.batch_order import num_evaluations
-from orchestrator.training.optimizers import optimizer_of
 
 
 @dataclass(frozen=True)
@@ -81,8 +80,7 @@ def measure_examples(
             frozen_s = (perf_counter() - begun_at) / len(measured)
             unfreeze_top_layers(model, 0)
         fine_tune(model, features, few, lambda: (0.0, None), note)
-        update_s = step_time.measure_update(model, optimizer_of(recipe, model))
-    example_s = step_time.example_seconds(seconds, update_s, len(measured), len(some))
+    example_s = step_time.example_seconds(seconds, len(measured))
     return ExampleTime(example_s * num_tokens / len(some) * len(measured) / num_measured_tokens, frozen_s)
 
 

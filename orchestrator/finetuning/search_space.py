@@ -2,9 +2,9 @@
 
 import hashlib
 import json
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Container, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
 from typing import Any
@@ -177,14 +177,6 @@ def most_evaluations(spec: SweepSpec) -> int:
     return num_evaluations(epochs, int(per_epoch))
 
 
-@dataclass
-class _OpenPoint:
-    """A proposed point, some of whose trials have not ended."""
-
-    num_trials_left: int
-    scores: list[float] = field(default_factory=list)
-
-
 class TrialQueue:
     """The trials of a sweep in order; those that an earlier attempt finished are counted, but not handed out again.
 
@@ -210,7 +202,8 @@ class TrialQueue:
         self._search = build_search(spec, proposed)
         self._proposals = self._search.propose()
         self._num_points = self._num_running = 0
-        self._open: dict[int, _OpenPoint] = {}
+        self._scores: dict[int, list[float | None]] = defaultdict(list)
+        """Scores of the trials that have ended, by the number of a point some of whose trials have not."""
         self._waiting: deque[TrialPlan] = deque()
 
     @cached_property
@@ -239,7 +232,6 @@ class TrialQueue:
             if point is None:
                 return False
             plans = plan_trials(self.spec, point, self._num_points)
-            self._open[self._num_points] = _OpenPoint(len(plans))
             self._num_points += 1
             if self._search.learns and self._num_points > self._num_saved:
                 self._on_proposed(point)
@@ -253,13 +245,8 @@ class TrialQueue:
     def _close(self, plan: TrialPlan, result: TrialResult) -> None:
         """Count a trial as ended; after the last of its point the search is told their mean score."""
         number = plan.number // self.spec.trials_per_point
-        point = self._open[number]
-        score = result.metrics.get(self._metric)
-        if score is not None:
-            point.scores.append(score)
-        point.num_trials_left -= 1
-        if point.num_trials_left == 0:
-            del self._open[number]
-            is_whole = len(point.scores) == self.spec.trials_per_point or len(self.spec.folds) == 1
-            mean = sum(point.scores) / len(point.scores) if point.scores and is_whole else None
-            self._search.tell(number, mean)
+        self._scores[number].append(result.metrics.get(self._metric))
+        if len(self._scores[number]) == self.spec.trials_per_point:
+            scores = [score for score in self._scores.pop(number) if score is not None]
+            is_whole = len(scores) == self.spec.trials_per_point or len(self.spec.folds) == 1
+            self._search.tell(number, sum(scores) / len(scores) if scores and is_whole else None)

@@ -7,7 +7,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain, count, islice
 from typing import Any, Generic, TypeVar
@@ -25,7 +25,7 @@ from orchestrator.cluster.torch_devices import autocast
 from orchestrator.finetuning.batches import make_parts
 from orchestrator.finetuning.heads import HEADS, Batch, HeadModel
 from orchestrator.finetuning.heads.base import Windows
-from orchestrator.finetuning.training_checkpoints import CheckpointedTraining, TrainingSnapshot
+from orchestrator.finetuning.training_checkpoints import CheckpointedTraining
 from orchestrator.specs import RecipeSpec
 from orchestrator.tasks.features import Features
 from orchestrator.training.batch_order import Schedule, epoch_batches
@@ -70,7 +70,6 @@ def fine_tune(
     on_evaluation: Callable[[Evaluation[Scored], float], None],
     loss: Loss | None = None,
     checkpoint: CheckpointedTraining | None = None,
-    warn: Callable[[str], None] = logger.warning,
 ) -> Evaluation[Scored]:
     """Train the model by its recipe; it ends with the weights of the best evaluation, which is returned.
 
@@ -83,13 +82,12 @@ def fine_tune(
         on_evaluation: told of each evaluation and the best score so far; raising ends the training.
         loss: what is made smaller, of a batch; the labels' loss when left out.
         checkpoint: saves the training after each evaluation, and says from where to go on.
-        warn: told, in one line, that memory ran out and what is done about it.
 
     Raises: DivergedError when the loss is not finite; RunFailedError where memory runs out with a single example;
         CheckpointError when a saved training cannot be used.
     """
     own_loss = HEADS[features.head].compute_loss if loss is None else loss
-    training = _Training(model, features, recipe, evaluate, own_loss, warn)
+    training = _Training(model, features, recipe, evaluate, own_loss)
     if checkpoint is not None:
         training.restore(checkpoint)
     model.train()
@@ -122,7 +120,6 @@ class _Training(Generic[Scored]):
         recipe: RecipeSpec,
         score: Callable[[], tuple[float, Scored]],
         loss: Loss,
-        warn: Callable[[str], None],
     ) -> None:
         self.model, self.features, self.recipe, self.score, self.loss = model, features, recipe, score, loss
         self.head = HEADS[features.head]
@@ -134,7 +131,7 @@ class _Training(Generic[Scored]):
         of_modules = {module: rate for module, rate in asked.items() if rate is not None}
         rates = recipe.layer_learning_rate_decay, recipe.head_learning_rate, of_modules
         self.optimizer = optimizer_of(recipe, model, *rates)
-        self.micro_batches = MicroBatches(recipe.micro_batch_size, warn)
+        self.micro_batches = MicroBatches(recipe.micro_batch_size, logger.warning)
         self.meter = _Meter()
         self.best: Evaluation[Scored] | None = None
         """Best evaluation so far, the earlier one where scores are equal."""
@@ -143,28 +140,26 @@ class _Training(Generic[Scored]):
 
     def restore(self, checkpoint: CheckpointedTraining) -> None:
         """Go on where a saved training ended, if there is one. Raises: CheckpointError when it cannot be used."""
-        snapshot = checkpoint.restore(self.model, self.optimizer)
-        if snapshot is None:
+        found = checkpoint.restore(self.model, self.optimizer)
+        if found is None:
             return
-        self.num_done = self.schedule.num_steps if snapshot.is_last else snapshot.step
-        self.num_bad_evaluations = snapshot.num_bad_evaluations
-        self.micro_batches.size = snapshot.micro_batch_size or self.micro_batches.size
-        weights, self.best_weights = _copy_weights(self.model), dict(snapshot.best_weights)
+        step, values, self.best_weights = found
+        self.num_done = self.schedule.num_steps if values["is_last"] else step
+        self.num_bad_evaluations = values["num_bad_evaluations"]
+        self.micro_batches.size = values.get("micro_batch_size") or self.micro_batches.size
+        weights = _copy_weights(self.model)
         self.model.load_state_dict(self.best_weights)
-        self.best = Evaluation(**snapshot.best, scored=self.score()[1])  # what comes with a score is not saved
+        self.best = Evaluation(**values["best"], scored=self.score()[1])  # what comes with a score is not saved
         self.model.load_state_dict(weights)
 
     def save(self, checkpoint: CheckpointedTraining, evaluation: Evaluation[Scored]) -> None:
-        best = {part.name: getattr(self.best, part.name) for part in fields(Evaluation) if part.name != "scored"}
-        snapshot = TrainingSnapshot(
-            evaluation.step,
-            evaluation.is_last,
-            self.num_bad_evaluations,
-            best,
-            self.best_weights,
-            self.micro_batches.size,
-        )
-        checkpoint.save(self.model, self.optimizer, snapshot)
+        values = {
+            "is_last": evaluation.is_last,
+            "num_bad_evaluations": self.num_bad_evaluations,
+            "best": {name: value for name, value in vars(self.best).items() if name != "scored"},
+            "micro_batch_size": self.micro_batches.size,
+        }
+        checkpoint.save(evaluation.step, values, self.model, self.optimizer, self.best_weights)
 
     def learning_rate(self, step: int) -> float:
         return self.recipe.learning_rate * learning_rate_factor_at(self.recipe, step - 1, self.schedule.num_steps)

@@ -9,11 +9,10 @@ import copy
 import logging
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from time import perf_counter
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeAlias
 
 from torch import Tensor, nn
 from torch.optim import Optimizer
@@ -29,26 +28,8 @@ number.
 The score is None at the last evaluation, after which there is nothing to decide.
 """
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class TrainingSnapshot:
-    """State of a training after an evaluation."""
-
-    step: int
-    is_last: bool
-    """Whether the training ended with this evaluation."""
-    num_bad_evaluations: int
-    """Number of evaluations since the best one."""
-    best: Mapping[str, Any]
-    """Best evaluation, in values that JSON can hold."""
-    best_weights: Mapping[str, Tensor]
-    micro_batch_size: int | None = None
-    """Examples that go through the model at a time; None for the recipe's number."""
-
-
-_SAVED_VALUES = ("is_last", "num_bad_evaluations", "best", "micro_batch_size")
-"""Fields of a snapshot that a checkpoint's JSON holds."""
+State: TypeAlias = tuple[int, Mapping[str, Any], dict[str, Tensor]]
+"""State of a training after an evaluation: its step, values that JSON can hold, the best weights so far."""
 
 
 def numbered_evaluations(
@@ -93,24 +74,27 @@ class CheckpointedTraining:
         self._reported += events
         self._report(events)
 
-    def warn(self, text: str) -> None:
-        self._report([MessageEvent(text, "warning")])
-
-    def save(self, model: nn.Module, optimizer: Optimizer, snapshot: TrainingSnapshot) -> None:
+    def save(
+        self,
+        step: int,
+        values: Mapping[str, Any],
+        model: nn.Module,
+        optimizer: Optimizer,
+        best_weights: Mapping[str, Tensor],
+    ) -> None:
         """Write a checkpoint. Raises: RunStoppedError when a later attempt has begun."""
-        values = {name: getattr(snapshot, name) for name in _SAVED_VALUES}
         reported = [event._asdict() for event in self._reported]
         extra = {"identity": self._identity, "details": self._details, "snapshot": values, "reported": reported}
-        self._checkpoints.save(snapshot.step, _with_best(model, snapshot.best_weights), optimizer, extra)
-        self._on_saved(snapshot.step)
+        self._checkpoints.save(step, _with_best(model, best_weights), optimizer, extra)
+        self._on_saved(step)
 
-    def restore(self, model: nn.Module, optimizer: Optimizer) -> TrainingSnapshot | None:
-        """Load the checkpoint into model and optimizer; None when there is none.
+    def restore(self, model: nn.Module, optimizer: Optimizer) -> State | None:
+        """Load the checkpoint into model and optimizer, and return what was saved beside; None when there is none.
 
         Raises: what `Checkpoints.read_newest` raises; CheckpointError for one of another identity. Nothing of it is
             loaded then.
         """
-        found = self._checkpoints.read_newest(lambda text: self._report([MessageEvent(text, "warning")]))
+        found = self._checkpoints.read_newest()
         self._checkpoints.tidy()
         if found is None:
             return None
@@ -123,7 +107,7 @@ class CheckpointedTraining:
         self._reported = [MetricEvent(**values) for values in extra["reported"]]
         self._report(self._reported[:])
         self._report([MessageEvent(f"goes on after step {event.step:,}")])
-        return TrainingSnapshot(event.step, best_weights=both[1].state_dict(), **extra["snapshot"])
+        return event.step, extra["snapshot"], both[1].state_dict()
 
 
 def _with_best(model: nn.Module, best_weights: Mapping[str, Tensor]) -> nn.ModuleList:
@@ -155,19 +139,15 @@ class TrialCheckpoint(CheckpointedTraining):
         super().__init__(checkpoints, identity, self._report_again)
         self._report_one, self._metric = report, metric
         self._interval_s, self._saved_at = interval_s, perf_counter()
-        self._warnings: list[MessageEvent] = []
 
-    def save(self, model: nn.Module, optimizer: Optimizer, snapshot: TrainingSnapshot) -> None:
+    def save(self, step: int, values: Mapping[str, Any], *state: Any) -> None:
         """Write a checkpoint so long after the last one; none at the end, when only results are left to write."""
-        if not snapshot.is_last and perf_counter() - self._saved_at >= self._interval_s:
+        if not values["is_last"] and perf_counter() - self._saved_at >= self._interval_s:
             self._saved_at = perf_counter()
-            super().save(model, optimizer, snapshot)
+            super().save(step, values, *state)
 
-    def restore(self, model: nn.Module, optimizer: Optimizer) -> TrainingSnapshot | None:
-        """Load the checkpoint into model and optimizer; None when there is none.
-
-        One that cannot be used, since it is damaged or of another device, is deleted with a warning; the trial begins
-        anew then.
+    def restore(self, model: nn.Module, optimizer: Optimizer) -> State | None:
+        """Load the checkpoint; one that is damaged, or of another device, is deleted, and the trial begins anew.
 
         Raises: NewerFormatError for a checkpoint of a newer version, OSError where the storage fails; it stays then.
         """
@@ -181,15 +161,8 @@ class TrialCheckpoint(CheckpointedTraining):
             return None
 
     def report_evaluation(self, events: Sequence[MetricEvent], score: float | None, number: int) -> None:
-        """Report an evaluation, with the warnings since the one before."""
         self._reported += events
-        warnings, self._warnings = self._warnings, []
-        self._report_one([*warnings, *events], score, number)
-
-    def warn(self, text: str) -> None:
-        """Take in a warning, which goes with the next evaluation; until then the worker's log alone has it."""
-        logger.warning(text)
-        self._warnings.append(MessageEvent(text, "warning"))
+        self._report_one(events, score, number)
 
     def _report_again(self, events: Sequence[Event]) -> None:
         measured = [event for event in events if isinstance(event, MetricEvent)]

@@ -3,14 +3,12 @@
 A trial's process runs many trials: their task, tokenizers, features and model folders are read once.
 """
 
-import logging
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import perf_counter
 from typing import Any, TypeVar
-from uuid import uuid4
 
 import torch
 
@@ -18,10 +16,12 @@ from bert_core.checkpoints.weight_files import WEIGHTS_FILE
 from bert_core.micro_batches import is_out_of_memory
 from bert_core.optimization import unfreeze_top_layers
 from bert_core.text.tokenization import Tokenizer
+from orchestrator.base.console import attached
 from orchestrator.base.metric_names import BASELINE, COLLAPSED
-from orchestrator.base.results import MetricEvent, Split, TrialResult
+from orchestrator.base.results import MessageEvent, MetricEvent, Split, TrialResult
 from orchestrator.base.run_states import RunState
 from orchestrator.cluster.own_errors import OWN_ERRORS
+from orchestrator.cluster.process_warnings import CollectedWarnings
 from orchestrator.cluster.torch_devices import choose_device
 from orchestrator.finetuning.building import build_model
 from orchestrator.finetuning.evaluation import ScoredSplit, score_model
@@ -43,14 +43,11 @@ from orchestrator.tasks.scoring import kept_rows, majority_baseline, write_predi
 from orchestrator.tasks.task import Task
 from orchestrator.training.checkpoints import Checkpoints
 
-logger = logging.getLogger(__name__)
 _OUT_OF_MEMORY = (
     "the card's memory ran out; lower recipe.batch_size or recipe.max_seq_length, or let fewer trials share a card "
     "(execution.gpus_per_trial 1)"
 )
 Cached = TypeVar("Cached")
-_CACHE: dict[str, dict[tuple[object, ...], Any]] = {}
-"""Cache of what the trials of a process share, by job and key."""
 
 
 @dataclass(frozen=True)
@@ -75,8 +72,8 @@ class TrialJob:
     """Number of the sweep's attempt; a later one's checkpoints stop a trial."""
     checkpoint_every_s: float = 0.0
     """Training time, at least, between two checkpoints of a trial."""
-    id: str = field(default_factory=lambda: uuid4().hex)
-    """Tells jobs apart in the cache of a process"""
+    cached: dict[tuple[object, ...], Any] = field(default_factory=dict, compare=False)
+    """What the trials of a process share: Tune gives all of them one job, which travels to the process empty."""
 
     def tokenizer_folder(self, recipe: RecipeSpec) -> str:
         """Folder of the recipe's tokenizer: the start model's, or the named one for random weights."""
@@ -115,13 +112,9 @@ class TrialJob:
         return self._cached(("folder", folder), lambda: local_copy(folder))
 
     def _cached(self, key: tuple[object, ...], make: Callable[[], Cached]) -> Cached:
-        """Value of a key in this job's cache, from `make` the first time; the caches of other jobs are dropped."""
-        if self.id not in _CACHE:
-            _CACHE.clear()
-        cache = _CACHE.setdefault(self.id, {})
-        if key not in cache:
-            cache[key] = make()
-        found: Cached = cache[key]
+        if key not in self.cached:
+            self.cached[key] = make()
+        found: Cached = self.cached[key]
         return found
 
 
@@ -146,8 +139,15 @@ def run_trial(job: TrialJob, plan: TrialPlan, report: Report) -> TrialResult:
     begun_at = perf_counter()
     torch.set_num_threads(job.num_threads)
     values: dict[str, Any]
+    warnings = CollectedWarnings()
+
+    def report_with_warnings(events: Sequence[MetricEvent | MessageEvent], score: float | None, number: int) -> None:
+        warned = [MessageEvent(text, "warning") for text in warnings.take()]
+        report([*warned, *events], score, number)
+
     try:
-        best, predictions_path = _train(job, plan, report)
+        with attached(warnings):
+            best, predictions_path = _train(job, plan, report_with_warnings)
         baseline = job.shared_baseline(plan.fold)
         collapsed = {COLLAPSED: float(best.score <= baseline[job.task.metric])}
         metrics = {**best.scored.metrics, **baseline_metrics(baseline), **collapsed}
@@ -177,13 +177,11 @@ def _train(job: TrialJob, plan: TrialPlan, report: Report) -> tuple[Evaluation[S
     Returns its best evaluation and the path of its predictions.
     """
     recipe = plan.recipe
-    notes: list[str] = []
     shares_gpu = 0.0 < job.gpus < 1.0
     device = choose_device(
         "cuda" if job.gpus else "cpu",
         recipe.allow_tf32,
         recipe.precision,
-        notes.append,
     )
     if shares_gpu:
         torch.cuda.set_per_process_memory_fraction(job.gpus)
@@ -192,7 +190,7 @@ def _train(job: TrialJob, plan: TrialPlan, report: Report) -> tuple[Evaluation[S
     init_folder = None if recipe.init_from == RANDOM else str(job.local_folder(recipe.init_from))
     model = build_model(task, recipe, init_folder, tokenizer).to(device)
     if recipe.freeze_encoder:
-        train, validation = freeze((train, validation), model, recipe.precision, job.cache, notes.append)
+        train, validation = freeze((train, validation), model, recipe.precision, job.cache)
         unfreeze_top_layers(model, 0)
     folder = trial_folder(job.run_folder, plan.key)
     checkpoint = TrialCheckpoint(
@@ -202,8 +200,6 @@ def _train(job: TrialJob, plan: TrialPlan, report: Report) -> tuple[Evaluation[S
         metric=job.task.metric,
         interval_s=job.checkpoint_every_s,
     )
-    for note in notes:
-        checkpoint.warn(note)
 
     def leads(score: float) -> bool:
         return may_lead(job.run_folder, score, plan.number)
@@ -219,14 +215,14 @@ def train_and_save(
     validation: Features[Any],
     recipe: RecipeSpec,
     folder: str,
-    checkpoint: CheckpointedTraining | None = None,
+    checkpoint: CheckpointedTraining,
     loss: Loss | None = None,
     leads: Callable[[float], bool] = lambda score: True,
 ) -> tuple[Evaluation[ScoredSplit], str]:
     """Train a model by its recipe; the best step's weights go to `folder`/model, the predictions beside them.
 
     Args:
-        checkpoint: saves the training, and is told of its evaluations and warnings.
+        checkpoint: saves the training, and is told of its evaluations.
         leads: decides by the best score whether anybody may want the weights; where not, they are not written.
 
     Returns the best evaluation and the path of its predictions. Raises: DivergedError; RunFailedError where memory
@@ -234,16 +230,13 @@ def train_and_save(
     """
     steps_per_epoch = -(-len(train.group_lengths) // recipe.batch_size)
     options = task.type.options_type.of_recipe(recipe)
-    warn = logger.warning if checkpoint is None else checkpoint.warn
-    budget = TokenBudget(warn=warn)
+    budget = TokenBudget()
 
     def evaluate() -> tuple[float, ScoredSplit]:
         scored = score_model(model, task, validation, "validation", options, recipe.precision, budget=budget)
         return scored.metrics[task.metric], scored
 
     def on_evaluation(evaluation: Evaluation[ScoredSplit], best_score: float) -> None:
-        if checkpoint is None:
-            return
         step, epoch = evaluation.step, evaluation.step / steps_per_epoch
         training = {
             "loss": evaluation.train_loss,
@@ -254,7 +247,7 @@ def train_and_save(
         events = MetricEvent(step, "train", training, epoch), MetricEvent(step, "validation", validation, epoch)
         checkpoint.report_evaluation(events, None if evaluation.is_last else best_score, evaluation.number)
 
-    best = fine_tune(model, train, recipe, evaluate, on_evaluation, loss, checkpoint, warn)
+    best = fine_tune(model, train, recipe, evaluate, on_evaluation, loss, checkpoint)
     if leads(best.score):
         save_model_folder(model.cpu(), tokenizer, FineTuningRecord(task, best.scored.options), join(folder, "model"))
     predictions_path = join(folder, "predictions.jsonl")

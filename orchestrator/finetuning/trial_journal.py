@@ -43,21 +43,17 @@ class TrialJournal:
     def __init__(self, run_folder: str) -> None:
         self._log = AppendLog(join(run_folder, _JOURNAL))
         self._identity: dict[str, str] | None = None
-        self._trials: list[EndedTrial] = []
+        self.trials: Sequence[EndedTrial] = ()
+        """Trials of earlier attempts, in the order in which they ended."""
         entries = self._log.read()
         if entries:
             try:
                 self._identity = dict(entries[0]["identity"])
-                self._trials = [_trial(values) for values in entries[1:]]
+                self.trials = [_trial(values) for values in entries[1:]]
             except (KeyError, TypeError, ValueError) as error:
                 raise CheckpointError(
                     f"{self._log.path} is altered ({error!r}); put it back, or start a new run"
                 ) from None
-
-    @property
-    def trials(self) -> Sequence[EndedTrial]:
-        """Trials of earlier attempts, in the order in which they ended."""
-        return self._trials
 
     def changes(self, identity: Mapping[str, str]) -> list[str]:
         """Name each value that differs from the identity of the trials in the journal, with what it was and is.

@@ -25,26 +25,16 @@ from orchestrator.cluster.capacity import (
 from orchestrator.cluster.shortage import find_shortage
 from orchestrator.specs.sweep import SweepExecutionSpec
 from orchestrator.storage.attempts import how_to_go_on
-from orchestrator.training.worker_watch import Expectation, WorkerWatch
+from orchestrator.training.worker_watch import WorkerWatch
 
 _COUNT_EVERY_S = 5.0
 
 
 class TrialSlots:
-    """Number of trials that Tune has at work, against the number that it may have.
+    """Number of trials that Tune has at work, against the places on the connected Ray, counted as nodes come and go."""
 
-    Args:
-        count_places: number of trials that the cluster holds, busy or not; asked now and then, as nodes come and go.
-        max_trials: the most trials at a time that the spec allows; None for no limit.
-    """
-
-    def __init__(
-        self,
-        count_places: Callable[[], int],
-        max_trials: int | None = None,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._count_places, self._max_trials, self._clock = count_places, max_trials, clock
+    def __init__(self, execution: SweepExecutionSpec, clock: Callable[[], float] = time.monotonic) -> None:
+        self.execution, self._clock = execution, clock
         self._num_places, self._counted_at = 0, -_COUNT_EVERY_S
         self.num_taken = 0
         """Trials that run or wait for a process, counted anew at each step: Tune does not tell its searcher of an end
@@ -53,13 +43,9 @@ class TrialSlots:
     def has_free(self) -> bool:
         now = self._clock()
         if now - self._counted_at >= _COUNT_EVERY_S:
-            self._num_places, self._counted_at = self._count_places(), now
-        return self.num_taken <= self._num_places and (self._max_trials is None or self.num_taken < self._max_trials)
-
-
-def slots_for(execution: SweepExecutionSpec) -> TrialSlots:
-    """Slots on the connected Ray; here and below, the number of GPUs of a trial has been decided."""
-    return TrialSlots(lambda: cluster_room(placed_trial(execution)), execution.max_concurrent_trials)
+            self._num_places, self._counted_at = cluster_room(placed_trial(self.execution)), now
+        most = self.execution.max_concurrent_trials
+        return self.num_taken <= self._num_places and (most is None or self.num_taken < most)
 
 
 def trial_group(execution: SweepExecutionSpec) -> tune.PlacementGroupFactory:
@@ -85,7 +71,14 @@ def watch_trials(execution: SweepExecutionSpec, run_id: str) -> WorkerWatch:
     """A watch that warns within seconds while no trial runs, and ends the sweep when that lasts too long. Tune itself
     waits forever, and says nothing.
     """
-    return WorkerWatch(expect_trials(execution), lambda: find_trial_shortage(execution), how_to_go_on(run_id))
+    return WorkerWatch(
+        1,
+        60 * execution.max_wait_minutes,
+        lambda: find_trial_shortage(execution),
+        how_to_go_on(run_id),
+        reports_steps=False,
+        none_begun="no trial has found a place to run",
+    )
 
 
 def find_trial_shortage(execution: SweepExecutionSpec) -> Shortage:
@@ -95,9 +88,3 @@ def find_trial_shortage(execution: SweepExecutionSpec) -> Shortage:
     """
     shortage = find_shortage(placed_trial(execution))
     return replace(shortage, is_waiting=shortage.is_waiting and not holds_a_place())
-
-
-def expect_trials(execution: SweepExecutionSpec) -> Expectation:
-    return Expectation(
-        1, 60 * execution.max_wait_minutes, reports_steps=False, none_begun="no trial has found a place to run"
-    )

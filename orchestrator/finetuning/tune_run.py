@@ -31,9 +31,8 @@ from orchestrator.finetuning.search_space import TrialPlan
 from orchestrator.finetuning.sweep_progress import SweepProgress
 from orchestrator.finetuning.training_checkpoints import Report, numbered_evaluations
 from orchestrator.finetuning.trial_journal import EndedTrial
-from orchestrator.finetuning.trial_slots import TrialSlots, slots_for, trial_group
+from orchestrator.finetuning.trial_slots import TrialSlots, trial_group
 from orchestrator.specs import SweepSpec
-from orchestrator.specs.sweep import SweepExecutionSpec
 from orchestrator.storage import delete, join
 from orchestrator.training.event_queue import WorkerPlace, WorkersStatus
 from orchestrator.training.worker_watch import WorkerWatch
@@ -81,8 +80,8 @@ def run_with_tune(
     if progress.queue.is_done():
         return
     with _quietly(), held_interrupts() as interrupt:
-        slots = slots_for(spec.execution)
-        callback = TrialCallback(progress, watch, slots, interrupt, spec.execution)
+        slots = TrialSlots(spec.execution)
+        callback = TrialCallback(progress, watch, slots, interrupt)
         run_config = tune.RunConfig(
             name=f"tune-{uuid4().hex}",
             storage_path=scratch,
@@ -277,15 +276,9 @@ class TrialCallback(tune.Callback):  # type: ignore[misc]
     """Tells the sweep's progress. An error in there ends the sweep; Tune would have turned it into a failed trial."""
 
     def __init__(
-        self,
-        progress: SweepProgress,
-        watch: WorkerWatch,
-        slots: TrialSlots,
-        interrupt: HeldInterrupt,
-        execution: SweepExecutionSpec,
+        self, progress: SweepProgress, watch: WorkerWatch, slots: TrialSlots, interrupt: HeldInterrupt
     ) -> None:
         self._progress, self._watch, self._slots, self._interrupt = progress, watch, slots, interrupt
-        self._execution = execution
         self._error: Exception | None = None
 
     def on_step_begin(self, iteration: int, trials: list[Trial], **info: Any) -> None:
@@ -299,7 +292,7 @@ class TrialCallback(tune.Callback):  # type: ignore[misc]
     def on_trial_recover(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
         logger.warning(f"trial {trial.config[PLAN].number}: {_death_reason(trial)}; it is tried again")
         if trial.status == Trial.PENDING:  # its node may be gone, and with it those that the head was left out for
-            trial.update_resources(trial_group(self._execution))
+            trial.update_resources(trial_group(self._slots.execution))
 
     def on_trial_result(
         self, iteration: int, trials: list[Trial], trial: Trial, result: Mapping[str, Any], **info: Any

@@ -56,7 +56,7 @@ from orchestrator.storage.attempts import how_to_go_on, marked_storage
 from orchestrator.storage.model_folder import describe_model
 from orchestrator.training.checkpoints import Checkpoints
 from orchestrator.training.event_queue import WorkerFailure, WorkersStatus, launch_event_queue
-from orchestrator.training.worker_watch import DriverLoop, Expectation, WorkerWatch
+from orchestrator.training.worker_watch import DriverLoop, WorkerWatch
 
 _MAX_CAUSE_LENGTH = 300
 _ENDING_S = 30.0
@@ -222,7 +222,8 @@ def _build_watch(job: PretrainJob, run_id: str, event_queue: Any) -> WorkerWatch
     execution = job.spec.execution
     needed = worker_processes(job.spec, job.use_gpu)
     return WorkerWatch(
-        Expectation(execution.min_workers, 60 * execution.max_wait_minutes),
+        execution.min_workers,
+        60 * execution.max_wait_minutes,
         lambda: find_shortage(replace(needed, labels=ray.get(event_queue.selector.remote()) or needed.labels)),
         how_to_go_on(run_id),
         newest_step=Checkpoints(job.run_folder).newest_step,

@@ -20,7 +20,6 @@ from orchestrator.training.clocks import Clock, clock_of
 from orchestrator.training.step_time import (
     NUM_MEASURED_STEPS,
     example_seconds,
-    measure_update,
     num_measured_examples,
     on_threads,
 )
@@ -233,17 +232,16 @@ def measure_training(spec: "PretrainSpec", config: BertConfig, stream: "ExampleS
         context = StepContext.build(spec, model, Worker(), warn=lambda message: None)
         for num_examples, share, (*_, size), left in zip(sizes, shares, phases, spec.steps_left(), strict=True):
             if measured := left[:NUM_MEASURED_STEPS]:
-                seconds += len(left) * share * _measure(context, stream, measured, -(-size // num_examples), share)
+                seconds += len(left) * share * _measure(context, stream, measured, -(-size // num_examples))
     return seconds
 
 
-def _measure(context: StepContext, stream: "ExampleStream", steps: range, num_parts: int, share: int) -> float:
-    """Seconds of an example of a worker's share in these steps, of whose batches one of `num_parts` is taken."""
+def _measure(context: StepContext, stream: "ExampleStream", steps: range, num_parts: int) -> float:
+    """Seconds of an example in these steps, of whose batches one of `num_parts` is taken."""
     measured, num_sequences = [], 0
     for step, batch in stream.batches(steps, 0, num_parts):
         begun_at = time.perf_counter()
         training_step(context, step, DeviceBatch.copied(batch, context.worker.device), learning_rate=0.0)
         measured.append(time.perf_counter() - begun_at)
         num_sequences += batch.num_sequences
-    update_s = measure_update(context.model, context.optimizer)
-    return example_seconds(measured, update_s, num_sequences / len(measured), share)
+    return example_seconds(measured, num_sequences / len(measured))

@@ -10,8 +10,6 @@ from bert_core.counter_random import derive_key, permutation
 
 _WINDOW_BATCHES = 32
 """Examples are sorted by length within so many batches: wide enough to make lengths alike, narrow enough to mix."""
-MAX_PADDED_TOKENS = 16_384
-"""Tokens of a batch that is only scored, were it padded: bounds the memory that attention takes."""
 
 
 @dataclass(frozen=True)
@@ -60,15 +58,3 @@ def epoch_batches(lengths: NDArray[np.int64], batch_size: int, seed: int, epoch:
         batches = [by_length[place : place + batch_size] for place in range(0, len(by_length), batch_size)]
         for place in permutation(derive_key(seed, "batches", epoch, number), len(batches)):
             yield batches[place]
-
-
-def length_batches(
-    lengths: NDArray[np.int64], max_examples: int, max_padded_tokens: int = MAX_PADDED_TOKENS
-) -> Iterator[NDArray[np.int64]]:
-    """All examples by falling length, as many at a time as fit: `max_padded_tokens` at most, padded to the longest."""
-    order = np.argsort(-lengths, kind="stable")
-    start = 0
-    while start < len(order):
-        count = max(1, min(max_examples, max_padded_tokens // int(lengths[order[start]])))
-        yield order[start : start + count]
-        start += count

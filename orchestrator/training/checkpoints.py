@@ -111,7 +111,7 @@ class Checkpoints:
                 _delete_or_warn(entry["path"], warn)
         return event
 
-    def read_newest(self, warn: Warn) -> tuple[CheckpointEvent, training_state.TrainingState] | None:
+    def read_newest(self, warn: Warn = logger.warning) -> tuple[CheckpointEvent, training_state.TrainingState] | None:
         """Read the newest complete checkpoint; None where the run has none yet.
 
         What the checkpoint says of itself can be looked at before its tensors are put into a model.

@@ -3,14 +3,10 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from statistics import fmean
-from time import perf_counter
 
 import torch
-from torch import nn
-from torch.optim import Optimizer
 
 from bert_core.config import BertConfig, count_flops_per_token
-from bert_core.optimization import set_learning_rate
 
 NUM_MEASURED_STEPS = 3
 FORWARD_SHARE = 1 / 3
@@ -28,36 +24,15 @@ def num_measured_examples(config: BertConfig, num_tokens: float, num_examples: i
     return 0 if example_s > _LONGEST_EXAMPLE_S else max(1, min(num_examples, int(_STEP_S / example_s)))
 
 
-def example_seconds(steps_s: Sequence[float], update_s: float, num_measured: float, batch_size: int) -> float:
-    """Seconds of an example by a few steps, of which the first one warms up; a whole batch shares one update.
+def example_seconds(steps_s: Sequence[float], num_measured: float) -> float:
+    """Seconds of an example by the seconds of a few steps of so many examples, of which the first one warms up.
 
-    Args:
-        steps_s: seconds of each step.
-        update_s: seconds of an update alone.
-        num_measured: examples of each of these steps.
-        batch_size: examples of a step of the run.
+    A whole batch has one update, too, so where a part of one is measured, this is somewhat more than it takes.
 
-    >>> example_seconds([9.0, 3.0, 3.0], 1.0, 2, 10), example_seconds([9.0], 1.0, 2, 2)
-    (1.1, 4.5)
+    >>> example_seconds([9.0, 3.0, 3.0], 2), example_seconds([9.0], 2)
+    (1.5, 4.5)
     """
-    step_s = fmean(steps_s[1:] or steps_s)
-    return max(step_s - update_s, 0.0) / num_measured + min(update_s, step_s) / batch_size
-
-
-def measure_update(model: nn.Module, optimizer: Optimizer) -> float:
-    """Seconds of an update of the weights, clipping included; its learning rate is 0. The first one warms up."""
-    learned = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    set_learning_rate(optimizer, 0.0)
-    begun_at = 0.0
-    for _ in range(2):
-        for parameter in learned:
-            parameter.grad = torch.zeros_like(parameter)
-        begun_at = perf_counter()
-        nn.utils.clip_grad_norm_(learned, 1.0)
-        optimizer.step()
-    seconds = perf_counter() - begun_at
-    optimizer.zero_grad(set_to_none=True)
-    return seconds
+    return fmean(steps_s[1:] or steps_s) / num_measured
 
 
 @contextmanager

@@ -31,38 +31,33 @@ POLL_S = 0.3
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class Expectation:
-    """Expectation of a driver about its workers."""
-
-    num_workers: int
-    """Number of workers, or the fewest of them: the first to begin says how many they are."""
-    max_wait_s: float
-    """Time without progress after which the run ends."""
-    reports_steps: bool = True
-    """Whether the workers say how many steps have ended; of others only the beginning is watched."""
-    none_begun: str = "waiting for the training process to begin"
-    """Text for a single worker that has not begun."""
-
-
 class WorkerWatch:
     """Watch over one group of workers, fed with what is known of them several times a second.
 
     Args:
+        num_workers: number of workers, or the fewest of them: the first to begin says how many they are.
+        max_wait_s: time without progress after which the run ends.
         find_shortage: finds what the workers need and what the cluster has free; asked only when something is said.
         how_to_go_on: last words of an error.
+        reports_steps: whether the workers say how many steps have ended; of others only the beginning is watched.
+        none_begun: text for a single worker that has not begun.
         newest_step: step of the checkpoint that workers who begin go on from; None where they begin anew.
     """
 
     def __init__(
         self,
-        expected: Expectation,
+        num_workers: int,
+        max_wait_s: float,
         find_shortage: Callable[[], Shortage],
         how_to_go_on: str,
-        clock: Callable[[], float] = time.monotonic,
+        *,
+        reports_steps: bool = True,
+        none_begun: str = "waiting for the training process to begin",
         newest_step: Callable[[], int | None] = lambda: None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._expected, self._find_shortage, self._how_to_go_on = expected, find_shortage, how_to_go_on
+        self._least_workers, self._max_wait_s, self._reports_steps = num_workers, max_wait_s, reports_steps
+        self._find_shortage, self._how_to_go_on, self._none_begun = find_shortage, how_to_go_on, none_begun
         self._clock, self._newest_step = clock, newest_step
         self._since = clock()
         self._reminders = Reminders(find_shortage)
@@ -80,16 +75,16 @@ class WorkerWatch:
             self._note_progress(status)
         waited_s, slow_s = self._clock() - self._since, SLOW_FACTOR * self._usual_step_s()
         has_begun = self._have_all_begun(status)
-        if waited_s < slow_s or (has_begun and not self._expected.reports_steps):
+        if waited_s < slow_s or (has_begun and not self._reports_steps):
             return
         problem = self._problem(status, waited_s)
-        if waited_s < self._expected.max_wait_s:
+        if waited_s < self._max_wait_s:
             self._reminders.look(waited_s, problem, logger, has_begun=has_begun)
             return
         kind = RunFailedError if has_begun else ClusterError
         raise kind(
             f"{problem}; {self._find_shortage().text}. That is longer than execution.max_wait_minutes "
-            f"({self._expected.max_wait_s / 60:g}) allows; {self._how_to_go_on}"
+            f"({self._max_wait_s / 60:g}) allows; {self._how_to_go_on}"
         )
 
     def _tell_restarts(self, status: WorkersStatus) -> None:
@@ -111,7 +106,7 @@ class WorkerWatch:
         return "the beginning" if step is None else f"step {step:,}"
 
     def _num_workers(self, status: WorkersStatus) -> int:
-        return max([self._expected.num_workers, *(place.num_workers for place in status.places)])
+        return max([self._least_workers, *(place.num_workers for place in status.places)])
 
     def _have_all_begun(self, status: WorkersStatus) -> bool:
         return len(status.places) >= self._num_workers(status)
@@ -131,7 +126,7 @@ class WorkerWatch:
         num_begun, num_workers = len(status.places), self._num_workers(status)
         waited = duration(waited_s)
         if num_begun < num_workers == 1:
-            return f"{self._expected.none_begun} for {waited}"
+            return f"{self._none_begun} for {waited}"
         if num_begun < num_workers:
             begun = "none of them has" if not num_begun else f"{num_begun} of them have"
             return f"waiting for {num_workers} training workers to begin for {waited}, {begun}"

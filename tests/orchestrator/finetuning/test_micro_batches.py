@@ -67,7 +67,7 @@ def a_training(name: str, folder: Path, **changes: object) -> _Training[None]:
     recipe = tiny_tasks.RECIPE.model_copy(update={"initializer_range": 0.2, **fields, **changes})
     features = prepare_trial_features(task, "train", recipe, tokenizer, str(folder / "cache"))
     model = build_model(task, recipe, None, tokenizer).train()
-    return _Training(model, features, recipe, lambda: (0.0, None), HEADS[task.head].compute_loss, pytest.fail)
+    return _Training(model, features, recipe, lambda: (0.0, None), HEADS[task.head].compute_loss)
 
 
 def gradients(training: _Training[None], parts: list[np.ndarray]) -> tuple[float, Tensor]:
@@ -243,18 +243,24 @@ class SmallDevice:
         self.done.append(windows.tolist())
 
 
-def test_what_fits_is_kept_for_the_next_windows_and_told_once() -> None:
-    told: list[str] = []
-    budget, device = TokenBudget(1000, told.append), SmallDevice(LENGTHS, 40)
+def test_what_fits_is_kept_for_the_next_windows_and_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    budget, device = TokenBudget(1000), SmallDevice(LENGTHS, 40)
     budget.compute(LENGTHS, 4, device)
-    assert ["60 tokens" in told[0], "30 tokens at" in told[1]] == [True, True]
+    first, second = caplog.messages
+    assert ["60 tokens" in first, "30 tokens at" in second] == [True, True]
     budget.compute(LENGTHS, 4, device)
-    assert len(told) == 2
+    assert len(caplog.messages) == 2
     assert device.done[-4:] == [[1], [4], [2, 3, 0], [5]]
 
 
+def test_as_many_windows_are_computed_at_a_time_as_the_budget_and_the_batch_take() -> None:
+    device = SmallDevice(LENGTHS, 10_000)
+    TokenBudget(24).compute(LENGTHS, 2, device)
+    assert device.done == [[1], [4], [2, 3], [0, 5]], "a longer one comes alone"
+
+
 def test_a_window_that_does_not_fit_alone_is_refused_with_a_remedy() -> None:
-    budget = TokenBudget(1000, lambda warning: None)
+    budget = TokenBudget(1000)
     with pytest.raises(RunFailedError, match="one example"):
         budget.compute(LENGTHS, 4, SmallDevice(LENGTHS, 20))
 
@@ -266,5 +272,5 @@ def test_a_window_that_does_not_fit_alone_is_refused_with_a_remedy() -> None:
 )
 def test_each_window_is_computed_whatever_fits(lengths: list[int], batch_size: int, spare: int) -> None:
     device = SmallDevice(np.array(lengths), max(lengths) + spare)
-    TokenBudget(1000, lambda warning: None).compute(np.array(lengths), batch_size, device)
+    TokenBudget(1000).compute(np.array(lengths), batch_size, device)
     assert {number for windows in device.done for number in windows} == set(range(len(lengths)))

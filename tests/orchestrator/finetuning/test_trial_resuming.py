@@ -14,7 +14,6 @@ from bert_core.errors import CheckpointError
 from orchestrator.base.results import TrialResult
 from orchestrator.base.run_states import RunState
 from orchestrator.finetuning import trial
-from orchestrator.finetuning.training import TrainingSnapshot
 from orchestrator.finetuning.training_checkpoints import CheckpointedTraining, TrialCheckpoint
 from orchestrator.finetuning.trial import trial_folder
 from orchestrator.finetuning.trial_journal import write_leader
@@ -131,5 +130,5 @@ def test_checkpoints_are_written_at_intervals_but_not_at_the_end(monkeypatch: py
     model = nn.Linear(1, 1)
     optimizer = SGD(model.parameters())
     for now in (130.0, 160.0, 170.0, 219.0, 220.0, 500.0):
-        checkpoint.save(model, optimizer, TrainingSnapshot(1, now == 500.0, 0, {}, {}))
+        checkpoint.save(1, {"is_last": now == 500.0}, model, optimizer, {})
     assert saved == [160.0, 220.0]

@@ -2,6 +2,7 @@
 
 import logging
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,9 +14,7 @@ from orchestrator.cluster.capacity import CORES, NODE_ID, Node
 from orchestrator.finetuning import trial_slots
 from orchestrator.finetuning.trial_slots import (
     TrialSlots,
-    expect_trials,
     find_trial_shortage,
-    slots_for,
     trial_group,
 )
 from orchestrator.specs.sweep import SweepExecutionSpec
@@ -26,13 +25,15 @@ from orchestrator.training.worker_watch import WorkerWatch
 class Cluster:
     """A cluster of some places, and a clock."""
 
-    def __init__(self, num_places: int) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, num_places: int, **execution: Any) -> None:
         self.num_places, self.now, self.num_asked = num_places, 0.0, 0
-        self.slots = TrialSlots(self.count_places, clock=lambda: self.now)
+        monkeypatch.setattr(trial_slots, "placed_trial", lambda execution: None)
+        monkeypatch.setattr(trial_slots, "cluster_room", self.count_places)
+        self.slots = TrialSlots(SweepExecutionSpec(**execution), clock=lambda: self.now)
 
-    def count_places(self) -> int:
+    def count_places(self, needed: None) -> SimpleNamespace:
         self.num_asked += 1
-        return self.num_places
+        return SimpleNamespace(grown=self.num_places)
 
     def fill(self) -> int:
         """Give Tune trials until no slot is free; returns how many."""
@@ -46,16 +47,16 @@ def fill(slots: TrialSlots) -> int:
     return slots.num_taken - before
 
 
-def test_as_many_trials_as_fit_and_one_more_are_out_until_one_has_ended() -> None:
-    assert Cluster(0).fill() == 1, "which an autoscaler sees"
-    cluster = Cluster(6)
+def test_as_many_trials_as_fit_and_one_more_are_out_until_one_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert Cluster(monkeypatch, 0).fill() == 1, "which an autoscaler sees"
+    cluster = Cluster(monkeypatch, 6)
     assert cluster.fill() == 7
     cluster.slots.num_taken = 6
     assert cluster.fill() == 1
 
 
-def test_nodes_that_join_are_filled_and_the_cluster_is_asked_rarely() -> None:
-    cluster = Cluster(2)
+def test_nodes_that_join_are_filled_and_the_cluster_is_asked_rarely(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster(monkeypatch, 2)
     assert cluster.fill() == 3
     cluster.num_places = 4
     assert cluster.fill() == 0, "looked at a moment ago"
@@ -75,7 +76,7 @@ def places_and_requests(
         monkeypatch.setattr(module, "connected_nodes", lambda: nodes)
     monkeypatch.setattr(capacity, "startable_nodes", list)
     spec = SweepExecutionSpec(gpus_per_trial=0.0, **execution)
-    num_trials = fill(slots_for(spec))
+    num_trials = fill(TrialSlots(spec))
     group = trial_group(spec)
     labels = group._kwargs.get("bundle_label_selector")  # nothing public tells it
     return num_trials - 1, group.bundles, labels  # one of them waits
@@ -107,8 +108,9 @@ class Bench:
         caplog.set_level(logging.WARNING)
         self.caplog, self.now = caplog, 0.0
         self.shortage = Shortage(False, "needs 1 × {GPU: 1}")
-        expected = expect_trials(SweepExecutionSpec(max_wait_minutes=30))
-        self.watch = WorkerWatch(expected, lambda: self.shortage, "resume it", lambda: self.now)
+        self.watch = WorkerWatch(
+            1, 1800.0, lambda: self.shortage, "resume it", reports_steps=False, clock=lambda: self.now
+        )
 
     def pass_time(self, seconds: float) -> list[int]:
         """Look four times a second; returns when something was said."""
@@ -149,5 +151,5 @@ def test_one_trial_more_than_there_is_room_for_is_no_trouble_while_another_is_st
     assert bench.pass_time(20) == ([] if one_is_starting else [10, 20])
 
 
-def test_a_spec_may_allow_fewer_trials_than_fit() -> None:
-    assert fill(TrialSlots(lambda: 6, max_trials=2)) == 2
+def test_a_spec_may_allow_fewer_trials_than_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert Cluster(monkeypatch, 6, max_concurrent_trials=2).fill() == 2

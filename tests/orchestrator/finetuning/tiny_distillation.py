@@ -1,15 +1,18 @@
 """A teacher of a tiny task, and a bench that distils it in this process."""
 
+import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from orchestrator.base.results import DistillResult, Event
 from orchestrator.finetuning.building import build_model
 from orchestrator.finetuning.distillation_job import DistillJob, distill
+from orchestrator.finetuning.training_checkpoints import TrialCheckpoint
 from orchestrator.finetuning.trial import prepare_trial_features, train_and_save
 from orchestrator.specs import DistillSpec, TaskSpec
 from orchestrator.storage import delete
 from orchestrator.tasks.loading import load_task
+from orchestrator.training.checkpoints import Checkpoints
 from tests.orchestrator.finetuning import tiny_tasks
 
 
@@ -23,7 +26,8 @@ def train_teacher(task_spec: TaskSpec, folder: Path, **recipe_fields: object) ->
     )
     model = build_model(task, recipe, None, tokenizer)
     path = str(folder / "teacher")
-    train_and_save(model, tokenizer, task, train, validation, recipe, path)
+    checkpoint = TrialCheckpoint(Checkpoints(path), {}, lambda *told: None, metric=task.metric, interval_s=math.inf)
+    train_and_save(model, tokenizer, task, train, validation, recipe, path, checkpoint)
     return f"{path}/model"
 
 

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.training.batch_order import Schedule, epoch_batches, length_batches
+from orchestrator.training.batch_order import Schedule, epoch_batches
 
 LENGTHS = np.random.default_rng(0).integers(3, 60, size=1000)
 
@@ -42,13 +42,3 @@ def test_short_and_long_batches_are_mixed() -> None:
     means = [LENGTHS[batch].mean() for batch in epoch_batches(LENGTHS, 24, seed=0, epoch=0)]
     rising = np.mean(np.diff(means) > 0)
     assert 0.2 < rising < 0.8
-
-
-def test_evaluation_batches_hold_all_examples_within_their_padded_tokens() -> None:
-    batches = list(length_batches(LENGTHS, max_examples=40, max_padded_tokens=512))
-    assert sorted(np.concatenate(batches)) == list(range(1000))
-    assert all(len(batch) <= 40 and len(batch) * LENGTHS[batch].max() <= 512 for batch in batches)
-
-
-def test_example_longer_than_the_padded_tokens_comes_alone() -> None:
-    assert [list(batch) for batch in length_batches(np.array([5, 900]), 8, max_padded_tokens=512)] == [[1], [0]]

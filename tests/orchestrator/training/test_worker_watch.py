@@ -21,7 +21,7 @@ from orchestrator.storage.attempts import marked_storage, refuse_without_mark
 from orchestrator.training import worker_watch
 from orchestrator.training.checkpoints import Checkpoints
 from orchestrator.training.event_queue import EventQueue, WorkerFailure, WorkerPlace, WorkersStatus
-from orchestrator.training.worker_watch import DriverLoop, Expectation, WorkerWatch
+from orchestrator.training.worker_watch import DriverLoop, WorkerWatch
 from tests.orchestrator.training.local_actor import LocalActor
 
 PLACES = (WorkerPlace(0, "north", 11), WorkerPlace(1, "south", 12))
@@ -39,9 +39,14 @@ class Bench:
         caplog.set_level(logging.INFO)
         self.caplog, self.now = caplog, 0.0
         self.shortage, self.saved = STARTING, 80
-        expected = Expectation(2, max_wait_s, reports_steps)
         self.watch = WorkerWatch(
-            expected, lambda: self.shortage, "resume it", lambda: self.now, newest_step=lambda: self.saved
+            2,
+            max_wait_s,
+            lambda: self.shortage,
+            "resume it",
+            reports_steps=reports_steps,
+            newest_step=lambda: self.saved,
+            clock=lambda: self.now,
         )
 
     def pass_time(self, seconds: float, status: WorkersStatus) -> list[tuple[float, str]]:
@@ -153,7 +158,7 @@ class Driver:
         DriverLoop(
             LocalActor(self.queue),
             self.recorded.append,
-            WorkerWatch(Expectation(1, 60.0), lambda: Shortage(False, ""), ""),
+            WorkerWatch(1, 60.0, lambda: Shortage(False, ""), ""),
             [lambda: None, self.check],
             self.has_ended,
             str(self.folder),
