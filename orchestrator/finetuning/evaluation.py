@@ -1,8 +1,8 @@
 """A model against a task's split: outputs, predictions, scores."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
@@ -22,15 +22,16 @@ from orchestrator.tasks.task import Task
 from orchestrator.tasks.types.base import TaskDefinition, TaskOptions
 
 
-@dataclass(frozen=True)
-class ScoredSplit:
+class ScoredSplit(NamedTuple):
     """A split as a model predicts it."""
 
-    metrics: Mapping[str, float]
-    predictions: Sequence[Any]
+    metrics: dict[str, float]
+    predictions: list[Any]
     """One of the task type's own class for each example."""
     options: TaskOptions
     """Options that the predictions were decoded with."""
+    task: Task
+    """The task with its labels in the order of the model's outputs, by which predictions name their probabilities."""
 
 
 def score_model(
@@ -54,7 +55,7 @@ def score_model(
         options, predictions = decode_fitted(task, features, examples, outputs, options)
     else:
         predictions = decode(task, features, examples, outputs, options)
-    return ScoredSplit(score(task, split, predictions), predictions, options)
+    return ScoredSplit(score(task, split, predictions), predictions, options, task)
 
 
 def compute_outputs(
@@ -69,16 +70,6 @@ def compute_outputs(
     return HEADS[features.head].outputs(model, features, logits)
 
 
-class EvaluatedSplit(NamedTuple):
-    """A split as a model folder predicts it."""
-
-    metrics: dict[str, float]
-    predictions: list[Any]
-    """One of the task type's own class for each example."""
-    task: Task
-    """The task with its labels in the order of the model's outputs, by which predictions name their probabilities."""
-
-
 def evaluate_model(
     folder: str,
     task: Task,
@@ -87,7 +78,7 @@ def evaluate_model(
     cache: str,
     device: torch.device | str = "cpu",
     precision: AskedPrecision = "fp32",
-) -> EvaluatedSplit:
+) -> ScoredSplit:
     """Scores and predictions of a model folder on a split; a stored threshold for "no answer" is used.
 
     Raises: SpecError when the model's head or labels are not the task's; CheckpointError, TaskDataError.
@@ -103,7 +94,7 @@ def evaluate_model(
     unanswerable = record.task.unanswerable if record.task.id else task.unanswerable
     decoded = replace(as_model, unanswerable=unanswerable)
     predictions = decode(decoded, features, as_model.examples(split), outputs, record.options)
-    return EvaluatedSplit(score(task, split, predictions), predictions, as_model)
+    return ScoredSplit(score(task, split, predictions), predictions, record.options, as_model)
 
 
 def predict_examples(

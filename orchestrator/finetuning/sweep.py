@@ -13,7 +13,7 @@ Files, in the run's folder:
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from functools import partial
 from itertools import product
@@ -30,7 +30,7 @@ from orchestrator.cluster.gpus import call_on_device, take_gpus
 from orchestrator.cluster.torch_devices import SLOW_BF16, choose_device, has_bf16_cpu
 from orchestrator.finetuning import trial
 from orchestrator.finetuning.building import check_fit
-from orchestrator.finetuning.evaluation import EvaluatedSplit, evaluate_model
+from orchestrator.finetuning.evaluation import ScoredSplit, evaluate_model
 from orchestrator.finetuning.search_space import TrialQueue, check_space, listed_values, most_evaluations
 from orchestrator.finetuning.sweep_progress import SweepListener, SweepProgress, first_reason
 from orchestrator.finetuning.trial_journal import POINTS, EndedTrial, write_leader
@@ -161,7 +161,7 @@ def _score_best(best: TrialResult, spec: SweepSpec, job: trial.TrialJob) -> tupl
     return replace(best, model=model), tested.metrics | trial.baseline_metrics(majority_baseline(task, "test"))
 
 
-def _score_on_test(folder: str, task: Task, cache: str, recipe: RecipeSpec, device: str) -> EvaluatedSplit:
+def _score_on_test(folder: str, task: Task, cache: str, recipe: RecipeSpec, device: str) -> ScoredSplit:
     chosen = choose_device(device, recipe.allow_tf32, recipe.precision)
     return evaluate_model(folder, task, "test", 64, cache, chosen, recipe.precision)
 
@@ -206,7 +206,10 @@ def _prepare_data(spec: SweepSpec, task: Task, folders: Mapping[str, str], cache
     if "test" in task.files:
         task.read("test")  # what is wrong with it shows now, not after the trials
     features: dict[Split, Features[Any]] = {}
-    for recipe in _listed_recipes(spec, task.type.options_type.window_fields()):
+    names = ("init_from", "tokenizer", *task.type.options_type.window_fields())
+    listed = [listed_values(spec, name) or (spec.axes[name].value_at(0.0),) for name in names]  # a range: its lower end
+    for values in product(*listed):
+        recipe = spec.recipe.model_copy(update=dict(zip(names, values, strict=True)))
         is_random = recipe.init_from == RANDOM
         folder = local_copy(folders[str(recipe.tokenizer) if is_random else recipe.init_from], skip=(WEIGHTS_FILE,))
         config = None if is_random else BertConfig.from_pretrained(folder)
@@ -227,11 +230,3 @@ def _prepare_data(spec: SweepSpec, task: Task, folders: Mapping[str, str], cache
             logger.info(f"task {task.id}, {split}: {note}")
     logger.info("starting the trials", extra=UNDER_WAY)
     return result
-
-
-def _listed_recipes(spec: SweepSpec, window_fields: Sequence[str]) -> Iterator[RecipeSpec]:
-    """One recipe for each combination of what decides the features; a range stands as its lower end."""
-    names = ("init_from", "tokenizer", *window_fields)
-    values = [listed_values(spec, name) or (spec.axes[name].value_at(0.0),) for name in names]
-    for combination in product(*values):
-        yield spec.recipe.model_copy(update=dict(zip(names, combination, strict=True)))

@@ -6,6 +6,7 @@ A trial's process runs many trials: their task, tokenizers, features and model f
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Any, TypeVar
@@ -151,8 +152,8 @@ def run_trial(job: TrialJob, plan: TrialPlan, report: Report) -> TrialResult:
         baseline = job.shared_baseline(plan.fold)
         collapsed = {COLLAPSED: float(best.score <= baseline[job.task.metric])}
         metrics = {**best.scored.metrics, **baseline_metrics(baseline), **collapsed}
-        state, values = RunState.COMPLETED, {"best_step": best.step, "metrics": metrics}
-        values["predictions_path"] = predictions_path
+        state = RunState.COMPLETED
+        values = {"best_step": best.step, "metrics": metrics, "predictions_path": predictions_path}
     except Exception as error:
         state, values = RunState.FAILED, {"error": _reason(error)}
     return plan.result(state, seconds=perf_counter() - begun_at, host=socket.gethostname(), **values)
@@ -201,9 +202,7 @@ def _train(job: TrialJob, plan: TrialPlan, report: Report) -> tuple[Evaluation[S
         interval_s=job.checkpoint_every_s,
     )
 
-    def leads(score: float) -> bool:
-        return may_lead(job.run_folder, score, plan.number)
-
+    leads = partial(may_lead, job.run_folder, number=plan.number)
     return train_and_save(model, tokenizer, task, train, validation, recipe, folder, checkpoint, leads=leads)
 
 

@@ -89,7 +89,8 @@ def score_split(
         metrics = score(task, split, predictions)
     else:
         cache, chosen = join(scoring.storage, "tasks"), choose_device(device, precision=precision)
-        metrics, predictions, task = evaluate_model(folder, task, split, scoring.batch_size, cache, chosen, precision)
+        scored = evaluate_model(folder, task, split, scoring.batch_size, cache, chosen, precision)
+        metrics, predictions, task = scored.metrics, scored.predictions, scored.task
     if scoring.predictions is not None:
         write_prediction_rows(scoring.predictions, prediction_rows(task, split, predictions))
     return EvaluationResult(task.id, split, metrics, len(predictions), scoring.predictions, counts), task, predictions

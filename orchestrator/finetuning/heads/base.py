@@ -46,11 +46,6 @@ class Part:
     targets: Tensor | None = None
     """Targets of all parts, for such a loss."""
 
-    @property
-    def is_label_free(self) -> bool:
-        """Whether other parts have all the labels."""
-        return self.label_share == 0.0
-
 
 @dataclass(frozen=True)
 class Batch:
@@ -159,7 +154,7 @@ class HeadTraining(ABC, Generic[M, A]):
         """The loss of logits as `loss` gives it; of a part, its share of the step's, to which parts add up: scalar."""
         if batch.part is None:
             return self.loss(model, logits, batch)
-        if batch.part.is_label_free:  # its mean would be 0 / 0
+        if batch.part.label_share == 0.0:  # its mean would be 0 / 0
             return 0.0 * logits.sum()
         return batch.part.label_share * self.loss(model, logits, batch)
 

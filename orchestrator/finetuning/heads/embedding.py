@@ -299,7 +299,7 @@ class EmbeddingHead(HeadTraining[DualEncoder, PairArrays]):
         Contrastive Learning Batch Size under Memory Limited Setup", section 3, where gradients of vectors are kept).
         """
         part = batch.part
-        if part is None or part.logits is None or part.is_label_free:
+        if part is None or part.logits is None or part.label_share == 0.0:
             return super().part_loss(model, logits, batch)
         assert part.targets is not None, "they come with the logits"
         own = torch.from_numpy(np.flatnonzero(np.isin(part.whole, batch.windows)))

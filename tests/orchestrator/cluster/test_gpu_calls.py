@@ -20,7 +20,7 @@ from orchestrator.cluster import gpus, shortage
 from orchestrator.cluster.capacity import Processes
 from orchestrator.cluster.gpus import call_on_device
 from orchestrator.cluster.process_warnings import CollectedWarnings
-from orchestrator.finetuning.evaluation import EvaluatedSplit, evaluate_model
+from orchestrator.finetuning.evaluation import ScoredSplit, evaluate_model
 from orchestrator.inference.searching import Reranking
 from orchestrator.inference.task_scores import Scoring, evaluate
 from orchestrator.specs import TaskSpec
@@ -50,7 +50,7 @@ def test_with_gpus_another_process_gives_the_same_scores_and_predictions(pretend
     task = load_task(tiny_tasks.classification(tmp_path))
     folder, cache = tiny_tasks.save_fine_tuned(tmp_path, task), str(tmp_path / "cache")
 
-    def score(device: str) -> tuple[str, int, EvaluatedSplit]:
+    def score(device: str) -> tuple[str, int, ScoredSplit]:
         return device, os.getpid(), evaluate_model(folder, task, "validation", 16, cache)
 
     device, process, found = call_on_device(score, 1.0, 0.5, PROBLEM)

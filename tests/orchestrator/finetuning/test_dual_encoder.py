@@ -51,7 +51,7 @@ def test_prompts_are_learned_with_and_kept_with_the_model(tmp_path: Path) -> Non
     embedder = TextEmbedder.load(bench.model_folder)
     assert (embedder.model.embedding.query_prompt, embedder.model.embedding.document_prompt) == ("clara ", "dario ")
     np.testing.assert_allclose(embedder.embed(["anna"], "clara "), embedder.embed(["clara anna"]))
-    again, _, _ = evaluate_model(bench.model_folder, bench.task, "validation", 32, bench.job.cache)
+    again, *_ = evaluate_model(bench.model_folder, bench.task, "validation", 32, bench.job.cache)
     assert again["ndcg_at_10"] == pytest.approx(result.metrics["ndcg_at_10"], abs=1e-5)
 
 

@@ -103,7 +103,7 @@ def test_a_model_is_scored_in_fp32_unless_bf16_is_asked(tmp_path: Path, task: Ta
 @pytest.mark.parametrize("labels", [("no", "yes"), ("yes", "no")])
 def test_labels_count_by_name_whatever_their_order(tmp_path: Path, task: Task, labels: tuple[str, str]) -> None:
     folder = tiny_tasks.save_fine_tuned(tmp_path, task, labels)
-    metrics, predictions, _ = evaluate_model(folder, task, "validation", 16, str(tmp_path / "cache"))
+    metrics, predictions, *_ = evaluate_model(folder, task, "validation", 16, str(tmp_path / "cache"))
     assert {prediction.label for prediction in predictions} == {labels[0]}  # type: ignore[union-attr]
     assert metrics["accuracy"] == share_of(task, labels[0])
 

@@ -56,7 +56,7 @@ def test_each_head_learns_its_task(head: str, tmp_path: Path) -> None:
     result = bench.run(epochs=8.0 if bench.task.head == "embedding" else 6.0)
     assert result.state == "COMPLETED", result.error
     assert result.metrics[metric] >= least > result.metrics[f"baseline.{metric}"] + 0.2
-    again, predictions, _ = evaluate_model(bench.model_folder, bench.task, "validation", 32, bench.job.cache)
+    again, predictions, *_ = evaluate_model(bench.model_folder, bench.task, "validation", 32, bench.job.cache)
     assert again[metric] == pytest.approx(result.metrics[metric], abs=1e-5)
     rows = [json.loads(line) for line in Path(str(result.predictions_path)).read_text().splitlines()]
     assert len(rows) == len(predictions) == len(bench.task.examples("validation"))
@@ -90,7 +90,7 @@ def test_a_crf_learns_and_is_loaded_and_decoded_with_the_model(tmp_path: Path) -
     result = bench.run(epochs=6.0, token_decoder="crf", context="document")
     assert result.state == "COMPLETED", result.error
     assert result.metrics["f1"] >= 0.95
-    again, predictions, _ = evaluate_model(bench.model_folder, bench.task, "validation", 32, bench.job.cache)
+    again, predictions, *_ = evaluate_model(bench.model_folder, bench.task, "validation", 32, bench.job.cache)
     assert again["f1"] == pytest.approx(result.metrics["f1"], abs=1e-5)
     fine_tuned = load_fine_tuned(Path(bench.model_folder))
     assert fine_tuned.record.options.context == "document"
@@ -162,7 +162,7 @@ def test_what_a_long_document_says_at_its_end_is_learned_by_windows_alone(poolin
     cut = bench.run(**lengths)
     result = bench.run(**lengths, long_documents=pooling, micro_batch_size=5)
     assert result.metrics["accuracy"] > 0.95 > cut.metrics["accuracy"]
-    again, predictions, _ = evaluate_model(bench.model_folder, bench.task, "validation", 7, bench.job.cache)
+    again, predictions, *_ = evaluate_model(bench.model_folder, bench.task, "validation", 7, bench.job.cache)
     assert again["accuracy"] == result.metrics["accuracy"]
     examples = bench.task.examples("validation")
     answers = list(predict(bench.model_folder, [example.text for example in examples]))
