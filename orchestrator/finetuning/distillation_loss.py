@@ -6,7 +6,6 @@ Shapes: B examples, W windows, T tokens, C classes, H hidden.
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from tempfile import TemporaryFile
 from typing import Any
 
 import numpy as np
@@ -28,8 +27,8 @@ class DistillationLoss:
     """The loss of a batch of a training split, called as `fine_tune` calls a task's own.
 
     A teacher has no dropout, so what it says about a window never changes: its logits, or its vectors, are computed
-    here, once, for the whole split, and kept in a file that goes with this object. Its hidden states would be H numbers
-    for each token; where they count, they are computed again at each step.
+    here, once, for the whole split. Its hidden states would be H numbers for each token; where they count, they are
+    computed again at each step.
 
     Args:
         num_labeled: the examples that have labels, which come first. Others count in every part but the labels': each
@@ -48,7 +47,7 @@ class DistillationLoss:
         self._head = HEADS[features.head]
         self._logits: Tensor | None = None
         if objective.soft_targets_weight:
-            self._logits = torch.from_numpy(compute_logits(teacher, features, precision, allocate=_in_a_file))
+            self._logits = torch.from_numpy(compute_logits(teacher, features, precision))
         self._num_labeled = num_labeled
 
     def __call__(self, model: HeadModel, batch: Batch) -> Tensor:
@@ -118,9 +117,3 @@ def _share(batch: Batch, count: Callable[[NDArray[np.int64]], int]) -> float:
     if batch.part is None or not (in_whole := count(batch.part.whole)):
         return 1.0
     return count(batch.windows) / in_whole
-
-
-def _in_a_file(shape: tuple[int, int], dtype: type[np.float32]) -> NDArray[np.float32]:
-    """An array in a nameless file, of which memory holds what it has room for."""
-    with TemporaryFile() as file:
-        return np.memmap(file, dtype, "w+", shape=shape).view(np.ndarray)

@@ -90,14 +90,12 @@ def compute_logits(
     features: Features[Any],
     precision: AskedPrecision = "fp32",
     batch_size: int | None = None,
-    allocate: Callable[[tuple[int, int], type[np.float32]], NDArray[np.float32]] = np.empty,
     budget: TokenBudget | None = None,
 ) -> NDArray[np.float32]:
     """The model's outputs without dropout: (W, C) for sequences, (W, 1) for choices, (T, C) for tokens.
 
     Args:
         batch_size: windows at a time at most; when left out, 64 on a CPU, and on a GPU as many as the budget takes.
-        allocate: gives the array that is filled, from its shape and type; in memory when left out.
         budget: of the device, as earlier calls left it; a new one when left out.
 
     Raises: RunFailedError where memory runs out with a single window.
@@ -113,7 +111,7 @@ def compute_logits(
         nonlocal logits
         values = values.reshape(len(values), -1)
         if logits is None:
-            logits = allocate((rows, values.shape[1]), np.float32)
+            logits = np.empty((rows, values.shape[1]), np.float32)
         logits[features.token_index(windows) if head.gives_token_outputs else windows] = values
 
     reads = AsyncReads(store)
