@@ -85,10 +85,9 @@ class TrialJob:
     def shared_task(self, fold: int | None) -> Task:
         """The task of a fold, which keeps the examples that a trial of this process has read."""
         if fold is None:
-            return self._cached(("task",), lambda: self.task)
-        whole = self.shared_task(None)
-        whole.read("train")  # once for all folds
-        return self._cached(("task", fold), lambda: replace(whole, fold=fold))
+            return self.task
+        self.task.read("train")  # once for all folds
+        return self._cached(("task", fold), lambda: replace(self.task, fold=fold))
 
     def shared_baseline(self, fold: int | None) -> Mapping[str, float]:
         if fold is None:
