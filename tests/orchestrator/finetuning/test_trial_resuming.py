@@ -73,9 +73,7 @@ def test_a_trial_killed_after_any_evaluation_ends_with_the_same_bits(tmp_path: P
 
 
 @pytest.mark.training
-def test_a_trial_whose_checkpoint_is_damaged_begins_anew_with_a_warning(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_trial_whose_checkpoint_is_damaged_begins_anew_with_a_warning(tmp_path: Path) -> None:
     bench = Bench(tiny_tasks.classification(tmp_path), tmp_path)
     kill(bench, 3)
     (file,) = Path(trial_folder(bench.job.run_folder, bench.key)).glob("checkpoints/*/model.safetensors")
@@ -84,8 +82,9 @@ def test_a_trial_whose_checkpoint_is_damaged_begins_anew_with_a_warning(
     file.write_bytes(bytes(data))
     assert bench.run(**RECIPE).state == RunState.COMPLETED
     assert bench.num_trained_steps == 40
-    (warning,) = caplog.messages
-    assert re.match(r"the trial begins anew, and its checkpoints are deleted: .*model\.safetensors is altered", warning)
+    told = [message.text for message in bench.messages if message.level == "warning"]
+    assert "is passed over" in told[0]
+    assert re.match(r"the trial begins anew, and its checkpoints are deleted: .*model\.safetensors is altered", told[1])
 
 
 @pytest.mark.training
