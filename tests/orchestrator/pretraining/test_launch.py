@@ -21,10 +21,8 @@ from orchestrator.base.results import MessageEvent
 from orchestrator.base.settings import Settings
 from orchestrator.execution.runner import run_spec
 from orchestrator.pretraining import worker
-from orchestrator.pretraining.collectives import Worker
-from orchestrator.pretraining.job import PretrainJob, build_model, check_start
+from orchestrator.pretraining.job import build_model, check_start
 from orchestrator.pretraining.launch import FailureReport, _run, _train, failure_cause, root_failure, training_error
-from orchestrator.pretraining.worker import WorkerOrder
 from orchestrator.specs import ModelSpec, PretrainSpec
 from orchestrator.specs.network import build_config
 from orchestrator.training.event_queue import EventQueue, WorkerFailure, WorkerPlace
@@ -170,28 +168,6 @@ def test_a_run_on_two_cpus_takes_one_and_a_half_for_its_worker_and_half_of_one_f
     finally:
         ray.kill(others)
     assert record.state == "COMPLETED"
-
-
-@pytest.mark.parametrize(
-    ("teacher_digest", "field"), [(None, "execution.device"), ("ab12", "pretraining.execution.device")]
-)
-def test_a_worker_without_a_card_names_the_field_of_its_spec(
-    teacher_digest: str | None, field: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(torch.backends.cuda, "is_built", lambda: False)
-    spec = PretrainSpec.model_validate({"corpus": {"files": ["a.txt"]}, "tokenizer": "words", "steps": 1})
-    nothing: Any = None
-    common: dict[str, Any] = {
-        "spec": spec,
-        "storage": "storage",
-        "run_folder": "run",
-        "attempt": 1,
-        "tokenizer": nothing,
-        "init_folder": None,
-    }
-    job = PretrainJob(**common, stream=nothing, validation=None, teacher_digest=teacher_digest)
-    with pytest.raises(ClusterError, match=rf", or set {field} cpu$"):
-        worker._train(WorkerOrder(job, nothing, "mark"), Worker(0, 1, torch.device("cuda")))
 
 
 def test_a_lost_event_queue_says_how_to_go_on() -> None:
