@@ -117,4 +117,4 @@ def trial_recording(context: RunContext, journal: TrialJournal) -> Iterator[Swee
         for trial in journal.trials:
             if states.get(trial.result.key) != trial.result.state:
                 put([trial.result, TrialEvents(trial.result.key, trial.events)])
-        yield SweepListener(on_start, on_events, on_result, context.progress.show, context.progress.tell_pipe)
+        yield SweepListener(on_start, on_events, on_result, context.progress.show)
