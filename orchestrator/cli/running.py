@@ -222,10 +222,10 @@ def _check_on_head(words: Sequence[str], address: str, files: Mapping[str, bytes
 
 
 def _follow(job: "SubmittedJob") -> int:
-    from orchestrator.execution.jobs import follow
+    from orchestrator.execution.jobs import exit_status, follow
 
     try:
-        return follow(job, write_message)
+        return exit_status(follow(job, write_message), job.id)
     except (KeyboardInterrupt, ClusterError) as error:
         what = "the run goes on" if isinstance(error, KeyboardInterrupt) else "the run may go on"
         notify(f"{what}, and is no longer followed from here\n{_how_to_follow(job.run_id)}")

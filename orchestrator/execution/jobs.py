@@ -6,6 +6,7 @@ the job's command; the cluster has its own for all others. Anyone who sees the d
 registry URL with a password is refused; `file:PATH`, a file on the cluster, holds one safely.
 """
 
+import asyncio
 import json
 import logging
 import os
@@ -36,7 +37,7 @@ from orchestrator.specs.references import replace_texts
 if TYPE_CHECKING:
     from ray.dashboard.modules.job.pydantic_models import JobDetails
 
-_FOLLOW_S = 1.0
+_POLL_S = 0.2
 _TIMEOUT_S = (5.0, 30.0)
 """Longest waits for a connection to the dashboard, and for its next byte."""
 _LOST = ("ConnectTimeout", "ReadTimeout", "ConnectionError", "ClientConnectorError", "ServerDisconnectedError")
@@ -58,10 +59,11 @@ class Jobs:
 
     Args:
         client: Ray's `JobSubmissionClient`.
+        silence_s: seconds without a word of a log after which the dashboard is asked whether it is there.
     """
 
-    def __init__(self, client: Any, address: str) -> None:
-        self._client, self._address = client, address
+    def __init__(self, client: Any, address: str, silence_s: float = 15.0) -> None:
+        self._client, self._address, self._silence_s = client, address, silence_s
 
     def ask(self, method: str, *arguments: Any, **options: Any) -> Any:
         """Call a method of Ray's client."""
@@ -77,18 +79,37 @@ class Jobs:
         """All jobs that were submitted to the cluster, by their ids; drivers that connected are none of them."""
         return {job.submission_id: job for job in self.ask("list_jobs") if job.submission_id}
 
-    def follow(self, job_id: str, take: Callable[[str], object], pause_s: float = _FOLLOW_S) -> "JobDetails":
-        """Pass a job's log on, piece by piece, until the job has ended; returns what Ray says of it.
+    def follow_log(self, job_id: str, take: Callable[[str], object]) -> None:
+        """Pass a job's log on piece by piece, until the job has ended.
 
-        The log is asked for again and again, since a socket on which nothing comes does not tell a way that is cut.
+        While nothing comes, the dashboard is asked now and then whether it is there: a way that is cut says nothing.
         """
-        position = 0
-        for _ in poll(None, pause_s):
-            details: JobDetails = self.ask("get_job_info", job_id)  # before the log, which is whole when it has ended
-            added = str(self.ask("get_job_logs", job_id))[position:]
-            if added:
-                take(added)
-                position += len(added)
+
+        async def read() -> None:
+            pieces = self._client.tail_job_logs(job_id)
+            while True:
+                coming = asyncio.ensure_future(anext(pieces, None))
+                try:
+                    while not (await asyncio.wait({coming}, timeout=self._silence_s))[0]:
+                        if self.ask("get_job_info", job_id).status.is_terminal():
+                            await asyncio.wait({coming}, timeout=self._silence_s)
+                            break
+                    if not coming.done():
+                        return
+                    with _translated(self._address):
+                        piece = coming.result()
+                finally:
+                    coming.cancel()
+                if piece is None:
+                    return
+                take(piece)
+
+        asyncio.run(read())
+
+    def wait(self, job_id: str) -> "JobDetails":
+        """Wait until a job has ended, and return what Ray says of it."""
+        for _ in poll(None, _POLL_S):
+            details: JobDetails = self.ask("get_job_info", job_id)
             if details.status.is_terminal():
                 break
         return details
@@ -129,7 +150,7 @@ def _translated(address: str) -> Iterator[None]:
                 f"the cluster at {address} asks for its token: set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN_PATH "
                 "to a file with it (`ray get-auth-token` on the head)"
             ) from error
-        if type(error).__name__ in _LOST:
+        if type(error).__name__ in _LOST or "WebSocket" in str(error):
             raise ClusterError(
                 f"the cluster at {address} does not answer any more: the connection is lost, or an answer takes longer "
                 f"than {_TIMEOUT_S[1]:g} s. Look whether the way there is open: `ray dashboard cluster.yaml` opens one"
@@ -236,9 +257,11 @@ def find_job(run: str, address: str) -> SubmittedJob:
     return SubmittedJob(job_id, metadata["run_id"], address)
 
 
-def follow(job: SubmittedJob, write: Callable[[str], None]) -> int:
-    """Pass the job's log on until it ends; returns the exit status of its run. Raises: ClusterError."""
-    return exit_status(open_jobs(job.address).follow(job.id, write), job.id)
+def follow(job: SubmittedJob, write: Callable[[str], None]) -> "JobDetails":
+    """Pass the job's log on until it ends; returns what Ray says of its end. Raises: ClusterError."""
+    jobs = open_jobs(job.address)
+    jobs.follow_log(job.id, write)
+    return jobs.wait(job.id)
 
 
 def exit_status(details: "JobDetails", job_id: str) -> int:

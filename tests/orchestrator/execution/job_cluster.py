@@ -4,12 +4,15 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[3]
+_PIECE = 997
+"""Length of the pieces in which a log is given: lines are cut anywhere."""
 
 
 class Status(Enum):
@@ -86,6 +89,11 @@ class JobCluster:
         self.logs[job_id] = noise + done.stdout
         status = Status.FAILED if done.returncode else Status.SUCCEEDED
         self.ends[job_id] = Details(status, done.returncode, None, job_id)
+
+    async def tail_job_logs(self, job_id: str) -> AsyncIterator[str]:
+        log = self.logs.get(job_id, "")
+        for start in range(0, len(log), _PIECE):
+            yield log[start : start + _PIECE]
 
     def get_job_logs(self, job_id: str) -> str:
         return self.logs.get(job_id, "")

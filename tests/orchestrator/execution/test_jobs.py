@@ -3,13 +3,14 @@
 Alone: .venv/bin/pytest tests/orchestrator/execution/test_jobs.py
 """
 
+import asyncio
 import json
 import os
 import shlex
 import socket
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -23,7 +24,9 @@ from orchestrator.execution import jobs as job_module
 from orchestrator.execution.head_commands import ask_head
 from orchestrator.execution.jobs import (
     Jobs,
+    SubmittedJob,
     exit_status,
+    follow,
     given_words,
     job_command,
     open_jobs,
@@ -98,18 +101,26 @@ def test_a_spec_with_a_password_is_not_uploaded(cluster: JobCluster) -> None:
     assert not cluster.submitted
 
 
-def test_a_followed_log_comes_whole_and_with_its_end(cluster: JobCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    looks: list[str] = []
-
-    def ends_at_last(job_id: str) -> Details:
-        looks.append(job_id)
-        cluster.logs[job_id] = "a line\n" * len(looks)
-        return Details(Status.FAILED, 4) if len(looks) > 2 else Details(Status.RUNNING)
-
-    monkeypatch.setattr(cluster, "get_job_info", ends_at_last)
+def test_a_followed_log_comes_whole_and_with_its_end(cluster: JobCluster) -> None:
+    cluster.logs["job"] = "a line\n" * 1000
+    cluster.ends["job"] = Details(Status.FAILED, 4)
     log: list[str] = []
-    assert Jobs(cluster, ADDRESS).follow("job", log.append, pause_s=0.0).driver_exit_code == 4
-    assert log == ["a line\n"] * 3
+    assert follow(SubmittedJob("job", RUN_ID, ADDRESS), log.append).driver_exit_code == 4
+    assert "".join(log) == cluster.logs["job"]
+
+
+def test_a_connection_that_is_lost_while_following_is_cluster_trouble(
+    cluster: JobCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def lose(job_id: str) -> AsyncIterator[str]:
+        yield "step 1\n"
+        raise RuntimeError("WebSocket connection closed unexpectedly with close code 1006")
+
+    monkeypatch.setattr(cluster, "tail_job_logs", lose)
+    log: list[str] = []
+    with pytest.raises(ClusterError, match="does not answer"):
+        follow(SubmittedJob("job", RUN_ID, ADDRESS), log.append)
+    assert log == ["step 1\n"]
 
 
 def test_relative_paths_that_lead_somewhere_are_made_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -382,14 +393,35 @@ class ReadTimeout(Exception):  # noqa: N818
     """Error of the same name as one that `requests` raises."""
 
 
-def test_a_way_that_is_lost_while_following_says_so(cluster: JobCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    def lose(text: str) -> None:
-        assert text == "step 1\n"
-        monkeypatch.setattr(cluster, "get_job_info", lost)
+def hanging(cluster: JobCluster, monkeypatch: pytest.MonkeyPatch) -> Jobs:
+    """Jobs of a cluster whose logs say one word, and then nothing, not even that they end."""
 
+    async def hang(job_id: str) -> AsyncIterator[str]:
+        yield "step 1\n"
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(cluster, "tail_job_logs", hang)
+    return Jobs(cluster, ADDRESS, silence_s=0.01)
+
+
+def test_a_way_that_is_lost_while_following_says_so(cluster: JobCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     def lost(job_id: str) -> Details:
         raise ReadTimeout("read timed out")
 
-    cluster.logs["job"] = "step 1\n"
+    monkeypatch.setattr(cluster, "get_job_info", lost)
+    log: list[str] = []
     with pytest.raises(ClusterError, match=r"cluster\.yaml"):
-        Jobs(cluster, ADDRESS).follow("job", lose, pause_s=0.0)
+        hanging(cluster, monkeypatch).follow_log("job", log.append)
+    assert log == ["step 1\n"]
+
+
+def test_a_silent_job_is_followed_for_as_long_as_it_runs(cluster: JobCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[str] = []
+
+    def running_for_a_while(job_id: str) -> Details:
+        looks.append(job_id)
+        return Details(Status.SUCCEEDED if len(looks) > 5 else Status.RUNNING)
+
+    monkeypatch.setattr(cluster, "get_job_info", running_for_a_while)
+    hanging(cluster, monkeypatch).follow_log("job", print)
+    assert len(looks) == 6
