@@ -247,13 +247,23 @@ def _use_private_token(home: Path) -> None:
     path = home / "ray_token"
     try:
         home.mkdir(parents=True, exist_ok=True)
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-            file.write(secrets.token_hex(32))
-    except FileExistsError:
-        path.chmod(0o600)
+        _create_private(path, secrets.token_hex(32))
     except OSError as error:
         raise ClusterError(f"{path} cannot be written: {error.strerror}; give another --home") from error
     os.environ["RAY_AUTH_TOKEN_PATH"] = str(path)
+
+
+def _create_private(path: Path, text: str) -> None:
+    """Write a file that only this user can read, whole or not at all; the text of one that is there stays."""
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(text)
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        path.chmod(0o600)
+    finally:
+        temporary.unlink()
 
 
 @contextmanager
