@@ -172,10 +172,10 @@ def _status_on_head(context: click.Context, *, debug: bool) -> int | None:
             context,
         )
     if path == "runs logs" and context.params["follow"]:
-        from orchestrator.execution.jobs import find_job, follow
+        from orchestrator.execution.jobs import exit_status, find_job, follow
 
         job = find_job(context.params["run_id"], address)
-        return follow(job, lambda text: click.echo(text, nl=False))
+        return exit_status(follow(job, lambda text: click.echo(text, nl=False)), job.id)
     return _run_there(context, [*words, *(["--debug"] if debug else [])], settings, address)
 
 

@@ -19,7 +19,6 @@ from orchestrator.execution.jobs import Jobs, given_words, job_command, open_job
 ROLE_OF_COMMANDS = "command"
 """Value of the metadata `role` of a command's job."""
 _MARK = "orchestrator-answer"
-_POLL_S = 0.2
 _KEPT_MS = 10_000
 """Time after its end for which a job is kept. Ray's monitor looks once a second, and records a job that was deleted
 before it had seen the end once more, as failed and without metadata."""
@@ -60,18 +59,17 @@ def ask_head(
     try:
         with uploaded(files) as environment:
             jobs.submit(job_id, _script(command, files, returned), environment, metadata)
-        log: list[str] = []
-        details = jobs.follow(job_id, log.append, _POLL_S)
+        details = jobs.wait(job_id)
+        log = str(jobs.ask("get_job_logs", job_id))
     except BaseException:
         with suppress(ClusterError):
             jobs.ask("stop_job", job_id)
         raise
     _forget_earlier(jobs, job_id)
-    text = "".join(log)
-    found = re.findall(rf"^{_MARK} (\d) ([A-Za-z0-9+/=]*)$", text, re.MULTILINE)
-    parts = {int(number): b64decode(part) for number, part in found}
+    found = re.findall(rf"^{_MARK} (\d) ([A-Za-z0-9+/=]*)$", log, re.MULTILINE)
+    parts = {int(number): b64decode(text) for number, text in found}
     if not {0, 1, 2} <= parts.keys():
-        said = " ".join((text[-600:] or details.message or "nothing").split())
+        said = " ".join((log[-600:] or details.message or "nothing").split())
         raise ClusterError(f"the command on the cluster's head was cut off ({details.status.value}). It said: {said}")
     answer = HeadAnswer(int(parts[0]), parts[1], parts[2], parts.get(3))
     if answer.status == 127:
