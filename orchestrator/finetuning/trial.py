@@ -74,7 +74,7 @@ class TrialJob:
     checkpoint_every_s: float = 0.0
     """Training time, at least, between two checkpoints of a trial."""
     cached: dict[tuple[object, ...], Any] = field(default_factory=dict, compare=False)
-    """What the trials of a process share: Tune gives all of them one job, which travels to the process empty."""
+    """Values that the trials of a process share: Tune gives all of them one job, which travels there without any."""
 
     def tokenizer_folder(self, recipe: RecipeSpec) -> str:
         """Folder of the recipe's tokenizer: the start model's, or the named one for random weights."""
