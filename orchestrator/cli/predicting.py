@@ -126,8 +126,8 @@ def predict(
         requests.check_request(file, 1, task, asked.text_columns(task))
     else:
         asked = requests.inspect_requests(file, task, text_columns)
-    if lines is None:
-        requests.check_requests(file, asked, task)
+    if lines is None and (num_blank := requests.check_requests(file, asked, task)):
+        notify(f"{counted(num_blank, 'blank line')} of {file} without an answer")
     from orchestrator.inference.predictor import AnswerForm, Predictor  # torch among it: a wrong file is told before
 
     if "csv" in (form, Path(output or "").suffix[1:]) and not asked.table:

@@ -3,7 +3,6 @@
 import json
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
 from itertools import combinations, groupby, islice, repeat
 from typing import TYPE_CHECKING, Any
 
@@ -176,10 +175,11 @@ def _find(registry: "Registry", name: str) -> "RunRecord | GroupRecord":
         return find_run(registry, name, or_model=True)
     except SeveralRunsError:
         raise
-    except NotFoundError:
-        with suppress(NotFoundError):
+    except NotFoundError as no_run:
+        try:
             return registry.group(name)
-        raise
+        except NotFoundError as no_group:
+            raise (no_group if isinstance(no_group, SeveralRunsError) else no_run) from None
 
 
 def _scored(registry: "Registry", one: "RunRecord | GroupRecord") -> "RunRecord | GroupRecord":

@@ -85,7 +85,8 @@ def find_columns(wanted: Sequence[str], rows: Sequence[Mapping[str, Any]], own: 
             if len(several) > 1:
                 raise InputError(f"--columns: {name} is {' or '.join(several)}; say which")
             close = nearest(name.lower(), by_heading, 1)
-            ending = f"did you mean {close[0]}?" if close else f"there are: {names_text([*by_heading], _NUM_NAMED)}"
+            known_names = names_text([*reversed(by_heading)], _NUM_NAMED)
+            ending = f"did you mean {close[0]}?" if close else f"there are: {known_names}"
             raise InputError(f"--columns: there is no column {name!r} here; {ending}")
         found.append(column or name)
     return list(dict.fromkeys(found))

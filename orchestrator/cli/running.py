@@ -85,7 +85,7 @@ def run(spec_path: str, overrides: tuple[str, ...], name: str | None, run_id: st
 def _load_named(spec_path: str, overrides: Sequence[str], name: str | None) -> "AnySpec":
     from orchestrator.specs.loading import load_spec
 
-    return load_spec(spec_path, [*overrides, f"name={json.dumps(name)}"] if name else overrides)
+    return load_spec(spec_path, [*overrides, f"name={json.dumps(name, ensure_ascii=False)}"] if name else overrides)
 
 
 @command(example="resume 7f3a execution.num_workers=2\nresume my-sweep trials=40")

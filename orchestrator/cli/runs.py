@@ -71,6 +71,8 @@ def reproduce(run_id: str, part: str | None) -> None:
     with open_registry() as registry:
         run = find_run(registry, run_id)
         if part is not None:
+            if reading.form != "table":
+                raise InputError("--show prints text; for a spec as JSON: orchestrator runs show RUN -f json")
             show_text((kept_diff if part == "diff" else spec_text)(run, registry), reading.output)
             return
         facts = reproduction_facts(run, registry, current_settings(), f"orchestrator{given_options()}")

@@ -74,9 +74,9 @@ def init(files: tuple[str, ...], force: bool, text_columns: tuple[str, ...], **a
 def plan(spec_path: str, overrides: tuple[str, ...]) -> None:
     """Check a spec and estimate steps, time, memory and disk.
 
-    The time comes from an earlier run of the spec, or is measured by a few steps on this machine. A spec that cannot
-    run on the cluster of --address (default: this machine) is refused. With a dashboard URL, models, files and free
-    resources are checked on the head node.
+    The time comes from an earlier run of the spec, or is measured by a few steps on this machine; tokenizers
+    and evaluations are not measured. A spec that cannot run on the cluster of --address (default: this machine) is
+    refused. With a dashboard URL, models, files and free resources are checked on the head node.
     """
     say_now(f"reading the spec {spec_path}")
     from orchestrator.specs.loading import load_spec

@@ -54,7 +54,7 @@ _INSTEAD: Mapping[str, str] = {
     "`orchestrator runs rm RUN`": "delete, remove",
     "a model goes with its run: `orchestrator runs rm RUN`": "models rm, models remove, models delete",
     "`orchestrator runs list --removed`, `orchestrator runs restore RUN`": "trash, removed, undo",
-    "`orchestrator runs edit RUN`, with --tag, --note, --pin or --archive": "tag, untag, note, pin, unpin, archive",
+    "`orchestrator runs edit RUN --tag|--note|--pin|--archive`": "tag, untag, note, pin, unpin, archive, unarchive",
     "`orchestrator run SPEC.yaml`": "train, pretrain, finetune, fine-tune, sweep, tune, start, launch",
     "`orchestrator plan SPEC.yaml`": "run --dry-run",
     "`orchestrator stop RUN`": "kill, cancel",

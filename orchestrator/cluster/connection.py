@@ -292,6 +292,8 @@ def _remedy(local: bool, error: Exception) -> str:
     text = str(error).lower()
     if "version mismatch" in text:
         return "use the versions of constraints.txt on both sides"
+    if "af_unix" in text:
+        return "set TMPDIR to a short path, such as /tmp"
     if "auth" in text or "token" in text:
         return _TOKEN_REMEDY
     return "see `orchestrator doctor`" if local else "check the address, and that the cluster runs (`ray status`)"

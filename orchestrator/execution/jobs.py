@@ -181,8 +181,9 @@ def spec_files(spec: AnySpec) -> dict[str, bytes]:
 def _refuse_secret(field: str, text: str) -> str:
     if "://" in text and has_password(text):
         raise InputError(
-            f"{field} has a URI with a password, which everyone who sees the dashboard could read; leave it out, and "
-            "set it on every node as FSSPEC_…_PASSWORD, or in a file of ~/.config/fsspec with mode 0600"
+            f"{field} has a URI with a password ({without_password(text)}), which everyone who sees the dashboard "
+            "could read; leave it out, and set it on every node as FSSPEC_…_PASSWORD, or in a file of ~/.config/fsspec "
+            "with mode 0600"
         )
     return text
 

@@ -108,5 +108,5 @@ def where_it_stopped(run_id: str, interruption: BaseException, settings: Setting
     if step is not None:
         return f"stopped after step {step:,}"
     with suppress(*OWN_ERRORS), Registry(settings.registry) as registry:
-        return progress_line(registry, registry.run(run_id))
+        return f"stopped at: {progress_line(registry, registry.run(run_id))}; a resume goes on from what is saved"
     return "stopped"

@@ -50,7 +50,7 @@ from orchestrator.training.clocks import clock_of
 _TEST_BATCH_SIZE = 64
 _MAX_TIMED_WINDOWS = 1024
 """Windows that the speed is measured on at most, evenly spread over the split."""
-_TIMED_BATCH_SIZE = 32
+_TIMED_BATCH_SIZE, _MAX_TIMED_TOKENS = 32, 16_384
 
 
 @dataclass(frozen=True)
@@ -254,7 +254,8 @@ def compare_speeds(
     num_windows = min(features.num_windows, _MAX_TIMED_WINDOWS)
     some = np.linspace(0, features.num_windows - 1, num_windows).astype(np.int64)
     some = some[np.argsort(-features.lengths[some], kind="stable")]
-    batches = [some[place : place + _TIMED_BATCH_SIZE] for place in range(0, num_windows, _TIMED_BATCH_SIZE)]
+    size = max(1, min(_TIMED_BATCH_SIZE, _MAX_TIMED_TOKENS // int(features.lengths[some[0]])))
+    batches = [some[place : place + size] for place in range(0, num_windows, size)]
     for model in seconds:
         _seconds(model, features, batches[0], precision)
     for batch in batches:

@@ -190,7 +190,7 @@ class SweepProgress:
     def _left_s(self) -> float | None:
         """Estimated seconds until the last trial has ended, if what is left goes on as what this attempt has done.
 
-        None before the first evaluation.
+        None before the first evaluation. Low at first where a trial goes on from a checkpoint, whose epochs count.
         """
         of_running = sum(trial.view.epoch / trial.view.num_epochs for trial in self._running.values())
         num_done = len(self.results) - self._num_earlier + of_running  # a running trial by its share of epochs

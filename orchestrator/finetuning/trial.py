@@ -177,13 +177,12 @@ def _train(job: TrialJob, plan: TrialPlan, report: Report) -> tuple[Evaluation[S
     Returns its best evaluation and the path of its predictions.
     """
     recipe = plan.recipe
-    shares_gpu = 0.0 < job.gpus < 1.0
     device = choose_device(
         "cuda" if job.gpus else "cpu",
         recipe.allow_tf32,
         recipe.precision,
     )
-    if shares_gpu:
+    if 0.0 < job.gpus < 1.0:
         torch.cuda.set_per_process_memory_fraction(job.gpus)
     task, tokenizer = job.shared_task(plan.fold), job.shared_tokenizer(recipe)
     train, validation = (job.shared_features(split, recipe, tokenizer, plan.fold) for split in ("train", "validation"))

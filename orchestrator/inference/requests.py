@@ -239,21 +239,24 @@ def make_request(given: ModelInput, number: int, task: TaskDefinition, text_colu
     return Request(values, number, task.head, keys)
 
 
-def check_requests(file: str, requests: RequestFile, task: TaskDefinition) -> None:
-    """Check every record of a file, as answering it will.
+def check_requests(file: str, requests: RequestFile, task: TaskDefinition) -> int:
+    """Check every record of a file, as answering it will; returns how many blank lines stand between plain lines.
 
     What can be read only once, a pipe, and what lies elsewhere is not looked at: answering tells what is wrong with it.
 
     Raises: InputError, naming file and line.
     """
     if not is_local(file) or not local_path(file).is_file():
-        return
+        return 0
     columns = requests.text_columns(task)
+    number = num_requests = 0
     for number, line in numbered_lines(requests.read(file)):
+        num_requests += 1
         try:
             check_request(line, number, task, columns)
         except InputError as error:
             raise InputError(f"{file}: {error}") from None
+    return 0 if requests.table else number - num_requests
 
 
 def check_request(line: str, number: int, task: TaskDefinition, text_columns: Sequence[str]) -> None:

@@ -70,12 +70,12 @@ def background_writer(
     try:
         yield put
         end()
+        if errors:
+            raise errors[0]
     except BaseException:
         given_up.set()
         end()
         raise
-    if errors:
-        raise errors[0]
 
 
 @contextmanager

@@ -242,6 +242,9 @@ def _condition(
     end = values[-1]
     if operator == "between" and field.kind == "time" and isinstance(end, str) and "T" not in end:  # a whole day
         values = values[0], (as_time(end) + (_DAY - datetime.resolution)).isoformat()
+    if operator == "between" and _place(field, values[0]) > _place(field, values[1]):
+        low, high = values[0], end
+        raise WrongValueError(f"nothing is between {low} and {high}; the other way round: between {high} and {low}")
     for name, value in zip(names, values, strict=True):
         if isinstance(value, Field):
             others.append(of_two(field, name, value))
@@ -256,6 +259,15 @@ def _condition(
         _check_types(connection, field, plain)
     join = and_ if operator == "between" else or_
     return join(*([field.of_runs(join(*tests), run_by_run=run_by_run)] if tests else []), *others)
+
+
+def _place(field: Field, value: Value | Field) -> float:
+    """Place of a value in the field's order, to compare the ends of an interval; NaN where they have none."""
+    if field.kind != "time":
+        return value.seconds if isinstance(value, Age) else value if isinstance(value, int | float) else math.nan
+    if isinstance(value, Age):
+        return (datetime.now(UTC) - timedelta(seconds=value.seconds)).timestamp()
+    return as_time(value).timestamp() if isinstance(value, str) else math.nan
 
 
 def as_time(value: Value) -> datetime:

@@ -47,6 +47,8 @@ SPEC_KINDS = ("tokenizer", "corpus", "pretrain", "sweep", "probe", "distill", "e
 
 def spec_class(kind: str) -> "type[AnySpec]":
     """Return the class of a kind's specs. Raises: KeyError for an unknown kind."""
+    if kind not in SPEC_KINDS:
+        raise KeyError(kind)
     name = f"{kind.title()}Spec"
     cls: type[AnySpec] = getattr(import_module(_EXPORTS[name]), name)
     return cls

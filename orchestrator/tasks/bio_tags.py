@@ -40,7 +40,7 @@ def fit_one_form(tags: Iterable[str]) -> bool:
 
 
 def find_form(counts: Mapping[str, int]) -> re.Pattern[str] | None:
-    """The form that most of a column's tags have, the first where both fit as well; None where no tag marks entities.
+    """The form that most of a column's tags have, with fewer types where both fit as well; None where no tag does.
 
     Args:
         counts: number of words with each tag.
@@ -48,7 +48,8 @@ def find_form(counts: Mapping[str, int]) -> re.Pattern[str] | None:
     num_fitting = {
         form: sum(n for tag, n in counts.items() if tag in _OUTSIDE or form.fullmatch(tag)) for form in TAG_FORMS
     }
-    best = max(TAG_FORMS, key=lambda form: num_fitting[form])
+    num_kinds = {form: len({match["kind"] for tag in counts if (match := form.fullmatch(tag))}) for form in TAG_FORMS}
+    best = max(TAG_FORMS, key=lambda form: (num_fitting[form], -num_kinds[form]))
     return best if num_fitting[best] else None
 
 

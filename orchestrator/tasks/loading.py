@@ -114,7 +114,9 @@ def _own_task(spec: TaskSpec) -> Task:
         labels = spec.labels or spec.label_columns or _find_labels(whole)
         task_type.target.check_labels(labels)
         whole = replace(whole, labels=labels, reader=task_type.reader(spec, labels))
-    task = replace(_without_unlabeled_test(whole), max_examples=_limits(spec))
+    limits = _limits(spec)
+    reads = {} if limits else whole.reads  # a file that was read whole for its labels is not kept for a part of it
+    task = replace(_without_unlabeled_test(whole), max_examples=limits, reads=reads)
     read = chain.from_iterable(task.examples(split) for split in task.splits)
     return replace(task, unanswerable=task_type.has_unanswerable(read))
 

@@ -139,7 +139,10 @@ def class_names(path: str, column: str) -> tuple[str, ...]:
         return ()
 
 
-_QUOTES = "; a cell of CSV is held together by double quotes, not single quotes, and without a blank before them"
+_QUOTES = (
+    "; a cell of CSV is held together by double quotes, not single quotes, and without a blank before them; a TSV with "
+    "other quotes can be saved as .csv or JSONL"
+)
 
 
 def _pick_columns(

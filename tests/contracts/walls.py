@@ -123,7 +123,7 @@ ONLY_INSIDE: dict[str, tuple[str, ...]] = {
     "scipy": ("bert_core.metrics",),
     "sklearn": ("bert_core.metrics",),
     "faiss": ("bert_core.vector_index",),
-    "optuna": ("orchestrator.specs.search_algorithms",),
+    "optuna": ("orchestrator.specs.search_algorithms", "orchestrator.reports.charts"),
     "alembic": ("orchestrator.registry",),
     "tensorboardX": ("orchestrator.reports.tracker_exports",),
     "mlflow": ("orchestrator.reports.tracker_exports",),

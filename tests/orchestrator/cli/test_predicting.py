@@ -251,6 +251,24 @@ def test_json_that_is_not_an_object_a_line_is_no_text(
     assert "one JSON object a line" in " ".join(outcome.err.split())
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "num_blank"),
+    [
+        ("a.csv", "text\ncats rest\n\nrain falls\n", 0),
+        ("a.txt", "cats rest\n\n \nrain falls\n\n", 2),
+        ("a.txt", "[cats] rest\nrain falls\n", 0),
+    ],
+)
+def test_blank_lines_between_plain_ones_are_counted(
+    name: str, text: str, num_blank: int, command: Command, classifier: str, tmp_path: Path
+) -> None:
+    (tmp_path / name).write_text(text)
+    outcome = command("predict", classifier, name, "-f", "jsonl")
+    assert len(outcome.out.splitlines()) == 2
+    told = [line for line in outcome.err.splitlines() if "blank line" in line]
+    assert [line.split()[0] for line in told] == ([str(num_blank)] if num_blank else [])
+
+
 def test_a_broken_row_below_a_cell_of_several_lines_is_named_by_its_line(
     command: Command, recorded_model: Path, tmp_path: Path
 ) -> None:

@@ -2,7 +2,6 @@
 
 import logging
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -31,9 +30,9 @@ class Cluster:
         monkeypatch.setattr(trial_slots, "cluster_room", self.count_places)
         self.slots = TrialSlots(SweepExecutionSpec(**execution), clock=lambda: self.now)
 
-    def count_places(self, needed: None) -> SimpleNamespace:
+    def count_places(self, needed: None) -> int:
         self.num_asked += 1
-        return SimpleNamespace(grown=self.num_places)
+        return self.num_places
 
     def fill(self) -> int:
         """Give Tune trials until no slot is free; returns how many."""

@@ -37,6 +37,7 @@ SLOW_ENOUGH = settings(max_examples=150, deadline=None, suppress_health_check=[H
         ("commit = 'xyz'", "commit", 0),
         ("group = 'spring'", "group", 0),
         ("metrics.f1 > 'a'", "number", 0),
+        ("metrics.f1 between 0.9 and 0.7", "between 0.7 and 0.9", 0),
         ("state = 'done'", "'pending', 'running', 'completed'", 0),
         ("created_at > 'yesterday'", "a time", 0),
         ("created_at > 2026-13-99", "2026-13-99", 0),
