@@ -23,7 +23,7 @@ SLOW_BF16 = "bf16, for which this CPU has no units: it takes longer than fp32 he
 """Text for a person whose spec asks for bf16 on such a CPU."""
 _WITHOUT_CARD = (
     "compute on the CPU: --device cpu (evaluate, search, serve), --gpus-per-worker 0 (predict, embed), in a spec "
-    "device: cpu, gpus: 0 or gpus_per_trial: 0"
+    "execution.device cpu (pretrain), execution.gpus 0 (distill), execution.gpus_per_trial 0 (sweep)"
 )
 
 

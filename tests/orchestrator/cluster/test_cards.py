@@ -79,7 +79,7 @@ def test_a_card_that_torch_has_no_kernels_for_is_told_with_those_that_it_has(mon
     monkeypatch.setattr(torch.cuda, "get_arch_list", lambda: ["sm_75", "sm_80", "sm_90"])
     with pytest.raises(ClusterError) as caught:
         choose_device("cuda")
-    for told in ("Tesla V100-SXM2-16GB", "sm_75, sm_80, sm_90", "sm_70", "device: cpu"):
+    for told in ("Tesla V100-SXM2-16GB", "sm_75, sm_80, sm_90", "sm_70", "execution.device cpu"):
         assert told in str(caught.value)
 
 
