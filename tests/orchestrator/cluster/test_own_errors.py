@@ -8,7 +8,7 @@ from orchestrator.cluster.own_errors import own_error
 
 
 def raised(cause: Exception) -> Exception:
-    """What `ray.get` raises for a task that raised `cause`: an error of both classes."""
+    """Error that `ray.get` raises for a task that raised `cause`: its class derives from both classes."""
     found = RayTaskError("read", f"Traceback\n  File x\n{cause}", cause).as_instanceof_cause()
     assert isinstance(found, type(cause))
     return found
